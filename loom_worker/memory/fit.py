@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from loom_worker.core.errors import BudgetExceeded
 from loom_worker.core.text import longest
@@ -22,6 +23,7 @@ from loom_worker.memory.layers import (
     turns,
     with_added,
 )
+from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.results import bounded, folded, results_tokens, rounds, stubbed
 
 Chats = tuple[ChatMessage, ...]
@@ -50,7 +52,7 @@ class Context:
     tools: tuple[ToolSpec, ...] = ()
 
 
-def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, count: Count) -> Context:
+def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, past: PastTurns) -> Context:
     """Keep tools, ROM and the running turn; then kernel, recalled block and L2; then L1, newest turns first.
 
     Nothing is cut before it must be, so that a call begins with the bytes of the call before. Where no turn runs, the
@@ -59,10 +61,12 @@ def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, c
     Args:
         budget_tokens: input tokens, output reserve already taken off.
         has_swap: the model has tools to look for what has left its context.
+        past: counts tokens, and remembers what past turns take.
 
     Raises:
         BudgetExceeded: tools, ROM and the running turn do not fit, even without the turn's results.
     """
+    count = past.count
     tokens = {"tools": tools_tokens(layers.tools, count), "rom": count(layers.rom) + REQUEST_OVERHEAD_TOKENS}
     bound = partial(bounded, budget_tokens=results_tokens(budget_tokens), count=count)
     say = partial(kernel_text, layers.kernel, layers.schemas, layers.refs, count=count)
@@ -80,9 +84,8 @@ def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, c
     l2_room = min(free, int(L2_OVERSHOOT * shares.l2 * budget_tokens))
     say_l2 = partial(_memory, known, mark=layers.mark, has_swap=has_swap)
     memory, tokens["l2"] = _with_l2(layers.l2, l2_room, say_l2, lambda text: max(0, count(text) - tokens["kernel"]))
-    history, l1_tokens = _newest(layers.history, free - tokens["l2"], bound, count)
-
-    added_to_l1, added_to_turn = _added(history, count), _added(turn, count)
+    history, l1_tokens, added_to_l1 = _newest(layers.history, free - tokens["l2"], past, results_tokens(budget_tokens))
+    added_to_turn = _added(turn, count)
     tokens |= {
         "l1": l1_tokens - added_to_l1,
         "patterns": added_to_l1 + added_to_turn,
@@ -156,27 +159,30 @@ def _with_l2(l2: str, room: int, say: Callable[[str], str], cost: Callable[[str]
     return text, cost(text)
 
 
-def _newest(history: Sequence[Message], free: int, bound: Bound, count: Count) -> tuple[Chats, int]:
-    """As many whole turns as fit, as they were sent, and their tokens; the oldest of them perhaps without its results.
+def _newest(
+    history: Sequence[Message], free: int, past: PastTurns, results_budget_tokens: int
+) -> tuple[Chats, int, int]:
+    """As many whole turns as fit, as they were sent, their tokens, and those of texts added to users' messages.
 
-    A turn that does not fit, or whose question was not read, ends the walk: there are no holes.
+    A turn that does not fit is tried without its results, and ends the walk, as does one whose question was not read:
+    there are no holes.
     """
-    kept: Chats = ()
-    tokens = 0
+    kept: list[Chats] = []
+    tokens = added_tokens = 0
     for turn in reversed(turns(history)):
-        chats = [message.chat for message in turn]
-        sent = bound(chats)
-        is_whole = tokens + (needed := chat_tokens(sent, count)) <= free
-        if not is_whole:
-            sent = stubbed(chats, count=count)
-            needed = chat_tokens(sent, count)
-        if tokens + needed > free or chats[0].role != "user":
+        if turn[0].chat.role != "user":
             break
-        kept = (*sent, *kept)
-        tokens += needed
-        if not is_whole:
+        size = past.size(turn, budget_tokens=results_budget_tokens)
+        if tokens + size.tokens > free:
+            sent = stubbed([message.chat for message in turn], count=past.count)
+            needed = chat_tokens(sent, past.count)
+            if tokens + needed <= free:
+                kept.append(sent)
+                tokens, added_tokens = tokens + needed, added_tokens + _added(sent, past.count)
             break
-    return kept, tokens
+        kept.append(past.sent(turn, budget_tokens=results_budget_tokens))
+        tokens, added_tokens = tokens + size.tokens, added_tokens + size.added_tokens
+    return tuple(chain.from_iterable(reversed(kept))), tokens, added_tokens
 
 
 def _added(messages: Chats, count: Count) -> int:

@@ -23,6 +23,7 @@ from loom_worker.llm.meter import TOOLS_TOKENS
 from loom_worker.llm.model import Model
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import tools_tokens
+from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.recall_rerank import DEADLINE_S, ranked_at_once
 from loom_worker.memory.recall_tools import RecallParts, recall_tools
@@ -182,7 +183,7 @@ class AgentRegistry:
         return AgentRuntime(
             agent=agent,
             model=absent or self._models.model(choice.provider or agent.provider, chosen),
-            count=self._models.count(chosen),
+            past=PastTurns(self._models.count(chosen)),
             registry=tool_set.registry,
             specs=tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only),
             allowed=tool_set.allowed,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core import metrics
@@ -29,6 +29,7 @@ from loom_worker.core.values.audit import (
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
+from loom_worker.store import turn_statements as statements
 from loom_worker.store.audit_tables import audit, audit_chains
 from loom_worker.store.database import Database
 from loom_worker.store.metric_values import count
@@ -40,10 +41,6 @@ PRUNED = 500
 _READ = 1000
 """Rows that a verification holds at a time."""
 
-_HEAD = select(audit_chains.c.last_seq, audit_chains.c.last_hash).where(
-    audit_chains.c.workspace == bindparam("our_workspace")
-)
-_APPEND = insert(audit)
 _USER = select(sessions.c.user).where(sessions.c.lane == bindparam("our_lane"))
 _LISTS = ("tools", "decisions")
 _ID = re.compile(rf"{ID_PREFIX}([0-9]{{{SEQ_DIGITS}}})[0-9a-f]+")
@@ -58,10 +55,10 @@ def append(tx: Connection, entry: AuditEntry) -> None:
 
     There is one writer, so the head that is read is the last one.
     """
-    found = tx.execute(_HEAD, {"our_workspace": entry.workspace}).first()
-    head = Link() if found is None else Link(found.last_seq, found.last_hash)
+    found = statements.AUDIT_HEAD.first(tx, {"our_workspace": entry.workspace})
+    head = Link() if found is None else Link(found["last_seq"], found["last_hash"])
     columns = {**entry.columns(), "seq": head.seq + 1, "previous_hash": head.hash}
-    tx.execute(_APPEND, {**columns, "hash": hash_of(columns)})
+    statements.INSERT_AUDIT.run(tx, {**columns, "hash": hash_of(columns)})
     if entry.action == TURN_ENDED:  # whoever ends a turn, the audit hears of it
         count(tx, metrics.TURNS, entry.status or "", entry.reason or "none")
     for decision in entry.decisions:

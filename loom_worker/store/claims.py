@@ -1,18 +1,11 @@
-"""Who runs a turn: the fence, the attempts, parking and release.
-
-The fence is the only guard that counts. A claim raises it, and every later write of the run names the fence it was
-given: a worker that slept past its lease finds another number and writes nothing.
-"""
+"""Who runs a turn: claims, which raise the fence (``fence.py``), attempts, parking and release."""
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
-from typing import Any
 
-from sqlalchemy import Connection, Select, String, Update, and_, bindparam, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, or_, select
 
 from loom_worker.core import metrics
-from loom_worker.core.errors import Fenced, Overruled
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
@@ -21,43 +14,16 @@ from loom_worker.core.values.traces import Run, TurnTrace
 from loom_worker.core.values.turns import CancelAction, Claim
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
+from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
+from loom_worker.store.fence import fenced_update, ours
 from loom_worker.store.metric_values import count
-from loom_worker.store.schema import calls, sessions, steps, turns, unfinished, verdicts
+from loom_worker.store.prepared import Row
+from loom_worker.store.schema import calls, sessions, turns, unfinished, verdicts
 from loom_worker.store.turns import read_calls
 from loom_worker.store.workspace_tables import workspaces
 
-SESSION_COLUMNS = (
-    "status",
-    "rom",
-    "kernel",
-    "user",
-    "usage",
-    "budget",
-    "token_correction",
-    "memory_seen",
-    *rows.CHOSEN,
-)
-"""What a run needs of the session, read along with the turn."""
-
-_IS_OURS = (turns.c.id == bindparam("our_id"), turns.c.fence == bindparam("our_fence"), unfinished())
-RULES = select(workspaces.c.rules).where(workspaces.c.name == turns.c.workspace).scalar_subquery().label("rules")
-"""A column for statements on turns: the rules of the turn's workspace."""
-_WITH_SESSION = (
-    select(
-        turns,
-        *(sessions.c[name].label(f"session_{name}") for name in SESSION_COLUMNS),
-        RULES,
-    )
-    .join(sessions, sessions.c.lane == turns.c.lane)
-    .limit(1)
-)
-_HEAD = _WITH_SESSION.where(turns.c.lane == bindparam("our_lane"), unfinished()).order_by(turns.c.seq)
-_OURS = _WITH_SESSION.where(*_IS_OURS)
 _DISABLED = select(workspaces.c.name).where(workspaces.c.name == turns.c.workspace, workspaces.c.is_disabled).exists()
-_CLAIMED = ("status", "fence", "held_by", "deaths", "started_ms", "parked_until_ms", "claimed_us", "trace")
-_CLAIM = update(turns).where(turns.c.id == bindparam("our_id")).values({name: bindparam(name) for name in _CLAIMED})
-_STEPS = select(steps).where(steps.c.turn_id == bindparam("our_id")).order_by(steps.c.n)
 _VERDICTS = (
     select(verdicts).where(verdicts.c.turn_id == bindparam("our_id")).order_by(verdicts.c.reply_n, verdicts.c.position)
 )
@@ -96,7 +62,7 @@ class Claims:
             The claim, or why there is none.
         """
         with self._database.write() as tx:
-            row = _row(tx, _HEAD, {"our_lane": lane})
+            row = statements.HEAD.first(tx, {"our_lane": lane})
             if row is None:
                 return Idle.EMPTY
             if _must_wait(row, now_ms):
@@ -112,7 +78,7 @@ class Claims:
                 "claimed_us": claimed_us,
                 "trace": _trace_of(row, claimed_us),
             }
-            tx.execute(_CLAIM, {"our_id": row["id"], **changes})
+            statements.CLAIM.run(tx, {"our_id": row["id"], **changes})
             if has_died:  # not in memory: a turn that kills its workers may kill this one within a second
                 count(tx, metrics.TURN_DEATHS)
             return _claim(tx, {**row, **changes})
@@ -181,19 +147,19 @@ class Claims:
     def resume(self, turn_id: str, *, fence: int) -> Claim | None:
         """The claim that another process of ours made, None if it does not hold any more."""
         with self._database.read() as tx:
-            row = _row(tx, _OURS, {"our_id": turn_id, "our_fence": fence})
+            row = statements.OURS_WITH_SESSION.first(tx, {"our_id": turn_id, "our_fence": fence})
             return None if row is None else _claim(tx, row)
 
     def cancel_action(self, claim: Claim) -> CancelAction | None:
         """How the client asks a turn to end that is ours; None also once it is not."""
         with self._database.read() as tx:
-            row = _row(tx, _OURS, {"our_id": claim.turn.id, "our_fence": claim.turn.fence})
+            row = statements.STILL_OURS.first(tx, ours(claim))
         return None if row is None else row["cancel"]
 
     def is_ours(self, claim: Claim) -> bool:
         """Whether a turn still has the fence of this claim; False also once it is finished or deleted."""
         with self._database.read() as tx:
-            return _row(tx, _OURS, {"our_id": claim.turn.id, "our_fence": claim.turn.fence}) is not None
+            return statements.STILL_OURS.first(tx, ours(claim)) is not None
 
     def _let_go(self, claim: Claim, *, parked_until_ms: int | None, run_ms: int) -> None:
         with self._database.write() as tx:
@@ -202,52 +168,7 @@ class Claims:
             fenced_update(tx, claim, values)
 
 
-def fenced_update(tx: Connection, claim: Claim, values: dict[str, Any]) -> None:
-    """Change the row of a turn that is still ours.
-
-    Raises:
-        Fenced: another worker owns the turn, or it is finished or deleted.
-    """
-    ours = {"our_id": claim.turn.id, "our_fence": claim.turn.fence}
-    if tx.execute(_update(tuple(values)), {**ours, **values}).rowcount != 1:
-        raise Fenced(f"Turn {claim.turn.id} is not ours any more (fence {claim.turn.fence}).")
-
-
-def final_update(tx: Connection, claim: Claim, values: dict[str, Any], *, known_cancel: CancelAction | None) -> None:
-    """Change the row of a turn that is still ours, if the client's cancel request is the one its owner knows.
-
-    Raises:
-        Fenced: another worker owns the turn, or it is finished or deleted.
-        Overruled: the client has asked for a different end.
-    """
-    ours = {"our_id": claim.turn.id, "our_fence": claim.turn.fence, "known_cancel": known_cancel}
-    if tx.execute(_final_update(tuple(values)), {**ours, **values}).rowcount != 1:
-        check_fence(tx, claim)
-        raise Overruled(f"Turn {claim.turn.id} is to end differently.")
-
-
-def check_fence(tx: Connection, claim: Claim) -> None:
-    """See that a turn is still ours, in the snapshot of this transaction.
-
-    Raises:
-        Fenced: another worker owns the turn, or it is finished or deleted.
-    """
-    if _row(tx, _OURS, {"our_id": claim.turn.id, "our_fence": claim.turn.fence}) is None:
-        raise Fenced(f"Turn {claim.turn.id} is not ours any more (fence {claim.turn.fence}).")
-
-
-@cache
-def _update(names: tuple[str, ...]) -> Update:
-    """The statement that changes these columns of a turn that is still ours."""
-    return update(turns).where(*_IS_OURS).values({name: bindparam(name) for name in names})
-
-
-@cache
-def _final_update(names: tuple[str, ...]) -> Update:
-    return _update(names).where(turns.c.cancel.is_not_distinct_from(bindparam("known_cancel", type_=String)))
-
-
-def _must_wait(row: dict[str, Any], now_ms: int) -> bool:
+def _must_wait(row: Row, now_ms: int) -> bool:
     """A queued turn waits while its session is paused or archived, or its workspace disabled.
 
     What has begun goes on, and a deadline holds.
@@ -257,14 +178,9 @@ def _must_wait(row: dict[str, Any], now_ms: int) -> bool:
     return is_held and row["started_ms"] is None and not is_over
 
 
-def _row(tx: Connection, query: Select[Any], values: dict[str, Any]) -> dict[str, Any] | None:
-    row = tx.execute(query, values).mappings().first()
-    return None if row is None else dict(row)
-
-
-def _claim(tx: Connection, row: dict[str, Any]) -> Claim:
+def _claim(tx: Connection, row: Row) -> Claim:
     is_new = row["fence"] == 1  # nobody ran it before, so it has no journal
-    journal = () if is_new else tuple(rows.step(step) for step in tx.execute(_STEPS, {"our_id": row["id"]}).mappings())
+    journal = () if is_new else tuple(map(rows.step, statements.STEPS.all(tx, {"our_id": row["id"]})))
     return Claim(
         turn=rows.turn(row, calls=() if is_new else read_calls(tx, row["id"])),
         steps=journal,
@@ -283,7 +199,7 @@ def _claim(tx: Connection, row: dict[str, Any]) -> Claim:
     )
 
 
-def _trace_of(row: dict[str, Any], now_us: int) -> Json:
+def _trace_of(row: Row, now_us: int) -> Json:
     """What a turn's trace knows when it is claimed: also when its last owner was found dead, if it has died."""
     known = TurnTrace.of(row["trace"])
     if row["held_by"] is not None and row["claimed_us"] is not None:

@@ -84,6 +84,7 @@ class Database:
             Unavailable: the database did not answer.
         """
         with self._translate_errors(), self._engine.connect() as connection:
+            connection.begin()  # at once: a prepared statement goes past SQLAlchemy, which would begin with its first
             yield connection
 
     @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, Float, Integer, String, Text, and_, bindparam, case, func, insert, update
+from sqlalchemy import Connection, bindparam, func, insert, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core import crash_points
@@ -22,18 +22,20 @@ from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.traces import NO_TRACE, Interval, TurnTrace
 from loom_worker.core.values.turns import CANCELLED, OPEN_CALL, Call, CancelAction, Claim, Ending, Step
 from loom_worker.store import rows
+from loom_worker.store import turn_statements as statements
 from loom_worker.store.audit import append
 from loom_worker.store.budgets import forget, settle
-from loom_worker.store.claims import fenced_update, final_update, read_verdicts
+from loom_worker.store.claims import read_verdicts
 from loom_worker.store.database import Database
+from loom_worker.store.fence import fenced_update, final_update
 from loom_worker.store.ledger import Charge, enter, total_with
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.patterns import enter_uses
-from loom_worker.store.schema import calls, memory, messages, sessions, steps, turns, verdicts
+from loom_worker.store.schema import calls, memory, verdicts
 from loom_worker.store.trace_outbox import enqueue_trace
 from loom_worker.store.verdicts import insert_verdicts
 
-_INSERT_STEPS, _INSERT_CALLS, _INSERT_MESSAGES = insert(steps), insert(calls), insert(messages)
+_INSERT_CALLS = insert(calls)
 _CANCEL_CALLS = (
     update(calls)
     .where(calls.c.turn_id == bindparam("our_id"), calls.c.status.in_(OPEN_CALL))
@@ -44,25 +46,6 @@ _CANCEL_VERDICTS = (
     update(verdicts)
     .where(verdicts.c.turn_id == bindparam("our_id"), verdicts.c.status.in_(OPEN_VERDICT))
     .values(status="cancelled", finished_ms=bindparam("now_ms"))
-)
-_SET_TRACE = update(turns).where(turns.c.id == bindparam("our_id")).values(trace=bindparam("known"))
-_sent_rom = bindparam("sent_rom", type_=Text)
-_IS_FIRST_ROM = and_(
-    sessions.c.rom.is_(None),
-    _sent_rom.is_not(None),
-    sessions.c.backend.is_not_distinct_from(bindparam("sent_backend", type_=Text)),
-)
-_CHARGE = (
-    update(sessions)
-    .where(sessions.c.lane == bindparam("our_lane"))
-    .values(
-        usage=bindparam("usage"),
-        updated_ms=bindparam("now_ms"),
-        rom=case((_IS_FIRST_ROM, _sent_rom), else_=sessions.c.rom),
-        agent_version=case((_IS_FIRST_ROM, bindparam("version", type_=String)), else_=sessions.c.agent_version),
-        token_correction=func.coalesce(bindparam("correction", type_=Float), sessions.c.token_correction),
-        memory_seen=func.coalesce(bindparam("seen", type_=Integer), sessions.c.memory_seen),
-    )
 )
 _due = upsert(memory).values(lane=bindparam("our_lane"), due_ms=bindparam("now_ms"))
 # A due mark keeps its age. While a worker compresses the memory it becomes another mark, a millisecond younger: what
@@ -182,7 +165,7 @@ class Journal:
                 _cancel_calls(tx, claim, final.open_calls, now_ms=now_ms)
             if final.said:
                 said = [rows.message_columns(message, lane=claim.turn.lane) for message in final.said]
-                tx.execute(_INSERT_MESSAGES, said)
+                statements.INSERT_MESSAGES.run_each(tx, said)
             _charge(tx, claim, final, now_ms=now_ms)
             if final.memory_due:
                 tx.execute(_MARK_DUE, {"our_lane": claim.turn.lane, "now_ms": now_ms})
@@ -233,7 +216,7 @@ def _append(tx: Connection, claim: Claim, entries: Entries) -> None:
             {"turn_id": turn_id, "n": s.n, "kind": s.kind, "version": s.version, "payload": s.payload}
             for s in entries.steps
         ]
-        tx.execute(_INSERT_STEPS, new_steps)
+        statements.INSERT_STEPS.run_each(tx, new_steps)
     if entries.calls:
         new_calls = [{"turn_id": turn_id, **{n: getattr(c, n) for n in Call.__slots__}} for c in entries.calls]
         tx.execute(_INSERT_CALLS, new_calls)
@@ -272,7 +255,7 @@ def _set_trace(tx: Connection, claim: Claim, known: TurnTrace, *, began_us: int)
     """Last of all, so that it tells how long all of it took."""
     stored = Interval(began_us, now_us())
     trace = replace(known, runs=claim.trace_until(stored.ended_us, "ended").runs, stored=stored)
-    tx.execute(_SET_TRACE, {"our_id": claim.turn.id, "known": trace.as_json()})
+    statements.SET_TRACE.run(tx, {"our_id": claim.turn.id, "known": trace.as_json()})
 
 
 def _audited(claim: Claim, final: Final) -> AuditEntry:
@@ -300,7 +283,7 @@ def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
         "correction": final.token_correction,
         "seen": final.memory_seen,
     }
-    tx.execute(_CHARGE, {"our_lane": turn.lane, **changes})
+    statements.CHARGE_SESSION.run(tx, {"our_lane": turn.lane, **changes})
     if final.settlement is not None:
         settle(tx, final.settlement, now_ms=now_ms)
     if turn.budget is not None:

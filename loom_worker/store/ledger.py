@@ -5,22 +5,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
 
 from loom_worker.core.values.budgets import NANO, Settlement, nano
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.core.values.usage import ALL, Purpose, UsageFilter
+from loom_worker.store import turn_statements as statements
 from loom_worker.store.budgets import settle
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions, steps, turns, unfinished, usage, verdicts
 
-_USED = select(sessions.c.usage).where(sessions.c.lane == bindparam("our_lane"))
 _USE = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(usage=bindparam("usage"))
-_USER = select(sessions.c.user).where(sessions.c.lane == bindparam("our_lane")).scalar_subquery()
-_KEY = select(turns.c.key_id).where(turns.c.id == bindparam("our_turn")).scalar_subquery()
-_ENTER = insert(usage).values(user=_USER, key_id=_KEY)
 _TOKENS = usage.c.input_tokens + usage.c.output_tokens + usage.c.cache_read_tokens + usage.c.cache_write_tokens
 _OF_KEY = (
     select(usage.c.at_ms, _TOKENS)
@@ -124,7 +121,7 @@ def total_with(tx: Connection, lane: str, spent: Usage) -> Usage:
 
     It is read in the transaction that writes it: turns and summaries of one session are charged side by side.
     """
-    return Usage.from_json(tx.execute(_USED, {"our_lane": lane}).scalar() or {}) + spent
+    return Usage.from_json((statements.USED.first(tx, {"our_lane": lane}) or {}).get("usage", {})) + spent
 
 
 def enter(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
@@ -140,7 +137,7 @@ def enter(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
             "cost_nano": None if cost is None else nano(cost),
             "at_ms": now_ms,
         }
-        tx.execute(_ENTER, {name: getattr(spent, name) for name in names} | figures | booked)
+        statements.ENTER.run(tx, {name: getattr(spent, name) for name in names} | figures | booked)
 
 
 def _conditions(where: UsageFilter) -> Iterator[ColumnElement[bool]]:

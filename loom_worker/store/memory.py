@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    Connection,
     Integer,
     ScalarSelect,
     bindparam,
@@ -26,8 +27,10 @@ from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.traces import TracedTurn
 from loom_worker.core.values.turns import Claim
 from loom_worker.store import ledger, rows
-from loom_worker.store.claims import check_fence
+from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
+from loom_worker.store.fence import check_fence
+from loom_worker.store.history_cache import HistoryCache
 from loom_worker.store.ledger import Charge
 from loom_worker.store.messages import clear_recalled, messages_with_ids, recall
 from loom_worker.store.schema import memory, memory_snapshots, messages
@@ -39,10 +42,6 @@ AHEAD_MS = 60_000
 """A due mark that is farther in the future was set by a clock that runs ahead; it counts as due."""
 
 _OURS = memory.c.lane == bindparam("our_lane")
-_STATE = select(memory).where(_OURS)
-_l1 = select(messages).where(messages.c.lane == bindparam("our_lane"), messages.c.n >= bindparam("first_n"))
-_l1 = _l1.limit(bindparam("most", type_=Integer))
-_LATEST, _OLDEST = _l1.order_by(messages.c.n.desc()), _l1.order_by(messages.c.n)
 
 _held = upsert(memory).values({name: bindparam(name) for name in ("lane", "held_by", "held_ms")})
 _HOLD = _held.on_conflict_do_update(
@@ -122,9 +121,10 @@ class Memories:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._histories = HistoryCache()
 
     def load(self, lane: str, *, limit: int, claim: Claim | None = None) -> Remembered:
-        """What a turn starts from; costs the same at any length of the session.
+        """What a turn starts from. It reads what was said since this process read the session last.
 
         Args:
             limit: most messages of L1, the newest. A turn that the limit cuts is left out: L1 begins with a user's
@@ -135,17 +135,18 @@ class Memories:
         Raises:
             Fenced: another worker owns the turn, or it is finished or deleted.
         """
+        known = self._histories.get(lane)  # before the snapshot, or it might be ahead of it
         with self._database.read() as tx:
             if claim is not None:
                 check_fence(tx, claim)
-            row = tx.execute(_STATE, {"our_lane": lane}).mappings().first()
+            row = statements.MEMORY.first(tx, {"our_lane": lane})
             state = MemoryState() if row is None else rows.memory_state(row)
-            wanted = {"our_lane": lane, "first_n": state.first_n, "most": limit}
-            newest_first = tx.execute(_LATEST, wanted).mappings().all()
+            known = tuple(message for message in known if message.n >= state.first_n)
+            history = _latest(tx, lane, known, first_n=state.first_n, limit=limit)
             promoted = messages_with_ids(tx, lane, state.promoted)
-        history = [rows.message(row) for row in reversed(newest_first)]
+        self._histories.keep(lane, history)
         begin = next((at for at, message in enumerate(history) if message.chat.role == "user"), len(history))
-        return Remembered(state, tuple(history[begin:]), promoted)
+        return Remembered(state, history[begin:], promoted)
 
     def is_there(self, lane: str) -> bool:
         """False if the session is deleted."""
@@ -172,7 +173,7 @@ class Memories:
         """
         with self._database.write() as tx:
             owner = find_lane(tx, lane)
-            row = tx.execute(_STATE, {"our_lane": lane}).mappings().first()
+            row = statements.MEMORY.first(tx, {"our_lane": lane})
             if owner is None:
                 return None
             if row is not None and row["held_by"] != worker and row["held_by"] in alive:
@@ -205,7 +206,7 @@ class Memories:
         """
         with self._database.read() as tx:
             wanted = {"our_lane": lane, "first_n": state.first_n, "most": limit + 1}
-            listed = [rows.message(row) for row in tx.execute(_OLDEST, wanted).mappings()]
+            listed = [rows.message(row) for row in statements.OLDEST.all(tx, wanted)]
         if len(listed) <= limit:
             return tuple(listed)
         whole = tuple(message for message in listed[:limit] if message.turn_id != listed[-1].turn_id)
@@ -340,6 +341,15 @@ class Memories:
     def _lane(self, tenant: Tenant, session_id: str) -> str:
         with self._database.read() as tx:
             return str(found(tx, tenant, session_id)["lane"])
+
+
+def _latest(tx: Connection, lane: str, known: tuple[Message, ...], *, first_n: int, limit: int) -> tuple[Message, ...]:
+    """The newest messages from a number on, oldest first: those known, and those behind them."""
+    wanted = {"our_lane": lane, "first_n": known[-1].n + 1 if known else first_n, "most": limit}
+    new = [rows.message(row) for row in reversed(statements.LATEST.all(tx, wanted))]
+    # As many new ones as were asked for may be fewer than there are: then there is a gap before them.
+    whole = (*known, *new) if len(new) < limit else tuple(new)
+    return whole[max(0, len(whole) - limit) :]
 
 
 def _id_of(n: ColumnElement[int]) -> ScalarSelect[str]:

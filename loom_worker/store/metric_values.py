@@ -15,8 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Float, Text, bindparam, case, func, select
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import BigInteger, Connection, Text, bindparam, case, func, select
 
 from loom_worker.core import metrics
 from loom_worker.core.metric_recorder import (
@@ -35,6 +34,7 @@ from loom_worker.core.values.budgets import NANO
 from loom_worker.store.database import Database
 from loom_worker.store.schema import usage
 from loom_worker.store.trace_tables import metric_values
+from loom_worker.store.turn_statements import COUNT_METRIC
 
 FOLDED = "ledger"
 """The row that says up to which entry of the ledger is counted in the others. It is no metric."""
@@ -42,13 +42,6 @@ FOLDED_AT_A_TIME = 10_000
 """Entries of the ledger in one transaction: an older database may have millions, and others want to write."""
 LE, SUM = "le", "_sum"
 
-_added = upsert(metric_values).values(
-    series=bindparam("of", type_=Text),  # SQLAlchemy keeps the names of columns for itself
-    value=bindparam("by", type_=Float),
-)
-_ADD = _added.on_conflict_do_update(
-    index_elements=["series"], set_={"value": metric_values.c.value + _added.excluded.value}
-)
 _ALL = select(metric_values.c.series, metric_values.c.value)
 _OF_FAMILY = select(metric_values.c.series).where(
     metric_values.c.series >= bindparam("first", type_=Text), metric_values.c.series < bindparam("behind", type_=Text)
@@ -97,7 +90,7 @@ class MetricValues:
             if until > after:
                 rows.append({"of": FOLDED, "by": until - after})
             if rows:
-                tx.execute(_ADD, rows)
+                COUNT_METRIC.run_each(tx, rows)
         return until < newest
 
     def all(self) -> Cells:
@@ -144,7 +137,7 @@ class MetricValues:
 def count(tx: Connection, counter: Counter, *values: str) -> None:
     """As Counter.count, but in the transaction that does what is counted: exact, whatever becomes of this process."""
     ((text, by),) = _rows((counter, values), [1.0])
-    tx.execute(_ADD, {"of": text, "by": by})
+    COUNT_METRIC.run(tx, {"of": text, "by": by})
 
 
 def _unfolded(tx: Connection) -> tuple[int, int]:

@@ -3,25 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
-from sqlalchemy import Connection, bindparam, func, select
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import Connection, bindparam, select
 
 from loom_worker.core.values.patterns import Effect, PatternUse
 from loom_worker.store.database import Database
 from loom_worker.store.schema import pattern_uses as rows
+from loom_worker.store.turn_statements import COUNT_USES
 
 _SUMMED = ("uses", "succeeded", "failed", "cost_usd", "tokens")
 _OURS = rows.c.workspace == bindparam("our_workspace")
 _ALL = select(rows).where(_OURS)
 _ONE = _ALL.where(rows.c.pattern_id == bindparam("our_pattern"))
-_put = upsert(rows)
-_ADD = _put.on_conflict_do_update(
-    index_elements=["workspace", "pattern_id", "digest"],
-    set_={
-        **{name: rows.c[name] + _put.excluded[name] for name in _SUMMED},
-        "last_ms": func.max(rows.c.last_ms, _put.excluded.last_ms),
-    },
-)
 
 
 class Ended(TypedDict):
@@ -48,7 +40,7 @@ def enter_uses(tx: Connection, workspace: str, uses: Sequence[PatternUse], **end
         "last_ms": ended["now_ms"],
     }
     if distinct:
-        tx.execute(_ADD, [{**counted, "pattern_id": name, "digest": digest} for name, digest in distinct])
+        COUNT_USES.run_each(tx, [{**counted, "pattern_id": name, "digest": digest} for name, digest in distinct])
 
 
 class PatternUses:

@@ -16,12 +16,12 @@ from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.sessions import NewSession, Session, SessionPatch
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
 from loom_worker.store import purge, rows
+from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
 from loom_worker.store.removal import Deleted, remove
 from loom_worker.store.schema import DELETED, memory, sessions, turns, unfinished
-from loom_worker.store.tenants import OURS, ours, parameters
+from loom_worker.store.tenants import ours, parameters
 
-_FIND = select(sessions).where(OURS, sessions.c.id == bindparam("our_id"))
 _OF_LANE = select(sessions).where(sessions.c.lane == bindparam("our_lane"), sessions.c.workspace != DELETED)
 
 
@@ -169,7 +169,7 @@ def _cursor(tx: Connection, tenant: Tenant, after: str) -> tuple[int, str]:
 
 def find(tx: Connection, tenant: Tenant, session_id: str) -> Any | None:
     """The row of a session, None if the tenant has none of that id."""
-    return tx.execute(_FIND, {**parameters(tenant), "our_id": session_id}).mappings().first()
+    return statements.SESSION.first(tx, {**parameters(tenant), "our_id": session_id})
 
 
 def found(tx: Connection, tenant: Tenant, session_id: str) -> Any:

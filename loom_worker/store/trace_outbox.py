@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
 
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.store.database import Database
 from loom_worker.store.trace_tables import spans, trace_outbox
+from loom_worker.store.turn_statements import ENQUEUE_TRACE
 
 MOST_ROWS = 100_000
 """Turns that wait for a collector; with its indexes a row takes less than 150 bytes, and the table 15 MB at most."""
@@ -19,7 +20,6 @@ NO_TURN = ""
 TRIMMED = 200
 """Entries dropped in one transaction."""
 
-_INSERT = insert(trace_outbox)
 _ENTRY = (trace_outbox.c.n, trace_outbox.c.turn_id, trace_outbox.c.span_n)
 _FREE = or_(
     trace_outbox.c.held_until_ms <= bindparam("now_ms"),
@@ -52,7 +52,7 @@ def enqueue_trace(tx: Connection, turn_id: str, *, span_n: int | None = None, no
     Args:
         span_n: the later span, of table ``spans``; None: all spans that the journal tells.
     """
-    tx.execute(_INSERT, {"turn_id": turn_id, "span_n": span_n, "added_ms": now_ms})
+    ENQUEUE_TRACE.run(tx, {"turn_id": turn_id, "span_n": span_n, "added_ms": now_ms})
 
 
 class TraceOutbox:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, literal, select
+from sqlalchemy import ColumnElement, Connection, func, literal, select
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.cutting import FIELD_BYTES
@@ -13,16 +13,11 @@ from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import Call, Step, Turn
 from loom_worker.store import rows
+from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
-from loom_worker.store.schema import calls, kept, steps, turn_columns, turns, unfinished, verdicts
+from loom_worker.store.schema import kept, steps, turn_columns, turns, unfinished, verdicts
 from loom_worker.store.sessions import found
 from loom_worker.store.tenants import of_session, ours, parameters
-
-_TURN = select(*turn_columns()).where(turns.c.id == bindparam("our_id"), of_session(turns.c.lane))
-_CALLS = select(calls).where(calls.c.turn_id == bindparam("our_id")).order_by(calls.c.position)
-_AHEAD = select(func.count()).where(
-    turns.c.lane == bindparam("our_lane"), turns.c.seq < bindparam("our_seq"), unfinished()
-)
 
 
 class Turns:
@@ -162,7 +157,7 @@ def turn_row(tx: Connection, tenant: Tenant, turn_id: str) -> Any:
     Raises:
         NotFound: the tenant has no such turn.
     """
-    row = tx.execute(_TURN, {"our_id": turn_id, **parameters(tenant)}).mappings().first()
+    row = statements.TURN.first(tx, {"our_id": turn_id, **parameters(tenant)})
     if row is None:
         raise NotFound(f"There is no turn {turn_id!r}.")
     return row
@@ -172,10 +167,10 @@ def read_turn(tx: Connection, row: Any) -> Turn:
     """A turn's row with its calls and, while it is unfinished, its place in the queue."""
     ahead = 0
     if row["completed_ms"] is None:
-        ahead = tx.execute(_AHEAD, {"our_lane": row["lane"], "our_seq": row["seq"]}).scalar_one()
+        ahead = statements.AHEAD.one(tx, {"our_lane": row["lane"], "our_seq": row["seq"]})["turns"]
     return rows.turn(row, calls=read_calls(tx, row["id"]), position=ahead)
 
 
 def read_calls(tx: Connection, turn_id: str) -> tuple[Call, ...]:
     """The calls of a turn, in the order the model asked for them."""
-    return tuple(rows.call(row) for row in tx.execute(_CALLS, {"our_id": turn_id}).mappings())
+    return tuple(map(rows.call, statements.CALLS.all(tx, {"our_id": turn_id})))

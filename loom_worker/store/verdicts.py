@@ -20,10 +20,11 @@ from loom_worker.core.values.turns import Claim, joined, standing
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 from loom_worker.store import rows
 from loom_worker.store.budgets import settle
-from loom_worker.store.claims import RULES, check_fence
 from loom_worker.store.database import Database
+from loom_worker.store.fence import check_fence
 from loom_worker.store.ledger import Charge, charge
 from loom_worker.store.schema import calls, sessions, steps, turns, unfinished, verdicts
+from loom_worker.store.turn_statements import RULES
 
 _DONE = ("status", "score", "critique", "error", "model", "finished_ms")
 """Columns that the end of a verdict sets."""

@@ -14,6 +14,7 @@ from loom_worker.core.values.turns import Turn
 from loom_worker.judge.evaluate import JudgeModel
 from loom_worker.llm.model import Model
 from loom_worker.memory.layers import Count
+from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.pressure import L1Room
 from loom_worker.tools.registry import Prepared, Registry
 
@@ -24,7 +25,8 @@ class AgentRuntime:
 
     agent: Agent
     model: Model
-    count: Count
+    past: PastTurns
+    """Counts tokens as the model does, and remembers what past turns take."""
     registry: Registry
     specs: tuple[ToolSpec, ...]
     allowed: tuple[str, ...] | None
@@ -56,6 +58,11 @@ class AgentRuntime:
     def least_specs(self) -> tuple[ToolSpec, ...]:
         """The tools that every request shows."""
         return tuple(spec for spec in self.specs if spec.name not in self.late)
+
+    @property
+    def count(self) -> Count:
+        """The tokens of a text, as the model would count them; never too few."""
+        return self.past.count
 
     def tool(self, name: str) -> Tool | None:
         """A tool that the agent has, and that the session may call as things stand now."""

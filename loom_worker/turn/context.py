@@ -55,7 +55,7 @@ def layers_of(
         refs=memory.refs,
         l2=memory.l2_text,
         mark=summaries_as_data(rom),
-        history=[replace(message, chat=as_data(message.chat, message.turn_id)) for message in remembered.history],
+        history=[_as_data(message) if message.chat.outcomes else message for message in remembered.history],
         recalled=recalled,
         current=current,
         tools=offered(runtime, remembered, current),
@@ -77,7 +77,7 @@ def build(runtime: AgentRuntime, layers: Layers, *, ratio: float) -> Context:
         budget_tokens=int(runtime.input_budget_tokens / scale(ratio)),
         shares=policy.shares,
         has_swap=policy.has_swap,
-        count=runtime.count,
+        past=runtime.past,
     )
     try:
         return fitted(layers)
@@ -128,7 +128,7 @@ def is_pressed(runtime: AgentRuntime, remembered: Remembered, said: Sequence[Mes
     # The policy's least is looked at first: most turns need no counting.
     if len(history) <= policy.min_l1_messages:
         return False
-    return batch(history, room=runtime.l1, policy=policy, count=runtime.count) is not None
+    return batch(history, room=runtime.l1, policy=policy, past=runtime.past) is not None
 
 
 def shown(runtime: AgentRuntime, remembered: Remembered, session: Session, *, rom: str) -> Json:
@@ -206,6 +206,10 @@ def as_data(chat: ChatMessage, turn_id: str) -> ChatMessage:
         for outcome in chat.outcomes
     )
     return replace(chat, outcomes=outcomes)
+
+
+def _as_data(message: Message) -> Message:
+    return replace(message, chat=as_data(message.chat, message.turn_id))
 
 
 def summaries_as_data(rom: str) -> Callable[[str], str]:

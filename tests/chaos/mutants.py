@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, Integer, and_, bindparam, delete, select, update
+from sqlalchemy import Connection, Integer, and_, bindparam, delete, insert, select, update
 
 from loom_worker.blobs.blobs import Blobs, Stored
 from loom_worker.core import child_process
@@ -26,8 +26,10 @@ from loom_worker.memory.pressure import Batch
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.service import service
 from loom_worker.store import approvals, calls, claims, journal, rows
+from loom_worker.store import turn_statements as statements
+from loom_worker.store.prepared import Prepared
 from loom_worker.store.schema import calls as calls_table
-from loom_worker.store.schema import turns, verdicts
+from loom_worker.store.schema import steps, turns, verdicts
 from loom_worker.turn import context
 
 
@@ -44,16 +46,18 @@ def _no_fence() -> None:
         keeper._drop(hold)
 
     anyones = (turns.c.id == bindparam("our_id"), bindparam("our_fence", type_=Integer) >= 0)
-    claims._IS_OURS = anyones  # type: ignore[assignment]
-    claims._OURS = claims._WITH_SESSION.where(*anyones)
-    journal._INSERT_STEPS = journal._INSERT_STEPS.prefix_with("OR REPLACE")
+    statements.IS_OURS = anyones  # type: ignore[assignment]
+    statements.STILL_OURS = Prepared(select(turns.c.cancel).where(*anyones))
+    statements.OURS_WITH_SESSION = Prepared(statements.WITH_SESSION.where(*anyones))
+    statements.INSERT_STEPS = Prepared(insert(steps).prefix_with("OR REPLACE"), columns=steps.c.keys())
     journal._INSERT_CALLS = journal._INSERT_CALLS.prefix_with("OR REPLACE")
     LeaseRenewer._lose = lose_quietly  # type: ignore[method-assign,assignment]
 
 
 def _wrong_order() -> None:
     """The newest turn of a lane runs first."""
-    claims._HEAD = claims._HEAD.order_by(None).order_by(turns.c.seq.desc())
+    head: Any = statements.HEAD.statement
+    statements.HEAD = Prepared(head.order_by(None).order_by(turns.c.seq.desc()))
 
 
 def _lost_outbox() -> None:

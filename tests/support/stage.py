@@ -26,6 +26,7 @@ from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.llm.meter import Metered
+from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.pressure import l1_room
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.budgets import Budgets
@@ -245,7 +246,7 @@ class Stage:
         return AgentRuntime(
             agent=self.agent,
             model=Metered(self.model),
-            count=lambda text: len(text) // 4 + 1,
+            past=PastTurns(lambda text: len(text) // 4 + 1),
             registry=self.registry,
             specs=self.registry.specs(self.agent.tools),
             allowed=self.agent.tools,

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from loom_worker.core.errors import Fenced, Interrupted
+from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.core.values.sessions import SessionPatch
@@ -31,6 +32,9 @@ from tests.unit.store.made import (
     submitted,
 )
 
+REFUSED = (IntegrityError, sqlite3.IntegrityError)
+"""By the database; the second where a prepared statement was refused."""
+
 
 def test_steps_come_back_in_their_order_whatever_order_they_were_written_in(database: Database) -> None:
     claim = running(database)
@@ -41,7 +45,7 @@ def test_steps_come_back_in_their_order_whatever_order_they_were_written_in(data
 def test_a_step_that_is_there_already_is_an_error_and_leaves_all_as_it_was(database: Database) -> None:
     claim = running(database)
     Journal(database).save(claim, Entries((Step(1, "matched", {"a": 1}),)), PROGRESS)
-    with pytest.raises(IntegrityError):
+    with pytest.raises(REFUSED):
         Journal(database).save(claim, Entries((Step(2, "reply", {}), Step(1, "reply", {}))), {**PROGRESS, "run_ms": 99})
     assert Turns(database).with_journal(WORKSPACE, claim.turn.id)[1] == (Step(1, "matched", {"a": 1}),)
     assert Turns(database).get(WORKSPACE, claim.turn.id).run_ms == PROGRESS["run_ms"]
@@ -49,7 +53,7 @@ def test_a_step_that_is_there_already_is_an_error_and_leaves_all_as_it_was(datab
 
 def test_the_database_serves_on_after_a_refused_write(database: Database) -> None:
     claim = running(database)
-    with pytest.raises(IntegrityError):
+    with pytest.raises(REFUSED):
         Journal(database).save(claim, Entries((Step(1, "reply", {}), Step(1, "reply", {}))), PROGRESS)
     Journal(database).finish(claim, final())
     assert Turns(database).get(WORKSPACE, claim.turn.id).status == "completed"
@@ -92,7 +96,7 @@ def test_an_end_that_fails_anywhere_is_written_nowhere(database: Database) -> No
         {"entries": Entries((), (call(0), call(0)))},
     )
     for fields in broken:
-        with pytest.raises(IntegrityError):
+        with pytest.raises(REFUSED):
             Journal(database).finish(claim, final(**fields))
         after = counts(database), Sessions(database).get(WORKSPACE, "s1"), Turns(database).get(WORKSPACE, claim.turn.id)
         assert after == before

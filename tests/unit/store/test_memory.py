@@ -2,7 +2,6 @@ import threading
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import event
 
 from loom_worker.core.errors import Fenced, Invalid, NotFound
 from loom_worker.core.values.budgets import usd
@@ -16,6 +15,7 @@ from loom_worker.store.memory import AHEAD_MS, Memories, MemoryClaim, NewMemory,
 from loom_worker.store.messages import Messages
 from loom_worker.store.rows import CHANGES
 from loom_worker.store.sessions import Sessions
+from tests.support.sql_heard import heard
 from tests.unit.store.made import NOW_MS, SPENT, WORKSPACE, claimed, counts, final, message, running, said, submitted
 
 NOBODY: frozenset[str] = frozenset()
@@ -101,15 +101,13 @@ def test_a_turn_begins_only_with_what_was_before_it(database: Database) -> None:
 
 
 def test_loading_asks_for_what_was_promoted_only_if_something_was(database: Database) -> None:
-    lane, statements = said(database, turns=2), []
-    with database.read() as tx:
-        engine = tx.engine
-    event.listen(engine, "before_cursor_execute", lambda *about: statements.append(about[2]))
-    Memories(database).load(lane, limit=9)
+    lane = said(database, turns=2)
+    with heard(database) as statements:
+        Memories(database).load(lane, limit=9)
     without = len([one for one in statements if "FROM messages" in one])
     Memories(database).promote(WORKSPACE, "s1", [stored(database)[0].id], budget_tokens=9, tokens=len)
-    statements.clear()
-    Memories(database).load(lane, limit=9)
+    with heard(database) as statements:
+        Memories(database).load(lane, limit=9)
     assert (without, len([one for one in statements if "FROM messages" in one])) == (1, 2)
 
 

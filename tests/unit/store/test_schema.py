@@ -1,10 +1,8 @@
 """The queries that run for every turn find their rows by an index, at any size of the tables."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.memory import MemoryState
@@ -22,26 +20,20 @@ from loom_worker.store.schema import metadata, unfinished
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
+from tests.support.sql_heard import heard
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, message, purged, running, said, submitted
 
 
 def plans(database: Database, act: Callable[[], object]) -> list[str]:
     """How SQLite finds the rows of every statement of an act."""
-    said: list[tuple[str, Any]] = []
-
-    def hear(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        said.append((statement, parameters))
-
-    with database.read() as tx:
-        engine = tx.engine
-    event.listen(engine, "before_cursor_execute", hear)
-    act()
-    event.remove(engine, "before_cursor_execute", hear)
+    with heard(database) as said:
+        act()
     found = []
     with database.read() as tx:
-        for statement, parameters in said:
+        for statement in said:
             if statement.startswith(("SELECT", "UPDATE", "DELETE")):
-                rows = tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+                # With its values in it, so that what looks like a parameter is part of a text.
+                rows = tx.exec_driver_sql("EXPLAIN QUERY PLAN " + statement.replace("%", "%%")).all()
                 found += [str(row[-1]) for row in rows]
     return found
 

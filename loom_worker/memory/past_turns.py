@@ -1,0 +1,63 @@
+"""What turns that have ended take of a request, counted once: they are sent with every call, and never change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from loom_worker.core.values.chat import ChatMessage
+from loom_worker.core.values.sessions import Message
+from loom_worker.memory.layers import Count, chat_tokens
+from loom_worker.memory.results import bounded
+
+MOST_KEPT = 50_000
+"""Sizes that are kept, some 200 bytes each; then counting begins anew."""
+
+_Key = tuple[str, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of one turn as it is sent."""
+
+    tokens: int
+    added_tokens: int
+    """Of them, those of texts that were added to the user's message."""
+    is_whole: bool
+    """False: some of its results leave a stub in their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastTurns:
+    """Sizes of turns, by the tokens of one model. Any thread may ask."""
+
+    count: Count
+    _sizes: dict[_Key, Size] = field(default_factory=dict)
+
+    def size(self, turn: Sequence[Message], *, budget_tokens: int) -> Size:
+        """What a turn takes.
+
+        Args:
+            turn: all of its messages.
+            budget_tokens: of its tool results alone, see results_tokens.
+        """
+        # Results are fenced where they are sent, and as they came where memory is looked at: their length tells which.
+        results_chars = sum(len(each.content) for message in turn for each in message.chat.outcomes)
+        key = (turn[-1].id, len(turn), results_chars, budget_tokens)
+        known = self._sizes.get(key)
+        if known is None:
+            if len(self._sizes) >= MOST_KEPT:
+                self._sizes.clear()
+            known = self._sizes[key] = self._counted(turn, budget_tokens)
+        return known
+
+    def sent(self, turn: Sequence[Message], *, budget_tokens: int) -> tuple[ChatMessage, ...]:
+        """A turn's messages as they are sent, its results bounded."""
+        chats = tuple(message.chat for message in turn)
+        if self.size(turn, budget_tokens=budget_tokens).is_whole:
+            return chats
+        return bounded(chats, budget_tokens=budget_tokens, count=self.count)
+
+    def _counted(self, turn: Sequence[Message], budget_tokens: int) -> Size:
+        chats = tuple(message.chat for message in turn)
+        sent = bounded(chats, budget_tokens=budget_tokens, count=self.count)
+        added_tokens = sum(self.count(chat.context) for chat in sent)
+        return Size(chat_tokens(sent, self.count), added_tokens, sent == chats)

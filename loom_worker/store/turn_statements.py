@@ -1,0 +1,207 @@
+"""The statements that every turn runs on its way, prepared: accepted, claimed, its memory read, ended, looked at.
+
+All else that is asked of the database stands beside the function that asks it. These stand together, for together they
+are what a turn costs; ``tests/unit/store/test_turn_statements.py`` holds that each of them finds its rows by an index.
+"""
+
+from functools import cache
+
+from sqlalchemy import (
+    BindParameter,
+    Float,
+    Integer,
+    String,
+    Text,
+    and_,
+    bindparam,
+    case,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from loom_worker.store import rows
+from loom_worker.store.audit_tables import audit, audit_chains
+from loom_worker.store.prepared import Prepared
+from loom_worker.store.schema import (
+    calls,
+    kept,
+    memory,
+    messages,
+    pattern_uses,
+    sessions,
+    steps,
+    turn_columns,
+    turns,
+    unfinished,
+    usage,
+)
+from loom_worker.store.tenants import OURS, of_session
+from loom_worker.store.trace_tables import metric_values, trace_outbox
+from loom_worker.store.workspace_tables import workspaces
+
+_OUR_LANE: BindParameter[str] = bindparam("our_lane", type_=String)
+_OUR_ID: BindParameter[str] = bindparam("our_id", type_=String)
+
+# A turn is accepted: one transaction.
+
+BY_IDEMPOTENCY_KEY = Prepared(
+    select(*turn_columns(), kept().label("is_kept")).where(
+        turns.c.workspace == bindparam("our_workspace"), turns.c.idempotency_key == bindparam("key")
+    )
+)
+SESSION = Prepared(select(sessions).where(OURS, sessions.c.id == _OUR_ID))
+DEPTHS = Prepared(
+    select(
+        select(func.count()).where(turns.c.lane == _OUR_LANE, unfinished()).scalar_subquery().label("lane"),
+        select(func.count())
+        .select_from(
+            select(turns.c.id)
+            .where(turns.c.workspace == bindparam("our_workspace"), unfinished())
+            .limit(bindparam("most", type_=Integer))
+            .subquery()
+        )
+        .scalar_subquery()
+        .label("workspace"),
+        select(workspaces.c.rules)
+        .where(workspaces.c.name == bindparam("our_workspace"))
+        .scalar_subquery()
+        .label("rules"),
+    )
+)
+"""How many unfinished turns there are, and the rules of the workspace."""
+COUNT_ON = Prepared(
+    update(sessions)
+    .where(sessions.c.lane == _OUR_LANE)
+    .values(next_seq=sessions.c.next_seq + 1, updated_ms=bindparam("now_ms"))
+)
+INSERT_TURN = Prepared(insert(turns), columns=turns.c.keys())
+
+# It is claimed: one transaction.
+
+IS_OURS = (turns.c.id == _OUR_ID, turns.c.fence == bindparam("our_fence"), unfinished())
+"""True of a turn that is unfinished and has the fence of a claim."""
+SESSION_COLUMNS = (
+    "status",
+    "rom",
+    "kernel",
+    "user",
+    "usage",
+    "budget",
+    "token_correction",
+    "memory_seen",
+    *rows.CHOSEN,
+)
+"""What a run needs of the session, read along with the turn."""
+RULES = select(workspaces.c.rules).where(workspaces.c.name == turns.c.workspace).scalar_subquery().label("rules")
+"""A column for statements on turns: the rules of the turn's workspace."""
+WITH_SESSION = (
+    select(
+        turns,
+        *(sessions.c[name].label(f"session_{name}") for name in SESSION_COLUMNS),
+        RULES,
+    )
+    .join(sessions, sessions.c.lane == turns.c.lane)
+    .limit(1)
+)
+HEAD = Prepared(WITH_SESSION.where(turns.c.lane == _OUR_LANE, unfinished()).order_by(turns.c.seq))
+OURS_WITH_SESSION = Prepared(WITH_SESSION.where(*IS_OURS))
+_CLAIMED = ("status", "fence", "held_by", "deaths", "started_ms", "parked_until_ms", "claimed_us", "trace")
+CLAIM = Prepared(update(turns).where(turns.c.id == _OUR_ID).values({name: bindparam(name) for name in _CLAIMED}))
+STEPS = Prepared(select(steps).where(steps.c.turn_id == _OUR_ID).order_by(steps.c.n))
+CALLS = Prepared(select(calls).where(calls.c.turn_id == _OUR_ID).order_by(calls.c.position))
+
+# Its memory is read: one snapshot, in which it is still ours.
+
+STILL_OURS = Prepared(select(turns.c.cancel).where(*IS_OURS))
+MEMORY = Prepared(select(memory).where(memory.c.lane == _OUR_LANE))
+_l1 = select(messages).where(messages.c.lane == _OUR_LANE, messages.c.n >= bindparam("first_n"))
+_l1 = _l1.limit(bindparam("most", type_=Integer))
+LATEST, OLDEST = Prepared(_l1.order_by(messages.c.n.desc())), Prepared(_l1.order_by(messages.c.n))
+"""Messages from a number on."""
+
+# It goes on, or ends: one transaction each.
+
+
+@cache
+def fenced_update(names: tuple[str, ...]) -> Prepared:
+    """Change these columns of a turn that is still ours."""
+    return Prepared(update(turns).where(*IS_OURS).values({name: bindparam(name) for name in names}))
+
+
+@cache
+def final_update(names: tuple[str, ...]) -> Prepared:
+    """The same, if the client's cancel request is the known one."""
+    is_known = turns.c.cancel.is_not_distinct_from(bindparam("known_cancel", type_=String))
+    return Prepared(update(turns).where(*IS_OURS, is_known).values({name: bindparam(name) for name in names}))
+
+
+INSERT_STEPS = Prepared(insert(steps), columns=steps.c.keys())
+INSERT_MESSAGES = Prepared(insert(messages), columns=[name for name in messages.c.keys() if name != "n"])  # noqa: SIM118 - no dict
+USED = Prepared(select(sessions.c.usage).where(sessions.c.lane == _OUR_LANE))
+_sent_rom = bindparam("sent_rom", type_=Text)
+_IS_FIRST_ROM = and_(
+    sessions.c.rom.is_(None),
+    _sent_rom.is_not(None),
+    sessions.c.backend.is_not_distinct_from(bindparam("sent_backend", type_=Text)),
+)
+CHARGE_SESSION = Prepared(
+    update(sessions)
+    .where(sessions.c.lane == _OUR_LANE)
+    .values(
+        usage=bindparam("usage"),
+        updated_ms=bindparam("now_ms"),
+        rom=case((_IS_FIRST_ROM, _sent_rom), else_=sessions.c.rom),
+        agent_version=case((_IS_FIRST_ROM, bindparam("version", type_=String)), else_=sessions.c.agent_version),
+        token_correction=func.coalesce(bindparam("correction", type_=Float), sessions.c.token_correction),
+        memory_seen=func.coalesce(bindparam("seen", type_=Integer), sessions.c.memory_seen),
+    )
+)
+_USER = select(sessions.c.user).where(sessions.c.lane == _OUR_LANE).scalar_subquery()
+_KEY = select(turns.c.key_id).where(turns.c.id == bindparam("our_turn")).scalar_subquery()
+BOOKED = (
+    *("workspace", "session_id", "turn_id", "agent", "model", "kind", "tool_calls", "cost_nano", "at_ms"),
+    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "llm_calls"),
+)
+"""What an entry of the ledger is made of, beside the user of the session and the key of the turn."""
+ENTER = Prepared(insert(usage).values(user=_USER, key_id=_KEY, **{name: bindparam(name) for name in BOOKED}))
+_SUMMED = ("uses", "succeeded", "failed", "cost_usd", "tokens")
+_put = upsert(pattern_uses)
+COUNT_USES = Prepared(
+    _put.on_conflict_do_update(
+        index_elements=["workspace", "pattern_id", "digest"],
+        set_={
+            **{name: pattern_uses.c[name] + _put.excluded[name] for name in _SUMMED},
+            "last_ms": func.max(pattern_uses.c.last_ms, _put.excluded.last_ms),
+        },
+    ),
+    columns=pattern_uses.c.keys(),
+)
+AUDIT_HEAD = Prepared(
+    select(audit_chains.c.last_seq, audit_chains.c.last_hash).where(
+        audit_chains.c.workspace == bindparam("our_workspace")
+    )
+)
+INSERT_AUDIT = Prepared(insert(audit), columns=audit.c.keys())
+_counted = upsert(metric_values).values(
+    series=bindparam("of", type_=Text),  # SQLAlchemy keeps the names of columns for itself
+    value=bindparam("by", type_=Float),
+)
+COUNT_METRIC = Prepared(
+    _counted.on_conflict_do_update(
+        index_elements=["series"], set_={"value": metric_values.c.value + _counted.excluded.value}
+    )
+)
+ENQUEUE_TRACE = Prepared(insert(trace_outbox), columns=("turn_id", "span_n", "added_ms"))
+SET_TRACE = Prepared(update(turns).where(turns.c.id == _OUR_ID).values(trace=bindparam("known")))
+
+# It is looked at: one snapshot.
+
+TURN = Prepared(select(*turn_columns()).where(turns.c.id == _OUR_ID, of_session(turns.c.lane)))
+AHEAD = Prepared(
+    select(func.count().label("turns")).where(
+        turns.c.lane == _OUR_LANE, turns.c.seq < bindparam("our_seq"), unfinished()
+    )
+)
