@@ -1,5 +1,5 @@
 """A turn's event log.
 
 ``log`` keeps it in Redis (with ``*.lua``), ``writer`` writes it while the turn runs, ``rebuild`` rebuilds it from the
-journal.
+journal. ``turn_signals`` tells Redis of a turn that is accepted or has ended: its log and its lane in one step.
 """

@@ -42,3 +42,63 @@ local function trim(stream, last, bytes, max_bytes)
     count = 50
   end
 end
+
+-- Add events to a log. KEYS, from a place on: stream, ended, gone, who wrote how much. ARGV, behind a place: 1 ttl_s while
+-- it runs, 2 ttl_s after the end, 3 max_bytes, 4 least (-1: only if empty), 5 fence (0: whoever), 6 is_final, 7 the
+-- writer ('': unnamed), 8 how many events it had written before these, then (type, data) pairs.
+-- The last id, or, with nothing written: -1: the stream is shorter than `least`, so it was lost and must be restored;
+-- -2: an owner with a higher fence has written; -3: the turn's session is deleted. Ids are 1, 2, 3… without gaps,
+-- whoever writes. Who only waits for the end reads the second stream, and is not woken by every word.
+local function append(place, behind)
+  local stream, ended, gone, wrote = unpack(KEYS, place, place + 3)
+  local ttl_s, ended_ttl_s, max_bytes, least = unpack(ARGV, behind + 1, behind + 4)
+  local first = behind + 9  -- of the pairs
+  if redis.call('EXISTS', gone) == 1 then
+    return -3
+  end
+  local last, bytes, fence = 0, 0, tonumber(ARGV[behind + 5])
+  local tail = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
+  if tail[1] then
+    last = tonumber(string.match(tail[1][1], '^%d+'))
+    bytes = tonumber(tail[1][2][8] or '0')  -- the fields are t, d, f, b
+    local highest = tonumber(tail[1][2][6] or '0')
+    if fence > 0 and fence < highest then
+      return -2
+    end
+    fence = math.max(fence, highest)
+  end
+  least = tonumber(least)
+  if last < least or (least == -1 and last > 0) then
+    return -1
+  end
+  -- A Redis that stood still answers nobody in time, and then runs what was sent twice: what is there is not added again.
+  local writer, before, skipped = ARGV[behind + 7], tonumber(ARGV[behind + 8]), 0
+  if writer ~= '' then
+    local whose, written = string.match(redis.call('GET', wrote) or '', '^(%w+) (%d+)$')
+    written = whose == writer and tonumber(written) or 0
+    skipped = math.max(written - before, 0)
+    local whole = math.max(before + (#ARGV - first + 1) / 2, written)
+    redis.call('SET', wrote, string.format('%s %.0f', writer, whole), 'EX', ttl_s)
+  end
+  first = first + 2 * skipped
+  if first > #ARGV then
+    return last
+  end
+  for i = first, #ARGV, 2 do
+    last, bytes = add(stream, last, bytes, ARGV[i], ARGV[i + 1], fence)
+  end
+  if bytes > tonumber(max_bytes) then  -- of all events so far: mostly fewer, and nothing needs to be read
+    trim(stream, last, bytes, tonumber(max_bytes))
+  end
+  if ARGV[behind + 6] == '1' then
+    redis.call('XADD', ended, '*', 'last', last)
+  end
+  if redis.call('EXISTS', ended) == 1 then
+    redis.call('EXPIRE', stream, ended_ttl_s)
+    redis.call('EXPIRE', ended, ended_ttl_s)
+    redis.call('EXPIRE', wrote, ended_ttl_s)
+  else
+    redis.call('EXPIRE', stream, ttl_s)
+  end
+  return last
+end

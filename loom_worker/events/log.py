@@ -5,6 +5,7 @@ A log that is lost is rebuilt from the journal, so nothing durable depends on it
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -29,6 +30,33 @@ FORGOTTEN = 200
 """Turns whose logs are removed at a time."""
 
 USUAL = EventSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """Events that are to be added to a log; see EventLog.append."""
+
+    turn_id: str
+    events: tuple[tuple[str, Json], ...]
+    least: int
+    fence: int = 0
+    written: tuple[str, int] = ("", 0)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of append."""
+        return _keys(self.turn_id)
+
+    def appended(self, last: int) -> int | None:
+        """What the scripts' append answered: the id of the last event, None if the log has fewer events than it must.
+
+        Raises:
+            Fenced: an owner with a higher fence has written, or the session is deleted; nothing was added.
+        """
+        if last == FENCED:
+            raise Fenced(f"Another worker writes the events of turn {self.turn_id}.")
+        _check_not_deleted(last, self.turn_id)
+        return None if last == -1 else int(last)
 
 
 class EventLog:
@@ -72,16 +100,17 @@ class EventLog:
             Fenced: an owner with a higher fence has written, or the session is deleted; nothing was added.
             Unavailable: Redis did not answer.
         """
-        pairs = [part for kind, data in events for part in (kind, _text(kind, data))]
-        is_final = int(any(kind in TERMINAL for kind, _ in events))
-        limits = (RUNNING_TTL_S, self._settings.ttl_s, self._settings.log_bytes)
-        args = [*limits, least, fence, is_final, *written, *pairs]
+        unsent = Unsent(turn_id, tuple(events), least, fence, written)
         with translate_redis_errors():
-            last = self._append(keys=_keys(turn_id), args=args)
-        if last == FENCED:
-            raise Fenced(f"Another worker writes the events of turn {turn_id}.")
-        _check_not_deleted(last, turn_id)
-        return None if last == -1 else int(last)
+            last = self._append(keys=unsent.keys, args=self.append_args(unsent))
+        return unsent.appended(last)
+
+    def append_args(self, unsent: Unsent) -> list[Any]:
+        """The arguments of append, for a script that does more in the same step."""
+        pairs = [part for kind, data in unsent.events for part in (kind, _text(kind, data))]
+        is_final = int(any(kind in TERMINAL for kind, _ in unsent.events))
+        limits = (RUNNING_TTL_S, self._settings.ttl_s, self._settings.log_bytes)
+        return [*limits, unsent.least, unsent.fence, is_final, *unsent.written, *pairs]
 
     def last_id(self, turn_id: str) -> int:
         """The id of the last event, 0 if there is no log.

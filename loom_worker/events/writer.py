@@ -11,7 +11,7 @@ from loom_worker.core import log_context
 from loom_worker.core.errors import Fenced, Unavailable
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import TERMINAL, Event
-from loom_worker.events.log import EventLog
+from loom_worker.events.log import EventLog, Unsent
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,8 @@ class EventWriter:
         self._log: list[Json] = []  # what the journal does not have of them yet
         self._logged = 0
         self._paused_until_s = 0.0
-        self._sent_s = 0.0
+        # Nothing must be looked up of a log that is begun here, so what comes at once is written together.
+        self._sent_s = 0.0 if first is None else time.monotonic()
         self._flusher = flusher
         self._fence = fence
         self._name = secrets.token_hex(6)
@@ -126,6 +127,23 @@ class EventWriter:
     def emit(self, kind: str, data: Json) -> None:
         """Write an event."""
         self._add(kind, data, {"type": kind, "data": data})
+
+    def end(self, kind: str, data: Json, append: Callable[[Unsent], int | None]) -> None:
+        """Write the final event, with all that is delayed.
+
+        Args:
+            append: adds events as EventLog.append does, and what else is to be done in the same step. It is called once
+                in any case, with no events where another owner writes the log by now.
+
+        Raises:
+            Unavailable: Redis did not answer, and nothing was done.
+        """
+        with self._lock:
+            if self._is_closed:
+                append(Unsent(self._turn_id, (), least=0))
+                return
+            self._written.append((kind, data))
+            self._write(append)
 
     def delta(self, text: str, *, reply_n: int) -> None:
         """Write a piece of the reply that will become step reply_n; it joins a piece that is still delayed."""
@@ -189,19 +207,22 @@ class EventWriter:
             self._written.append((kind, data))
         if entry is not None:
             self._log.append(entry)
-        is_first_piece = entry is not None and "cuts" in entry
-        if is_first_piece or kind in TERMINAL or time.monotonic() - self._sent_s >= TOGETHER_S:
+        if kind in TERMINAL or time.monotonic() - self._sent_s >= TOGETHER_S:
             self.flush()
         else:
             self._flusher.soon(self)
 
     def _flush(self) -> None:
         try:
-            if self._first is None:
-                self._open()
-            self._send()
+            self._write(self._append)
         except Unavailable as error:
             self._pause(error)
+
+    def _write(self, append: Callable[[Unsent], int | None]) -> None:
+        try:
+            if self._first is None:
+                self._open()
+            self._send(append)
         except Fenced as error:  # we slept; the next write to the journal fails and reports it
             log.warning("event log: %s", error)
             self._is_closed = True
@@ -218,17 +239,28 @@ class EventWriter:
             last = len(journaled)
         self._first = last + 1
 
-    def _send(self) -> None:
+    def _send(self, append: Callable[[Unsent], int | None]) -> None:
         first = self._first or 1
-        unsent = self._written[self._sent :]
+        new = tuple(self._written[self._sent :])
         self._tried = len(self._written)
-        written, least = (self._name, self._sent), first - 1 + self._sent
-        last = self._events.append(self._turn_id, unsent, least=least, fence=self._fence, written=written)
-        if last is None:
-            before = list(self._journaled())
-            before += [Event(n, "output_text.delta", {"text": ""}) for n in range(len(before) + 1, first)]
-            ours = self._written[: self._sent + len(unsent)]
-            whole = [Event(first + n, kind, data) for n, (kind, data) in enumerate(ours)]
-            self._events.restore(self._turn_id, [*before[: first - 1], *whole], fence=self._fence)
-        self._sent += len(unsent)
-        self._sent_s = time.monotonic()
+        least = first - 1 + self._sent
+        is_lost = append(Unsent(self._turn_id, new, least, self._fence, (self._name, self._sent))) is None
+        if not is_lost or self._is_restored(first, self._sent + len(new)):
+            self._sent += len(new)
+            self._sent_s = time.monotonic()
+
+    def _is_restored(self, first: int, count: int) -> bool:
+        """Write the whole log again, up to so many events of ours; False if Redis did not answer."""
+        before = list(self._journaled())
+        before += [Event(n, "output_text.delta", {"text": ""}) for n in range(len(before) + 1, first)]
+        ours = [Event(first + n, kind, data) for n, (kind, data) in enumerate(self._written[:count])]
+        try:
+            self._events.restore(self._turn_id, [*before[: first - 1], *ours], fence=self._fence)
+        except Unavailable as error:
+            self._pause(error)
+            return False
+        return True
+
+    def _append(self, unsent: Unsent) -> int | None:
+        fence, written = unsent.fence, unsent.written
+        return self._events.append(unsent.turn_id, unsent.events, least=unsent.least, fence=fence, written=written)

@@ -17,6 +17,12 @@ MEMORY_SINCE = PREFIX + "born"
 WAKEUPS = PREFIX + "q:turn"
 """List: the wake-ups that no worker has taken yet. It is Celery's queue ``turn``; we only check if it is empty."""
 
+FREE_SLOTS = PREFIX + "free"
+"""Sorted set: free slots, each until when it waits for a lane, in ms."""
+
+CONTENT_VERSION = PREFIX + "content:version"
+"""String: what process accepted content of agents last, and which; another text with each change."""
+
 TRACES = PREFIX + "q:trace"
 """List: Celery's queue ``trace``; we only look how many messages wait there."""
 
@@ -36,6 +42,11 @@ SWEEP = PREFIX + "sweep"
 def worker(name: str) -> str:
     """Hash: how a worker describes itself in each heartbeat; it expires when the heartbeats stop."""
     return f"{PREFIX}worker:{name}"
+
+
+def assigned(slot: str) -> str:
+    """List: the lane that a free slot was given; it expires with the lane's lease. ``common.lua`` has the name, too."""
+    return f"{PREFIX}assigned:{slot}"
 
 
 def sent(what: str) -> str:

@@ -2,18 +2,26 @@
 
 A lane is idle, or it has a lease: *kicked* (a wake-up is under way), *running* (a worker holds it) or *parked* (its
 turn waits for something). Redis only orders and wakes; what a worker may write is decided by the database's fence.
+
+A lane that is to be woken goes to a *free slot* first: a thread of a worker that has ended a lane's turns and waits for
+another lane (``slots.py``). Only if there is none a wake-up must be sent, which Celery brings.
 """
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes import keys
 
-SCRIPTS = ("submit", "take", "renew", "park", "wake", "alert", "complete", "advance", "release", "drop", "expire")
+SCRIPTS = (
+    *("submit", "take", "renew", "park", "wake", "alert", "complete", "advance", "release", "drop", "expire"),
+    "next",
+)
+AT_ONCE = -1
+"""A lane that is released is to be woken now."""
 
 Renewal = Literal["lost", "held", "alerted", "gone"]
 """lost: another worker has it. held: it is renewed. alerted: it is renewed, and its turn's row has changed. gone:
@@ -36,6 +44,17 @@ class Lease:
     token: str
     last_seq: int
     """The lane's highest seq when it was taken; turns that arrived since are higher."""
+    content: str = field(default="", compare=False)
+    """The version of all content that agents are made of, as of then; empty: nobody has accepted any."""
+
+
+class Advanced(NamedTuple):
+    """What becomes of a slot whose turn has ended."""
+
+    lease: Lease | None
+    """For the next turn that it is to run, of the same lane or another; None: it has nothing to run."""
+    must_wake: bool
+    """True if a wake-up must be sent for the lane whose turn has ended: it has more turns, and others waited longer."""
 
 
 class Lanes:
@@ -46,16 +65,17 @@ class Lanes:
         self._redis = redis
         # A lease that was renewed in time has as long left after a gap of this length, less a heartbeat's pause.
         self._gap_ms = int(settings.lease_s * 1000) // 2
-        self._pulse = (files("loom_worker.lanes") / "pulse.lua").read_text(encoding="utf-8")
+        self._pulse = source("pulse")
         self._lease_ms = int(settings.lease_s * 1000)
         self._kick_ms = int(settings.kick_s * 1000)
         self._max_kick_ms = int(settings.max_kick_s * 1000)
         self._scripts: dict[str, Script] = {name: redis.register_script(_source(name)) for name in SCRIPTS}
+        self._withdraw: Script = redis.register_script(source("withdraw"))
 
     def submit(self, lane: str, turns: Iterable[tuple[int, str]]) -> bool:
         """Put (seq, turn id) pairs on a lane; True if a wake-up must be sent."""
         pairs = [part for pair in turns for part in pair]
-        return self._run("submit", lane, self._kick_ms, *pairs) == 1
+        return self._must_wake("submit", lane, *pairs)
 
     def take(self, lane: str, token: str) -> Lease | None:
         """Take a lane for lease_s; None while another worker has it.
@@ -63,8 +83,8 @@ class Lanes:
         Args:
             token: never used before, by anyone.
         """
-        last_seq = self._run("take", lane, token, self._lease_ms)
-        return Lease(lane, token, last_seq) if last_seq >= 0 else None
+        last_seq, content = self._run("take", lane, token)
+        return Lease(lane, token, last_seq, content) if last_seq >= 0 else None
 
     def renew(self, leases: Iterable[Lease], *, late: Container[Lease] = ()) -> dict[Lease, Renewal]:
         """Renew leases in one round trip; return the state of each.
@@ -75,7 +95,7 @@ class Lanes:
         wanted = list(leases)
         with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             for lease in wanted:
-                self._run("renew", lease.lane, lease.token, self._lease_ms, int(lease in late), client=pipe)
+                self._run("renew", lease.lane, lease.token, int(lease in late), client=pipe)
             answers = pipe.execute() if wanted else []
         return {lease: _RENEWALS[answer] for lease, answer in zip(wanted, answers, strict=True)}
 
@@ -85,36 +105,62 @@ class Lanes:
         Args:
             wait_ms: the sweep sends a wake-up after this time, should every other signal be lost.
         """
-        return self._run("park", lease.lane, lease.token, wait_ms) == 2
+        return bool(self._run("park", lease.lane, lease.token, wait_ms) == 2)
 
     def wake(self, lane: str, ticket: str) -> bool:
         """End a lane's waiting; True if a wake-up must be sent. While its turn runs, a repeated ticket does nothing."""
-        return self._run("wake", lane, self._kick_ms, ticket) == 1
+        return self._must_wake("wake", lane, ticket)
 
     def alert(self, lane: str) -> bool:
         """Have the row of the lane's first turn read again, for it has changed; True if a wake-up must be sent."""
-        return self._run("alert", lane, self._kick_ms) == 1
+        return self._must_wake("alert", lane)
 
     def complete(self, lease: Lease, seq: int) -> bool:
         """Take all turns up to seq off the lane and give it back; True if there are more, so a wake-up must be sent."""
-        return self._run("complete", lease.lane, lease.token, seq, self._kick_ms) == 1
+        return self._must_wake("complete", lease.lane, lease.token, seq)
 
-    def advance(self, lease: Lease, seq: int) -> tuple[Lease | None, bool]:
+    def advance(self, lease: Lease, seq: int, *, slot: str = "", wait_s: float = 0.0) -> Advanced:
         """As complete, but the lane stays ours if it has more turns and no other lane's wake-up waits for a worker.
 
-        Returns:
-            The lease for the lane's next turn, None if it was given back; and True if a wake-up must be sent.
+        Args:
+            slot: a name never used before. If the lane does not stay ours, this slot gets the one whose wake-up has
+                waited longest. Empty: this thread has no time for another turn.
+            wait_s: for so long the slot counts as free if there is no such lane; 0: not at all.
         """
-        last_seq = self._run("advance", lease.lane, lease.token, seq, self._kick_ms, self._lease_ms)
-        return (replace(lease, last_seq=last_seq) if last_seq > 0 else None), last_seq == -2
+        return advanced(self._run("advance", *self.advance_args(lease, seq, slot, wait_s)))
 
-    def release(self, lease: Lease, *, wait_ms: int | None = None) -> bool:
-        """Give the lane back with its turn unfinished; True if it was still ours, so a wake-up must be sent.
+    def advance_args(self, lease: Lease, seq: int, slot: str, wait_s: float) -> tuple[Any, ...]:
+        """The lane and the arguments of advance, for a script that does more in the same step."""
+        return lease.lane, lease.token, seq, slot, int(wait_s * 1000)
+
+    def next(self, slot: str, *, wait_s: float) -> Lease | None:
+        """The lane whose wake-up has waited longest for a worker; without one the slot counts as free for wait_s.
 
         Args:
-            wait_ms: when the sweep sends a wake-up; kick_s unless given.
+            slot: a name never used before.
         """
-        return self._run("release", lease.lane, lease.token, self._kick_ms if wait_ms is None else wait_ms) == 1
+        lane, last_seq, content = self._run("next", "", slot, int(wait_s * 1000))
+        return Lease(lane, slot, last_seq, content) if lane else None
+
+    def assigned(self, slot: str, *, wait_s: float) -> Lease | None:
+        """The lane that a free slot was given, for which it waits up to wait_s; None: none so far."""
+        with translate_redis_errors():
+            found = self._redis.blpop([keys.assigned(slot)], timeout=wait_s)
+        return None if found is None else _assigned(slot, found[1])
+
+    def withdraw(self, slot: str) -> Lease | None:
+        """A slot is not free any more; the lane that it was given just before, None if it was given none."""
+        with translate_redis_errors():
+            found = self._withdraw(keys=[keys.FREE_SLOTS, keys.assigned(slot)], args=[slot])
+        return _assigned(slot, found) if found else None
+
+    def release(self, lease: Lease, *, wait_ms: int | None = None) -> bool:
+        """Give the lane back with its turn unfinished; True if a wake-up must be sent.
+
+        Args:
+            wait_ms: after which the sweep wakes it; None: it is to be woken at once.
+        """
+        return self._must_wake("release", lease.lane, lease.token, AT_ONCE if wait_ms is None else wait_ms)
 
     def drop(self, lease: Lease) -> None:
         """Give the lane back without a wake-up: nothing in it can run now."""
@@ -144,10 +190,8 @@ class Lanes:
         return bool(redis.eval(self._pulse, 2, keys.PULSE, keys.GRACE, self._gap_ms, self._lease_ms))
 
     def _expire(self, lane: str, *, spares: bool) -> int:
-        lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES, keys.UNCLAIMED]
-        answer: int = self._scripts["expire"](
-            keys=lane_keys, args=[lane, self._kick_ms, self._max_kick_ms, int(spares)]
-        )
+        args = [*self.lane_args(lane), self._max_kick_ms, int(spares)]
+        answer: int = self._scripts["expire"](keys=[*lane_keys(lane), keys.UNCLAIMED], args=args)
         return answer
 
     def unleased(self, lanes: Iterable[str]) -> list[str]:
@@ -165,13 +209,39 @@ class Lanes:
             self._redis.delete(keys.lane(lane), keys.lease(lane))
             self._redis.zrem(keys.LEASES, lane)
 
-    def _run(self, name: str, lane: str, *args: Any, client: Any = None) -> int:
-        lane_keys = [keys.lane(lane), keys.lease(lane), keys.LEASES, keys.WAKEUPS]
+    def lane_args(self, lane: str) -> list[Any]:
+        """The first arguments of every script."""
+        return [lane, self._lease_ms, self._kick_ms]
+
+    def _must_wake(self, name: str, lane: str, *args: Any) -> bool:
+        return bool(self._run(name, lane, *args) == 1)
+
+    def _run(self, name: str, lane: str, *args: Any, client: Any = None) -> Any:
         with translate_redis_errors():
-            answer: int = self._scripts[name](keys=lane_keys, args=[lane, *args], client=client)
-        return answer
+            return self._scripts[name](keys=lane_keys(lane), args=[*self.lane_args(lane), *args], client=client)
+
+
+def lane_keys(lane: str) -> list[str]:
+    """The first keys of every script."""
+    return [keys.lane(lane), keys.lease(lane), keys.LEASES, keys.WAKEUPS, keys.FREE_SLOTS, keys.CONTENT_VERSION]
+
+
+def advanced(answer: list[Any]) -> Advanced:
+    """What the function advance of the scripts answered."""
+    lane, token, last_seq, content, must_wake = answer
+    return Advanced(Lease(lane, token, last_seq, content) if lane else None, must_wake == 1)
+
+
+def source(name: str) -> str:
+    """The text of a script of this package."""
+    return (files("loom_worker.lanes") / f"{name}.lua").read_text(encoding="utf-8")
 
 
 def _source(name: str) -> str:
-    folder = files("loom_worker.lanes")
-    return "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("common", name))
+    return "\n".join(map(source, ("common", name)))
+
+
+def _assigned(slot: str, text: str) -> Lease:
+    """What a slot was given: lane, highest seq, and the version of all content, which may have spaces."""
+    lane, last_seq, content = text.split(" ", 2)
+    return Lease(lane, slot, int(last_seq), content)

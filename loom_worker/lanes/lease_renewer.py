@@ -39,7 +39,9 @@ class HeldLease:
         self.alerted = threading.Event()
         """Set when the turn's row has changed; a reader of the row clears it first."""
         self.kept: Lease | None = None
-        """The lease for the lane's next turn, if this turn has ended and the lane stays ours."""
+        """The lease for the turn that comes next, of this lane or another, if this turn has ended."""
+        self.free_as = ""
+        """The name under which this thread is a free slot by now; empty: it is none."""
 
     def is_in_doubt(self, lease_s: float) -> bool:
         """True if its last renewal is older than a lease: another worker may have it, and only the database knows."""

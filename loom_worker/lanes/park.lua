@@ -1,11 +1,11 @@
--- ARGV: name, token, ms. 1: parked. 2: a wake or an alert came meanwhile, ring at once. 0: lost to another.
-if not is_ours(ARGV[2]) then
+-- ARGV: 4 token, 5 ms until the sweep wakes it. 1: parked, or a free slot has it, for it was woken meanwhile.
+-- 2: woken or alerted meanwhile, send a wake-up at once. 0: lost to another.
+if not is_ours(OWN, ARGV[4]) then
   return 0
 end
-if redis.call('HGET', LEASE, 'again') or redis.call('HGET', LEASE, 'alert') then
-  become_kicked(tonumber(ARGV[3]), 0)
-  return 2
+if redis.call('HGET', OWN.lease, 'again') or redis.call('HGET', OWN.lease, 'alert') then
+  return 1 + wake(OWN)
 end
-redis.call('HSET', LEASE, 'state', 'parked')
-deadline_in(tonumber(ARGV[3]))
+redis.call('HSET', OWN.lease, 'state', 'parked')
+deadline_in(OWN, tonumber(ARGV[5]))
 return 1

@@ -1,6 +1,10 @@
--- ARGV: name, token, ms. 1: given back, to be rung; should that ring be lost, the sweep rings after ms. 0: lost.
-if not is_ours(ARGV[2]) then
+-- ARGV: 4 token, 5 ms (-1: wake it now). 1: given back, send a wake-up. 0: lost to another, or a free slot has it, or
+-- the sweep will wake it after ms.
+if not is_ours(OWN, ARGV[4]) then
   return 0
 end
-become_kicked(tonumber(ARGV[3]), 0)
-return 1
+if tonumber(ARGV[5]) < 0 then
+  return wake(OWN)
+end
+become_kicked(OWN, tonumber(ARGV[5]), 0)
+return 0

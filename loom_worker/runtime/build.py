@@ -11,9 +11,11 @@ from loom_worker.agents.live import LiveAgents
 from loom_worker.core import crash_points
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
+from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
 from loom_worker.lanes.live_waits import LiveWaits
+from loom_worker.lanes.slots import Slots
 from loom_worker.memory.compress import THREADS_PER_SESSION, Compressor
 from loom_worker.runtime.components import Components, components
 from loom_worker.runtime.sweeping import Links, events_of, process_name, redis_of, sweeper
@@ -91,7 +93,14 @@ def service(settings: Settings) -> Service:
     wakeups = WakeupQueue(app, client)
     waits = WaitReports(Turns(database), LiveWaits(client), agents)
     parts = ServiceParts(
-        announcer=Announcer(lanes, events, wakeups, CeleryDispatcher(app, wakeups), Publisher()),
+        announcer=Announcer(
+            TurnSignals(client, lanes, events),
+            lanes,
+            events,
+            wakeups=wakeups,
+            dispatcher=CeleryDispatcher(app, wakeups),
+            publisher=Publisher(),
+        ),
         runtimes=fitted.registry,
         contexts=ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database)),
         patterns=PatternCatalog(
@@ -132,7 +141,8 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
     stopping = Stopping(settings.lanes.drain_s)
     agents = LiveAgents(settings.agents_dir)
     fitted = components(settings, agents, links.database, links.client, process=links.name, stopping=stopping)
-    threads = CeleryThreads(settings.worker_concurrency) if takes_turns else None
+    slots = Slots(links.lanes, stopping, process=links.name, most_waiting=max(1, settings.worker_concurrency // 2))
+    threads = CeleryThreads(settings.worker_concurrency, slots) if takes_turns else None
     traces = links.traces.flusher()
     turns = TurnWorker(
         settings=settings,
@@ -144,6 +154,8 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         memories=links.memories,
         budgets=Budgets(links.database),
         lanes=links.lanes,
+        slots=slots,
+        signals=TurnSignals(links.client, links.lanes, links.events),
         renewer=LeaseRenewer(links.client, links.lanes, links.name, settings.lanes, threads=threads),
         events=links.events,
         dispatcher=links.dispatcher,

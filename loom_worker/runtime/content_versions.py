@@ -17,6 +17,7 @@ from typing import Any
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.values.agents import Part
+from loom_worker.lanes.keys import CONTENT_VERSION
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ local known = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 if known ~= ARGV[2] then return known end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 redis.call('EXPIRE', KEYS[1], ARGV[4])
+redis.call('SET', KEYS[2], ARGV[3], 'EX', ARGV[4])
 return ARGV[3]
 """
 
@@ -66,6 +68,7 @@ class ContentVersions:
         self._lock = threading.RLock()  # a part that is renewed may tell us of it
         self._followed: dict[str, _Followed] = {}
         self._is_deaf = False
+        self._version = ""
 
     def follow(self, name: str, part: Part) -> None:
         """Compare a part of this process with those of the same name in others from now on."""
@@ -80,21 +83,29 @@ class ContentVersions:
         except Unavailable as error:
             self._miss(error)
 
-    def catch_up(self) -> None:
-        """Take up what any process has accepted so far; one read of Redis if there is nothing to take up.
+    def catch_up(self, version: str = "") -> None:
+        """Take up what any process has accepted so far; one read of Redis, or none where the version is known.
 
         Without Redis, or where the source gives something else, this process goes on with what it has.
+
+        Args:
+            version: of all content, as Redis said a moment ago; empty: nobody has asked.
         """
+        if version and version == self._version and all(map(self._is_settled, self._followed.values())):
+            return
         try:
             with translate_redis_errors():
                 known = self._client.hgetall(KEY)
             for name, each in tuple(self._followed.items()):
-                is_same = known.get(name, "") == each.seen and each.part.digest() == each.settled
-                if not is_same or self._clock() >= each.again_s:
+                if known.get(name, "") != each.seen or not self._is_settled(each):
                     self._level(name, known.get(name, ""))
+            self._version = version  # what was read is as new as it, or newer
             self._is_deaf = False
         except Unavailable as error:
             self._miss(error)
+
+    def _is_settled(self, followed: _Followed) -> bool:
+        return followed.part.digest() == followed.settled and self._clock() < followed.again_s
 
     def _level(self, name: str, known: str) -> None:
         with self._lock:
@@ -140,7 +151,7 @@ class ContentVersions:
             return None
         mine = f"{digest} {self._process} {next(self._count)}"
         with translate_redis_errors():
-            latest: str = self._tell(keys=[KEY], args=[name, known, mine, KEPT_S])
+            latest: str = self._tell(keys=[KEY, CONTENT_VERSION], args=[name, known, mine, KEPT_S])
         if latest != mine:
             return latest
         followed.seen, followed.settled = mine, digest

@@ -2,7 +2,7 @@
 
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog
-from loom_worker.events.rebuild import queued
+from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
 from loom_worker.tasks.wakeups import WakeupQueue
@@ -12,8 +12,16 @@ class Announcer:
     """Sends from a thread of its own, so that a dead broker never delays an answer; what is lost the sweep finds."""
 
     def __init__(
-        self, lanes: Lanes, events: EventLog, wakeups: WakeupQueue, dispatcher: CeleryDispatcher, publisher: Publisher
+        self,
+        signals: TurnSignals,
+        lanes: Lanes,
+        events: EventLog,
+        *,
+        wakeups: WakeupQueue,
+        dispatcher: CeleryDispatcher,
+        publisher: Publisher,
     ) -> None:
+        self._signals = signals
         self._lanes = lanes
         self._events = events
         self._wakeups = wakeups
@@ -46,10 +54,8 @@ class Announcer:
         self._publisher.close()
 
     def _accepted(self, turn: Turn) -> None:
-        if self._lanes.submit(turn.lane, [(turn.seq, turn.id)]):
+        if self._signals.accepted(turn):
             self._wakeups.wake(turn.lane)
-        # A worker that is faster finds the log empty and opens it itself; this then changes nothing.
-        self._events.append(turn.id, [("turn.queued", queued(turn))], least=-1)
 
     def _alert(self, lane: str) -> None:
         if self._lanes.alert(lane):

@@ -1,5 +1,7 @@
 """Wake-ups: Celery messages that say "this lane has work", made from a template that Celery filled in once.
 
+A thread that is free reads the lane out of ``argsrepr`` (``lanes/common.lua``).
+
 Sending one through kombu cost 0.9 ms of processor time, a quarter of what accepting a turn costs; filling the lane and
 the id into the template takes 0.1 ms (measured).
 """

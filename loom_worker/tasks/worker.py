@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from loom_worker.lanes.readiness import Threads
+from loom_worker.lanes.slots import Slots
 from loom_worker.memory.compress import Compressor
 from loom_worker.tasks.task_events import TaskEvents
 from loom_worker.trace.export import Exporter
@@ -38,11 +39,15 @@ def current() -> Worker:
     return _worker
 
 
+@dataclass(frozen=True, slots=True)
 class CeleryThreads(Threads):
     """The threads of a Celery worker, by Celery's own books."""
+
+    slots: Slots | None = None
+    """Those of the process: a thread that only waits for a lane is not at work."""
 
     def busy(self) -> int:
         """Tasks that run in this process now, of all its queues; those only fetched do not count."""
         from celery.worker import state  # only workers load it: the web has no use for a worker's parts
 
-        return len(state.active_requests)
+        return len(state.active_requests) - (self.slots.waiting if self.slots else 0)

@@ -17,7 +17,9 @@ from loom_worker.core.values.spans import span_id_of
 from loom_worker.core.values.tools import Outcome
 from loom_worker.core.values.traces import Interval, TurnTrace
 from loom_worker.core.values.turns import CANCELLED, CancelAction, Ending, Turn
+from loom_worker.events.log import Unsent
 from loom_worker.events.writer import EventWriter
+from loom_worker.lanes.lanes import Advanced
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
@@ -90,9 +92,11 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     crash_points.reached("turn.ended")
     log.info("turn.%s", turn.status, extra=log_ids(turn))
     tell_end(turn, worker.monitor)
-    writer.emit(f"turn.{turn.status}", turn.as_json())
-    if not worker.is_isolated:  # else the parent holds the lease, and gives the lane back itself
-        leave(execution.held, turn, worker)
+    if worker.is_isolated:  # its parent holds the lease, and gives the lane back itself
+        writer.emit(f"turn.{turn.status}", turn.as_json())
+    else:
+        worker.renewer.let_go(execution.held)  # a beat in between would write the lease of the idle lane again
+        writer.end(f"turn.{turn.status}", turn.as_json(), partial(_tell_and_leave, execution.held, turn, worker))
     worker.traces.added(SPANS + SPANS_OF_REPLY * len(state.replies) + SPANS_OF_CALL * len(state.calls))
     if delivery is not None:
         worker.dispatcher.deliver(delivery.id)
@@ -137,14 +141,25 @@ def with_error_id(state: TurnState, ending: Ending, execution: Execution) -> End
 
 
 def leave(held: HeldLease, turn: Turn, worker: TurnWorker) -> None:
-    """Go on to the next turn of the lane of one that has ended, or give it back and wake it if more wait in it."""
+    """Go on behind a turn that has ended and whose readers know of it."""
     worker.renewer.let_go(held)  # a beat in between would write the lease of the idle lane again
-    if worker.stopping.is_asked:
-        must_wake = worker.lanes.complete(held.lease, turn.seq)
-    else:
-        held.kept, must_wake = worker.lanes.advance(held.lease, turn.seq)
-    if must_wake:
-        worker.dispatcher.wake(turn.lane)
+    slot, wait_s = worker.slots.offer()
+    _go_on(held, worker.lanes.advance(held.lease, turn.seq, slot=slot, wait_s=wait_s), worker, slot if wait_s else "")
+
+
+def _tell_and_leave(held: HeldLease, turn: Turn, worker: TurnWorker, unsent: Unsent) -> int | None:
+    """Write a turn's last events and go on, in one round trip; returns what EventLog.append would return."""
+    slot, wait_s = worker.slots.offer()
+    last, advanced = worker.signals.ended(unsent, held.lease, turn.seq, slot=slot, wait_s=wait_s)
+    _go_on(held, advanced, worker, slot if wait_s else "")
+    return unsent.appended(last)
+
+
+def _go_on(held: HeldLease, advanced: Advanced, worker: TurnWorker, waits_as: str) -> None:
+    held.kept = advanced.lease
+    held.free_as = "" if advanced.lease else waits_as
+    if advanced.must_wake:
+        worker.dispatcher.wake(held.lease.lane)
 
 
 def log_ids(turn: Turn) -> Json:

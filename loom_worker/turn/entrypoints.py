@@ -1,7 +1,6 @@
 """The doors of the room: a wake-up rang, a tool call came, a wait is over."""
 
 import logging
-import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +12,7 @@ from loom_worker.core.monitor import Work
 from loom_worker.core.stopping import retry_until_stored
 from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Call, Claim
+from loom_worker.lanes.lanes import Lease
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.store.claims import Idle
 from loom_worker.turn.control import CancelRequests, Ownership
@@ -33,9 +33,9 @@ AGAIN_MS = 1_000
 def serve_lane(lane: str, worker: TurnWorker) -> None:
     """Run a lane's next turn, or go on with a parked one; a second wake-up does nothing twice.
 
-    The turns behind it follow in the same slot, as long as no other lane waits for one.
+    The turns behind it follow in the same thread, as long as no other lane waits for one; then the lanes that wait.
     """
-    lease = worker.lanes.take(lane, f"{worker.name}-{secrets.token_hex(6)}")
+    lease = worker.lanes.take(lane, worker.slots.new_name())
     while lease is not None:
         crash_points.reached("turn.leased")
         held = worker.renewer.hold(lease)
@@ -43,7 +43,12 @@ def serve_lane(lane: str, worker: TurnWorker) -> None:
             _serve_next(held, worker)
         finally:
             worker.renewer.let_go(held)
-        lease = held.kept
+        lease = held.kept or _another(held, worker)
+
+
+def _another(held: HeldLease, worker: TurnWorker) -> Lease | None:
+    """The lane that this thread runs next, for which it waits a moment; None: it has done enough."""
+    return worker.slots.assigned(held.free_as) if held.free_as else worker.slots.next()
 
 
 def _serve_next(held: HeldLease, worker: TurnWorker) -> None:
@@ -71,7 +76,7 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         return
     began_s = time.monotonic()
     try:
-        worker.content.catch_up()  # behind the claim: the turn has what any process had accepted by then
+        worker.content.catch_up(lease.content)  # the turn has what any process had accepted when its lane was taken
         runtime = worker.agents.runtime(claim.turn.agent, claim.choice, claim.turn.workspace)
         ownership = Ownership(held, worker.claims, claim, lease_s=worker.settings.lanes.lease_s)
         cancel_requests = CancelRequests(

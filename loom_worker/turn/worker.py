@@ -19,10 +19,12 @@ from loom_worker.core.values.memory import Remembered
 from loom_worker.core.values.turns import Call, Claim
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.events.log import EventLog
+from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.events.writer import EventFlusher
 from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer, LiveWorkers
+from loom_worker.lanes.slots import Slots
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
@@ -87,6 +89,8 @@ class TurnWorker:
     memories: Memories
     budgets: Budgets
     lanes: Lanes
+    slots: Slots
+    signals: TurnSignals
     renewer: LeaseRenewer
     events: EventLog
     dispatcher: Dispatcher

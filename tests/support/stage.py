@@ -19,12 +19,14 @@ from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Call, CancelAction, NewTurn, Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import queued, rebuild
+from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.judge.evaluate import JudgeModel
 from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer
 from loom_worker.lanes.live_waits import LiveWaits
+from loom_worker.lanes.slots import Slots
 from loom_worker.llm.meter import Metered
 from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.pressure import l1_room
@@ -216,6 +218,8 @@ class Stage:
         """
         self.alive.add(name)
         tools: Any = StageTools(self.settings.limits.tool_timeout_s, self.broken, self.failures)
+        lanes = parts.get("lanes", self.lanes)
+        stopping = parts.get("stopping") or Stopping(self.settings.lanes.drain_s)
         usual = TurnWorker(
             settings=self.settings,
             name=name,
@@ -225,7 +229,10 @@ class Stage:
             verdicts=Verdicts(self.database),
             memories=self.memories,
             budgets=Budgets(self.database),
-            lanes=self.lanes,
+            lanes=lanes,
+            # No thread waits for a lane: a test plays one worker after the other.
+            slots=Slots(lanes, stopping, process=name, most_waiting=0),
+            signals=TurnSignals(self.redis, lanes, parts.get("events", self.events)),
             renewer=LeaseRenewer(self.redis, self.lanes, name, self.settings.lanes),
             events=self.events,
             dispatcher=self.book,
@@ -236,7 +243,7 @@ class Stage:
             workers=StageWorkers(self.alive),
             waits=WaitTeller(LiveWaits(self.redis)),
             bodies=WebhookBodies("http://loom", clock_ms=lambda: self.now_ms),
-            stopping=Stopping(self.settings.lanes.drain_s),
+            stopping=stopping,
             clock_ms=lambda: self.now_ms,
         )
         return replace(usual, **parts)

@@ -25,6 +25,7 @@ from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog
+from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import RateLimiter
 from loom_worker.lanes.lanes import Lanes
@@ -239,7 +240,14 @@ class WebStage:
         raw = redis.Redis(unix_socket_path=client.connection_pool.connection_kwargs["path"])
         references = References(stores(blobs, BlobRows(database), raw), blobs)
         parts = ServiceParts(
-            announcer=Announcer(self.lanes, self.events, sent, sent, at_once),
+            announcer=Announcer(
+                TurnSignals(client, self.lanes, self.events),
+                self.lanes,
+                self.events,
+                wakeups=sent,
+                dispatcher=sent,
+                publisher=at_once,
+            ),
             runtimes=runtimes,
             contexts=ContextReport(runtimes, StageKnowledge(), Sessions(database), Memories(database)),
             patterns=PatternCatalog(

@@ -214,8 +214,12 @@ class Content(Protocol):
     def accepted(self, name: str) -> None:
         """Tell others that this process uses another version of a part. Call it without holding a lock."""
 
-    def catch_up(self) -> None:
-        """Take up what any process has accepted so far."""
+    def catch_up(self, version: str = "") -> None:
+        """Take up what any process has accepted so far.
+
+        Args:
+            version: of all content, as Redis said a moment ago; empty: nobody has asked.
+        """
 
 
 class Alone:
@@ -227,5 +231,5 @@ class Alone:
     def accepted(self, name: str) -> None:
         """Does nothing."""
 
-    def catch_up(self) -> None:
+    def catch_up(self, version: str = "") -> None:
         """There is nothing else."""

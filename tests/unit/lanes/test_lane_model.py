@@ -12,6 +12,7 @@ from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes, Lease
 
 LANE = "a1"
+WAIT_S = 3600.0
 
 
 class LaneMachine(RuleBasedStateMachine):
@@ -26,11 +27,13 @@ class LaneMachine(RuleBasedStateMachine):
         self.lease: Lease | None = None
         self.dead: list[Lease] = []
         self.bell = self.alerted = False
+        self.slot = ""
 
     def teardown(self) -> None:
         """In the end nobody is there but the sweep and one worker that answers its wake-ups."""
         if self.lease is not None:
             self.die()
+        self.redis.delete(keys.FREE_SLOTS)
         for _ in range(len(self.unfinished) + 2):
             self.time_passes()
             if self.lanes.expired(limit=10) == [LANE]:
@@ -53,8 +56,7 @@ class LaneMachine(RuleBasedStateMachine):
     @rule()
     def take(self) -> None:
         self.bell = False
-        self.tokens += 1
-        lease = self.lanes.take(LANE, f"t{self.tokens}")
+        lease = self.lanes.take(LANE, self._new_token())
         assert lease is None or self.lease is None, "two owners"
         self.lease = lease or self.lease
 
@@ -66,17 +68,36 @@ class LaneMachine(RuleBasedStateMachine):
         self.bell |= self.lanes.complete(lease, seq)
 
     @precondition(lambda self: self.lease is not None)
-    @rule(others_wait=st.booleans())
-    def advance(self, others_wait: bool) -> None:
+    @rule(others_wait=st.booleans(), goes_on=st.booleans())
+    def advance(self, others_wait: bool, goes_on: bool) -> None:
         lease = self._let_go()
         if others_wait:
             self.redis.rpush(keys.WAKEUPS, "of another lane")
         seq = self.unfinished.pop(0) if self.unfinished else lease.last_seq
-        self.lease, must_wake = self.lanes.advance(lease, seq)
+        slot = self._new_token() if goes_on else ""
+        self.lease, must_wake = self.lanes.advance(lease, seq, slot=slot, wait_s=WAIT_S)
         self.redis.delete(keys.WAKEUPS)
         assert not (must_wake and self.lease)
         assert not (others_wait and self.lease)
+        assert goes_on or not self.lease
         self.bell |= must_wake
+        self.slot = slot if goes_on and not self.lease else self.slot
+
+    @precondition(lambda self: self.lease is None)
+    @rule()
+    def wait_for_a_lane(self) -> None:
+        self.slot = self._new_token()
+        assert self.lanes.next(self.slot, wait_s=WAIT_S) is None
+
+    @rule()
+    def stop_waiting(self) -> None:
+        if self.slot:
+            assert self.lanes.withdraw(self.slot) is None, "it would have been given a lane before"
+        self.slot = ""
+
+    @rule()
+    def die_while_waiting(self) -> None:
+        self.slot = ""
 
     @precondition(lambda self: self.lease is not None)
     @rule()
@@ -155,11 +176,20 @@ class LaneMachine(RuleBasedStateMachine):
     @rule()
     def redis_forgets(self) -> None:
         self.redis.flushall()
+        self.slot = ""
         if self.lease is not None:
             assert self.lanes.renew([self.lease]) == {self.lease: "held"}
         self.alerted = False
         if self.unfinished:
             self.bell |= self.lanes.submit(LANE, [(seq, f"turn{seq}") for seq in self.unfinished])
+
+    @invariant()
+    def a_free_slot_has_what_it_was_given(self) -> None:
+        if self.slot and self.redis.exists(keys.assigned(self.slot)):
+            assert self.lease is None, "two owners"
+            self.lease, self.slot = self.lanes.assigned(self.slot, wait_s=1), ""
+            assert self.lease is not None
+            assert self.lease.lane == LANE
 
     @invariant()
     def no_unfinished_turn_is_stranded(self) -> None:
@@ -173,7 +203,11 @@ class LaneMachine(RuleBasedStateMachine):
     @invariant()
     def an_idle_lane_leaves_nothing(self) -> None:
         if self.redis.exists(keys.lease(LANE)) == 0:
-            assert set(self.redis.keys("*")) <= {keys.PULSE}
+            assert set(self.redis.keys("*")) <= {keys.PULSE, keys.FREE_SLOTS}
+
+    def _new_token(self) -> str:
+        self.tokens += 1
+        return f"w-{self.tokens}"
 
     def _let_go(self) -> Lease:
         assert self.lease is not None

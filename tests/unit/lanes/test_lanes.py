@@ -364,7 +364,7 @@ def test_a_lane_with_more_turns_stays_with_its_owner_while_no_other_doorbell_wai
     lanes.submit(LANE, [(3, "c")])
     lanes.alert(LANE)
     expire(client)
-    kept, must_wake = lanes.advance(lease, 1)
+    kept, must_wake = lanes.advance(lease, 1, slot="w-1")
     assert (kept, must_wake) == (Lease(LANE, lease.token, last_seq=3), False)
     assert remaining_ms(client) > 2_000
     assert kept is not None
@@ -375,7 +375,7 @@ def test_a_lane_with_more_turns_stays_with_its_owner_while_no_other_doorbell_wai
 def test_a_lane_with_more_turns_is_rung_behind_the_doorbells_that_wait(lanes: Lanes, client: Any) -> None:
     lanes.submit(LANE, [(1, "a"), (2, "b")])
     client.rpush(keys.WAKEUPS, "of another lane")
-    assert lanes.advance(taken(lanes), 1) == (None, True)
+    assert lanes.advance(taken(lanes), 1, slot="w-1") == (None, True)
     assert client.hget(keys.lease(LANE), "state") == "kicked"
 
 

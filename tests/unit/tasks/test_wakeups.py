@@ -11,7 +11,9 @@ from celery import Celery
 
 from loom_worker.core import redis_client
 from loom_worker.core.errors import Unavailable
+from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes import keys
+from loom_worker.lanes.lanes import Lanes, Lease
 from loom_worker.tasks.wakeups import TASK, WakeupQueue
 from tests.support.celery_app import app_at
 
@@ -37,6 +39,13 @@ def test_a_bell_is_the_message_that_celery_sends(app: Celery, valkey: redis.Redi
     app.send_task(TASK, args=(LANE,), ignore_result=True, retry=False)
     celerys, ours = (read(text) for text in valkey.lrange(keys.WAKEUPS, 0, -1))  # type: ignore[union-attr]
     assert ours == celerys
+
+
+def test_a_free_thread_finds_the_lane_in_it(app: Celery, valkey: redis.Redis) -> None:
+    lanes = Lanes(valkey, LaneSettings())
+    lanes.submit(LANE, [(1, "turn_1")])
+    WakeupQueue(app, valkey).wake(LANE)
+    assert lanes.next("w-1", wait_s=0) == Lease(LANE, "w-1", 1)
 
 
 def test_every_bell_has_an_id_of_its_own_and_names_its_lane_alone(app: Celery, valkey: redis.Redis) -> None:

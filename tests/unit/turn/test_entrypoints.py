@@ -40,7 +40,6 @@ def test_a_question_is_answered_in_one_step(stage: Stage) -> None:
         "pattern.matched",
         "context.built",
         "output_text.delta",
-        "output_text.delta",
         "turn.completed",
     ]
     agrees(stage, turn.id)
@@ -406,7 +405,7 @@ def test_a_turn_and_its_calls_have_what_any_process_had_accepted_when_they_were_
     steps: list[str] = []
 
     class Others(Alone):
-        def catch_up(self) -> None:
+        def catch_up(self, version: str = "") -> None:
             steps.append(f"catch up: {stage.turn(turn).status}")
 
     class Agents(StageAgents):

@@ -9,6 +9,7 @@ from loom_worker.trace.turn_spans import spans_of
 from loom_worker.turn.decide import MAX_WAITS
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage
+from tests.support.until import until
 
 
 def test_a_stream_that_ends_without_a_reply_is_never_an_answer(stage: Stage) -> None:
@@ -56,11 +57,13 @@ def test_every_stream_is_closed(stage: Stage) -> None:
 
 
 def test_readers_see_text_before_the_reply_is_complete(stage: Stage) -> None:
-    seen: list[list[str]] = []
     turn = stage.submit()
-    stage.model.scenes = [[TextDelta("First"), lambda: seen.append(stage.told(turn)), *says(" words", pieces=1)]]
-    stage.serve(turn, stage.worker("w1"))
-    assert seen[0][-1] == "output_text.delta"
+
+    def read() -> None:
+        until(lambda: stage.told(turn)[-1] == "output_text.delta", 5, "the first words are written")
+
+    stage.model.scenes = [[TextDelta("First"), read, *says(" words", pieces=1)]]
+    assert stage.serve(turn, stage.worker("w1")).status == "completed"
 
 
 def test_the_first_token_is_counted_from_acceptance(stage: Stage) -> None:
