@@ -1,12 +1,10 @@
 """Holds what users say against the guardrails of their agent and workspace, before it is stored."""
 
-from contextlib import suppress
 from dataclasses import replace
 
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents
-from loom_worker.core.errors import Flaw, Invalid, NotFound
-from loom_worker.core.values.agents import Agent
+from loom_worker.core.errors import Flaw, Invalid
 from loom_worker.core.values.audit import INPUT_BLOCKED, AuditEntry
 from loom_worker.core.values.guardrails import NO_GUARDRAILS, Guardrails
 from loom_worker.core.values.ids import now_ms
@@ -18,7 +16,6 @@ from loom_worker.guard.rails import check
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.workspaces import Workspaces
 
 BLOCKED = "guardrail-blocked"
 """The problem of a message that may not be answered."""
@@ -28,7 +25,6 @@ class InputGuard:
     """The stage *input* of guardrails."""
 
     def __init__(self, database: Database, agents: Agents | LiveAgents) -> None:
-        self._workspaces = Workspaces(database)
         self._sessions = Sessions(database)
         self._audit = AuditRows(database)
         self._agents = agents
@@ -42,10 +38,12 @@ class InputGuard:
         Raises:
             Invalid: a rule blocks the message; nothing is stored but that (slug ``guardrail-blocked``).
         """
-        agent = self._agent_of(tenant, session_id, named)
+        known, rules = self._sessions.asked(tenant, session_id)
+        # The session's agent answers, or the one that is named where it has none yet; perhaps its file is gone.
+        name = known or named or DEFAULT_AGENT
+        agent = self._agents.current(name).agents.get(name)
         own = NO_GUARDRAILS if agent is None else agent.guardrails
-        workspace = self._workspaces.get(workspace_of(tenant)).rules.guardrails
-        checked = check("input", new.input, own.with_those_of(Guardrails.of(workspace)).input)
+        checked = check("input", new.input, own.with_those_of(Guardrails.of(rules.guardrails)).input)
         if not checked.decisions:
             return new
         if checked.blocked_for:
@@ -54,14 +52,6 @@ class InputGuard:
             flaw = Flaw("/input", f"holds {held}")
             raise Invalid(f"A guardrail refuses the message: it holds {held}.", (flaw,), BLOCKED)
         return replace(new, input=checked.text, guard=list(checked.decisions))
-
-    def _agent_of(self, tenant: Tenant, session_id: str, named: str | None) -> Agent | None:
-        """Who will answer: the session's agent, or the one that is named where it has none yet; None: it is gone."""
-        known = ""
-        with suppress(NotFound):
-            known = self._sessions.get(tenant, session_id).agent
-        name = known or named or DEFAULT_AGENT
-        return self._agents.current(name).agents.get(name)
 
     def _note(self, tenant: Tenant, session_id: str, new: NewTurn, decisions: tuple[Json, ...]) -> None:
         entry = AuditEntry(

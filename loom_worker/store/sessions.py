@@ -15,6 +15,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.sessions import NewSession, Session, SessionPatch
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
+from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import purge, rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
@@ -50,6 +51,12 @@ class Sessions:
         """
         with self._database.read() as tx:
             return _with_queue(tx, found(tx, tenant, session_id))
+
+    def asked(self, tenant: Tenant, session_id: str) -> tuple[str, Rules]:
+        """The agent of a session, empty where the tenant has no such session or it has none yet; and all rules."""
+        with self._database.read() as tx:
+            row = statements.ASKED.one(tx, {**parameters(tenant), "our_id": session_id})
+        return row["agent"] or "", Rules.of(row["rules"])
 
     def page(self, tenant: Tenant, *, limit: int, after: str | None) -> Page[Session]:
         """List sessions, the newest first; ``after`` is a page's ``next``, or the id of the last session seen.

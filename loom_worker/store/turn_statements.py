@@ -45,13 +45,23 @@ from loom_worker.store.workspace_tables import workspaces
 _OUR_LANE: BindParameter[str] = bindparam("our_lane", type_=String)
 _OUR_ID: BindParameter[str] = bindparam("our_id", type_=String)
 
-# A turn is accepted: one transaction.
+# A turn is accepted: one snapshot, in which its text is looked at, then one transaction.
 
 BY_IDEMPOTENCY_KEY = Prepared(
     select(*turn_columns(), kept().label("is_kept")).where(
         turns.c.workspace == bindparam("our_workspace"), turns.c.idempotency_key == bindparam("key")
     )
 )
+ASKED = Prepared(
+    select(
+        select(sessions.c.agent).where(OURS, sessions.c.id == _OUR_ID).scalar_subquery().label("agent"),
+        select(workspaces.c.rules)
+        .where(workspaces.c.name == bindparam("our_workspace"))
+        .scalar_subquery()
+        .label("rules"),
+    )
+)
+"""Who will answer, and by what rules."""
 SESSION = Prepared(select(sessions).where(OURS, sessions.c.id == _OUR_ID))
 DEPTHS = Prepared(
     select(
