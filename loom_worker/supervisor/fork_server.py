@@ -24,6 +24,8 @@ PATIENCE_S = 30.0
 """An answer that takes longer will not come: to the first request it takes a second, while Loom is imported."""
 TITLE_ROOM = " " * 1000
 """Its last argument: a fork writes its own command line over it, for `ps`."""
+C_LIBRARY = ("MALLOC_", "GLIBC_")
+"""Prefixes of what a fork is too late to be told."""
 LENGTH_BYTES = PID_BYTES = 4
 """Of the number before each request, and of each answer."""
 
@@ -83,7 +85,7 @@ class ForkServer:
             command = module_command("loom_worker.cli.fork_server", "-P")
             self._process = subprocess.Popen(
                 shimmed((*command, *ends, openness, ",".join(modules), TITLE_ROOM)),
-                env={name: value for name, value in _settings_alone(environ).items() if not is_secret(name)},
+                env=_environ(environ),
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -132,5 +134,8 @@ class ForkServer:
         adopt_orphans(is_on=False)
 
 
-def _settings_alone(environ: Mapping[str, str]) -> dict[str, str]:
-    return process_env.of_process(environ, process_env.NOTHING)
+def _environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """What every process of Loom may show in its environment, and what the C library reads once, at its start."""
+    kept = process_env.of_process(environ, process_env.NOTHING)
+    kept |= {name: value for name, value in environ.items() if name.startswith(C_LIBRARY)}
+    return {name: value for name, value in kept.items() if not is_secret(name)}
