@@ -12,15 +12,13 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 
 from loom_worker.cli.main import main as loom
 from loom_worker.core.child_process import ORPHANED, die_with_parent
 from loom_worker.core.isolation import process
-from loom_worker.core.values.json import Json
 from loom_worker.llm import tokens
-from loom_worker.supervisor.fork_server import LENGTH_BYTES, PID_BYTES
+from loom_worker.supervisor.fork_server import PID_BYTES
 
 MODULES = (
     "loom_worker.cli.process",
@@ -38,35 +36,22 @@ MODULES = (
 """What more than one process needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A process to be forked."""
-
-    argv: Sequence[str]
-    """Its command line, as `ps` shows it."""
-    arguments: Sequence[str]
-    """Of ``loom``."""
-    environ: Json
-    output: int
-    errors: int
-    """Descriptors of its standard output and error."""
-
-
 def main() -> None:
     """Serve requests until the supervisor closes its end."""
     handle, supervisor_pid, openness, modules = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
     if openness == "hidden":
         process.hide()  # what is forked inherits it, so no secret that it is sent can be seen
     _load([*MODULES, *filter(None, modules.split(","))])
-    with socket.socket(fileno=handle) as connection:
-        while (request := _received(connection)) is not None:
-            if _forks(connection, supervisor_pid):
+    with socket.socket(fileno=handle) as supervisor:
+        while True:
+            word, handles, _, _ = socket.recv_fds(supervisor, 1, 3)
+            if not word:
+                os._exit(0)  # at once: the supervisor has gone on, and there is nothing to close
+            if _forks(supervisor_pid):
                 break  # in the new process
-            os.close(request.output)
-            os.close(request.errors)
-    if request is None:
-        os._exit(0)  # at once: the supervisor has gone on, and there is nothing to close
-    _become(request)
+            for each in handles:
+                os.close(each)
+    _become(*handles)
 
 
 def _load(modules: Sequence[str]) -> None:
@@ -80,50 +65,49 @@ def _load(modules: Sequence[str]) -> None:
     gc.freeze()
 
 
-def _received(connection: socket.socket) -> Request | None:
-    """The next request; None once the other end is closed."""
-    length, handles, _, _ = socket.recv_fds(connection, LENGTH_BYTES, 2)
-    if len(length) < LENGTH_BYTES:
-        return None
-    text = connection.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL)
-    argv, arguments, environ = json.loads(text)
-    return Request(argv, arguments, environ, *handles)
-
-
-def _forks(connection: socket.socket, supervisor_pid: int) -> bool:
+def _forks(supervisor_pid: int) -> bool:
     """Fork twice, and end the process between, so that the supervisor becomes the parent; True in the new process."""
+    if len(os.listdir("/proc/self/task")) > 1:
+        return False  # other threads are lost in a fork, and the locks that they hold stay closed
     try:
-        if len(os.listdir("/proc/self/task")) > 1:
-            raise OSError("threads are lost in a fork, and their locks stay closed")
-        if middle := os.fork():
-            os.waitpid(middle, 0)
-            return False
-        middle = os.getpid()
+        middle = os.fork()
+    except OSError:  # no room; the supervisor sees that nobody answers
+        return False
+    if middle:
+        os.waitpid(middle, 0)
+        return False
+    middle = os.getpid()
+    try:
         if os.fork():
             os._exit(0)
     except OSError:
-        connection.sendall(bytes(PID_BYTES))
-        if os.getpid() == middle:
-            os._exit(1)
-        return False
+        os._exit(1)
     while os.getppid() == middle:
         time.sleep(0.0005)
     die_with_parent()
     if os.getppid() != supervisor_pid:
         os._exit(ORPHANED)
-    connection.sendall(os.getpid().to_bytes(PID_BYTES, "big"))
     return True
 
 
-def _become(request: Request) -> None:
-    """Run the command as `loom` does in a process that was started for it."""
+def _become(handle: int, output: int, errors: int) -> None:
+    """Run the command that the supervisor sends, as `loom` does in a process that was started for it.
+
+    Args:
+        handle: of a socket of this process alone: what others are sent, secrets among it, never passes through here.
+        output: descriptor of its standard output, ``errors`` of that of its errors.
+    """
     os.setsid()
-    for standard, handle in ((1, request.output), (2, request.errors)):
-        os.dup2(handle, standard)
-        os.close(handle)
-    process.show_as(request.argv)
+    with socket.socket(fileno=handle) as supervisor:
+        supervisor.sendall(os.getpid().to_bytes(PID_BYTES, "big"))
+        with supervisor.makefile("rb") as request:
+            argv, arguments, environ = json.load(request)
+    for standard, opened in ((1, output), (2, errors)):
+        os.dup2(opened, standard)
+        os.close(opened)
+    process.show_as(argv)
     os.environ.clear()
-    os.environ.update(request.environ)
-    sys.argv = ["loom", *request.arguments]
+    os.environ.update(environ)
+    sys.argv = ["loom", *arguments]
     gc.enable()
-    loom(args=request.arguments, prog_name="loom")
+    loom(args=arguments, prog_name="loom")

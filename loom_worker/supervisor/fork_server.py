@@ -26,8 +26,8 @@ TITLE_ROOM = " " * 1000
 """Its last argument: a fork writes its own command line over it, for `ps`."""
 C_LIBRARY = ("MALLOC_", "GLIBC_")
 """Prefixes of what a fork is too late to be told."""
-LENGTH_BYTES = PID_BYTES = 4
-"""Of the number before each request, and of each answer."""
+PID_BYTES = 4
+"""Of the pid with which a fork answers."""
 
 
 class ForkFailed(Exception):
@@ -78,7 +78,6 @@ class ForkServer:
             OSError: the system has no room for a further process.
         """
         self._socket, theirs = socket.socketpair()
-        self._socket.settimeout(PATIENCE_S)
         with theirs:
             ends = (str(theirs.fileno()), str(os.getpid()))
             openness = "open" if is_debuggable else "hidden"
@@ -113,15 +112,20 @@ class ForkServer:
         Raises:
             ForkFailed: see there; the server is of no more use.
         """
-        request = json.dumps([argv, arguments, dict(environ)]).encode()
-        try:
-            socket.send_fds(self._socket, [len(request).to_bytes(LENGTH_BYTES, "big")], outputs)
-            self._socket.sendall(request)
-            answer = self._socket.recv(PID_BYTES)
-        except OSError as error:
-            raise ForkFailed(str(error)) from error
-        if len(answer) < PID_BYTES or not any(answer):
-            raise ForkFailed("the fork server has ended" if not answer else "no room for a further process")
+        ours, theirs = socket.socketpair()
+        with ours:
+            ours.settimeout(PATIENCE_S)
+            try:
+                with theirs:
+                    socket.send_fds(self._socket, [b"f"], [theirs.fileno(), *outputs])
+                answer = ours.recv(PID_BYTES)
+            except OSError as error:
+                raise ForkFailed(str(error)) from error
+            if len(answer) < PID_BYTES:
+                raise ForkFailed("the fork server has ended, or there is no room for a further process")
+            # To the fork alone: what the server knew, all later forks would.
+            with contextlib.suppress(OSError):  # it has ended already, and is seen to
+                ours.sendall(json.dumps([argv, arguments, dict(environ)]).encode())
         return Forked(int.from_bytes(answer, "big"))
 
     def end(self) -> None:

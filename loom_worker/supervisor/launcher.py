@@ -1,5 +1,6 @@
 """How the supervisor starts what it runs: forked from the fork server while there is one, else as a new program."""
 
+import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ class Launcher:
 
     def __init__(self, server: ForkServer | None = None) -> None:
         self._server = server
+        self._adopts = server is not None
+        self._own = {server.pid} if server is not None else set[int]()
 
     def start(self, argv: Sequence[str], environ: Mapping[str, str], *, outputs: tuple[int, int]) -> Child:
         """Start a process in a session of its own, with an empty input.
@@ -43,6 +46,11 @@ class Launcher:
         Raises:
             OSError: the system has no room for a further process.
         """
+        child = self._started(argv, environ, outputs)
+        self._own.add(child.pid)
+        return child
+
+    def _started(self, argv: Sequence[str], environ: Mapping[str, str], outputs: tuple[int, int]) -> Child:
         loom = loom_command()
         if self._server is not None and tuple(argv[: len(loom)]) == loom:
             try:
@@ -63,6 +71,23 @@ class Launcher:
         if self._server is not None:
             self._server.end()
             self._server = None
+
+    def reap_strays(self) -> None:
+        """Let go of what ended and was never started here: orphans that came to this process as the forks did.
+
+        One of its own that has ended must be polled before: the system names the same ended child until it is reaped.
+        """
+        while self._adopts and (ended := _ended_child()) is not None and ended not in self._own:
+            os.waitpid(ended, 0)
+
+
+def _ended_child() -> int | None:
+    """The pid of a child that has ended and was not reaped yet; it stays to be reaped."""
+    try:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # there is no child at all
+        return None
+    return None if ended is None else ended.si_pid
 
 
 @contextmanager

@@ -83,6 +83,7 @@ class Processes:
     def ended(self) -> dict[str, int]:
         """Those that ended since the last call: name to exit status, negative for a signal."""
         gone = {name: status for name, it in self._running.items() if (status := it.poll()) is not None}
+        self._launcher.reap_strays()
         for name in gone:
             # What it had started itself, such as a server's rewriting child, must not outlive it.
             self._signal_group(self._running.pop(name).pid, signal.SIGKILL)

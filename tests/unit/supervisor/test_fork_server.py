@@ -33,6 +33,24 @@ ForkServer(os.environ).fork(("loom",), {DOCTOR!r}, os.environ, outputs=(nowhere,
 time.sleep(600)
 """
 
+STRAY = """
+import os, signal, sys, time
+from loom_worker.supervisor.fork_server import ForkServer
+from loom_worker.supervisor.launcher import Launcher
+from loom_worker.supervisor.specs import loom_command
+nowhere = os.open(os.devnull, os.O_WRONLY)
+launcher = Launcher(ForkServer(os.environ))
+child = launcher.start((*loom_command(), "doctor", "--problems"), os.environ, outputs=(nowhere, nowhere))
+stray = int(sys.stdin.readline())
+os.kill(stray, signal.SIGKILL)
+until_s = time.monotonic() + 20
+while os.path.exists(f"/proc/{stray}") and time.monotonic() < until_s:
+    child.poll()
+    launcher.reap_strays()
+    time.sleep(0.01)
+print(os.path.exists(f"/proc/{stray}"), child.wait())
+"""
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ForkServer]:
@@ -106,6 +124,31 @@ def test_a_fork_has_the_variables_that_it_is_sent_and_shows_no_secret(server: Fo
         assert [name for name, value in had.items() if "s3cret" in value] == []
 
 
+def test_what_one_fork_is_sent_no_other_one_knows(tmp_path: Path) -> None:
+    server = ForkServer({**ENVIRON, **SECRETS}, is_debuggable=True)
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    with (
+        waiting(server, first, LOOM_DEBUGGABLE="1", OF_A_TOOL="s3cret-6") as knowing,
+        waiting(server, second, LOOM_DEBUGGABLE="1") as other,
+    ):
+        assert b"s3cret-6" in memory_of(knowing.pid)
+        assert b"s3cret-" not in memory_of(other.pid)
+    server.end()
+
+
+def memory_of(pid: int) -> bytes:
+    """All that a process has written to or can write to, one part after the other."""
+    ranges = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    with Path(f"/proc/{pid}/mem").open("rb") as memory:
+        parts = []
+        for begin, end in (each[0].split("-") for each in ranges if each[1].startswith("rw")):
+            memory.seek(int(begin, 16))
+            parts.append(memory.read(int(end, 16) - int(begin, 16)))
+    return b"\0".join(parts)
+
+
 def test_what_was_forked_outlives_the_server_and_the_next_is_a_new_program(tmp_path: Path) -> None:
     server = ForkServer(ENVIRON)
     with waiting(server, tmp_path) as child:
@@ -143,3 +186,20 @@ def test_a_fork_ends_with_its_supervisor_however_that_ends(tmp_path: Path) -> No
         number, _ = json.loads(told.read_text())
         supervisor.kill()
     until(lambda: not is_alive(number), 10, "the fork ends")
+
+
+def test_an_orphan_that_comes_to_the_supervisor_is_reaped_and_no_child_of_its_own(
+    tmp_path: Path,
+) -> None:
+    stray = tmp_path / "stray"
+    text = "import os, pathlib, subprocess\n"
+    text += "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+    text += f"pathlib.Path({str(stray)!r}).write_text(str(child.pid))\nos._exit(7)\n"
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    (tmp_path / "a.yaml").write_text("agent: {name: a, tools: [mine.py]}\n", encoding="utf-8")
+    environ = {**os.environ, "LOOM_HOME": str(tmp_path / "home"), "LOOM_AGENTS_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", STRAY]
+    with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as supervisor:
+        pid = until(lambda: stray.exists() and stray.read_text(), 60, "the user's file has started a process")
+        said, _ = supervisor.communicate(f"{pid}\n", timeout=60)
+    assert said == "False 7\n"
