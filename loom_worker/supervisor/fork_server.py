@@ -47,8 +47,9 @@ class Forked:
 
     def wait(self) -> int:
         """Its exit status, once it has ended."""
-        status = self._reaped(0)
-        assert status is not None  # noqa: S101  # for mypy: without WNOHANG there is a status
+        status = None
+        while status is None:
+            status = self._reaped(0)
         return status
 
     def terminate(self) -> None:
@@ -58,7 +59,10 @@ class Forked:
 
     def _reaped(self, options: int) -> int | None:
         if self._status is None:
-            pid, status = os.waitpid(self.pid, options)
+            try:
+                pid, status = os.waitpid(self.pid, options)
+            except ChildProcessError:  # SIGCHLD was ignored by whoever started us, so nobody knows; as Popen has it
+                pid, status = self.pid, 0
             self._status = os.waitstatus_to_exitcode(status) if pid else None
         return self._status
 
