@@ -15,7 +15,7 @@ from loom_worker.core.settings import from_env
 @click.pass_context
 def up(ctx: click.Context, port: int | None, *, demo: bool) -> None:
     """Start everything on this machine, restart what dies, stop all on Ctrl-C."""
-    from loom_worker.supervisor.up import up as run_all
+    from loom_worker.supervisor.launcher import forking
 
     # Handed on as a whole, as the children need PATH and its like; read through settings alone.
     environ = dict(os.environ)
@@ -26,4 +26,9 @@ def up(ctx: click.Context, port: int | None, *, demo: bool) -> None:
     settings = from_env(environ, checks=(*setting_checks.START, setting_checks.serving))
     # Its children are given theirs from the copy; it needs none of them itself.
     settings = process_env.keep_to_itself(settings, process_env.EVERYTHING)
-    ctx.exit(run_all(settings, environ, is_port_explicit=bool(environ.get("LOOM_PORT", "").strip()), say=click.echo))
+    is_explicit = bool(environ.get("LOOM_PORT", "").strip())
+    with forking(environ, settings) as launcher:
+        # Imported while the fork server does the same.
+        from loom_worker.supervisor.up import up as run_all
+
+        ctx.exit(run_all(settings, environ, is_port_explicit=is_explicit, say=click.echo, launcher=launcher))

@@ -10,14 +10,14 @@ import sys
 ORPHANED = 125
 """Exit status when the parent was gone before the command could start."""
 HAS_PDEATHSIG = sys.platform == "linux"
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SIGKILL = 9
 
 
 def main(parent_pid: int, command: list[str]) -> int:
     """Become the command, or stay and watch over it where the kernel cannot; returns its exit status."""
     if HAS_PDEATHSIG:
-        _ask_kernel_to_kill_us_with_our_parent()
+        die_with_parent()
     if os.getppid() != parent_pid:
         return ORPHANED
     if HAS_PDEATHSIG:
@@ -46,11 +46,21 @@ def shimmed(argv: tuple[str, ...]) -> list[str]:
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *argv]
 
 
-def _ask_kernel_to_kill_us_with_our_parent() -> None:
+def die_with_parent() -> None:
+    """Have the kernel end this process when its parent ends, however that happens; only where HAS_PDEATHSIG."""
+    # The setting outlives exec. It follows the parent's thread, so children are started from its main thread.
+    _prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+
+
+def adopt_orphans(*, is_on: bool) -> None:
+    """Become the parent of descendants whose own parent ends, or be it no more; only where HAS_PDEATHSIG."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, int(is_on))
+
+
+def _prctl(option: int, value: int) -> None:
     import ctypes
 
-    # The setting outlives exec. It follows the parent's thread, so children are started from its main thread.
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
 def watch(parent_pid: int, command: list[str], *, look_every_s: float = 0.5) -> int:

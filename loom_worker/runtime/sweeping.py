@@ -6,7 +6,8 @@ Each process makes its own ``Links``; ``ExpiringStores`` are what the sweep empt
 import os
 import secrets
 import socket
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from celery import signals
@@ -35,6 +36,9 @@ from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tools.references import References, stores
 
 DAY_MS = 24 * 3600 * 1000
+TIDY_PAUSE_S = 10.0
+"""After a look that found no large result to remove. They are kept for an hour, and the look takes a third of the time
+of a sweep that finds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,21 @@ class Links:
         )
 
 
+class Rest:
+    """A pause, by a clock that nobody sets."""
+
+    def __init__(self) -> None:
+        self._until_s = 0.0
+
+    def begin(self, length_s: float) -> None:
+        """From now on."""
+        self._until_s = time.monotonic() + length_s
+
+    def is_over(self) -> bool:
+        """True before the first one, too."""
+        return time.monotonic() >= self._until_s
+
+
 @dataclass(frozen=True, slots=True)
 class ExpiringStores:
     """What is kept for a time: large results, errors, turns of old sessions, users who are to be deleted."""
@@ -85,6 +104,8 @@ class ExpiringStores:
     error_days: int
     retention: Retention
     users: UserDeletions
+    rest: Rest = field(default_factory=Rest)
+    """Of the look for large results that can go."""
 
     @classmethod
     def of(cls, settings: Settings, database: Database) -> Self:
@@ -101,7 +122,8 @@ class ExpiringStores:
 
     def remove_expired(self, moment_ms: int) -> None:
         """Remove a little of what has expired by then; the sweep calls this every second."""
-        self.references.tidy(moment_ms)
+        if self.rest.is_over() and not self.references.tidy(moment_ms):
+            self.rest.begin(TIDY_PAUSE_S)
         self.errors.expire(before_ms=moment_ms - self.error_days * DAY_MS)
         self.retention.once(moment_ms)
         self.users.resume(moment_ms)

@@ -1,6 +1,6 @@
 """Webhook deliveries: stored with the turn's end, sent by one worker at a time, kept until delivered or given up."""
 
-from sqlalchemy import ColumnElement, Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Integer, bindparam, insert, select, update
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.audit import AuditEntry
@@ -18,6 +18,12 @@ from loom_worker.store.turn_records import add_spans
 from loom_worker.store.turns import checked_cursor
 
 _INSERT = insert(outbox)
+_DUE = (
+    select(outbox.c.id)
+    .where(outbox.c.status == "pending", outbox.c.next_ms <= bindparam("now_ms"), kept_delivery())
+    .order_by(outbox.c.next_ms)
+    .limit(bindparam("most", type_=Integer))
+)
 
 
 def enqueue_delivery(tx: Connection, delivery: Delivery) -> None:
@@ -33,10 +39,8 @@ class Outbox:
 
     def due(self, *, now_ms: int, limit: int) -> tuple[str, ...]:
         """Ids of deliveries whose next attempt is due."""
-        is_due = (outbox.c.status == "pending", outbox.c.next_ms <= now_ms, kept_delivery())
-        query = select(outbox.c.id).where(*is_due)
         with self._database.read() as tx:
-            return tuple(tx.execute(query.order_by(outbox.c.next_ms).limit(limit)).scalars())
+            return tuple(tx.execute(_DUE, {"now_ms": now_ms, "most": limit}).scalars())
 
     def take(self, delivery_id: str, *, now_ms: int, hold_ms: int) -> Delivery | None:
         """Take a due delivery for one attempt; None if it is not due, for another worker has it.

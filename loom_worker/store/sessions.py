@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, Integer, and_, bindparam, func, insert, or_, select, update
 
 from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.chat import Usage
@@ -24,6 +24,11 @@ from loom_worker.store.schema import DELETED, memory, sessions, turns, unfinishe
 from loom_worker.store.tenants import ours, parameters
 
 _OF_LANE = select(sessions).where(sessions.c.lane == bindparam("our_lane"), sessions.c.workspace != DELETED)
+_DELETED_TURNS = (
+    select(turns.c.id)
+    .where(turns.c.lane.in_(select(sessions.c.lane).where(sessions.c.workspace == DELETED)))
+    .limit(bindparam("most", type_=Integer))
+)
 
 
 class Sessions:
@@ -109,9 +114,13 @@ class Sessions:
 
     def deleted_turns(self, *, limit: int) -> tuple[str, ...]:
         """Ids of turns of deleted sessions whose rows are still there."""
-        of_deleted = turns.c.lane.in_(select(sessions.c.lane).where(sessions.c.workspace == DELETED))
         with self._database.read() as tx:
-            return tuple(tx.execute(select(turns.c.id).where(of_deleted).limit(limit)).scalars())
+            return tuple(tx.execute(_DELETED_TURNS, {"most": limit}).scalars())
+
+    def has_deleted(self) -> bool:
+        """True if a deleted session still has rows."""
+        with self._database.read() as tx:
+            return purge.has_rows(tx)
 
     def is_there(self, lane: str) -> bool:
         """False for a session that is deleted."""

@@ -7,16 +7,15 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from loom_worker.core.child_process import shimmed
 from loom_worker.core.isolation import process_env
 from loom_worker.core.text import one_line
 from loom_worker.core.values.problems import Problem
+from loom_worker.supervisor.launcher import Launcher
 from loom_worker.supervisor.specs import loom_command
 
 STATUSES = (0, 1)
@@ -45,7 +44,7 @@ class Told:
 class Doctor:
     """The process that looks, and what it found. Use it from the main thread only: children die with their thread."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], launcher: Launcher) -> None:
         """Start it.
 
         Args:
@@ -57,13 +56,10 @@ class Doctor:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # stop closes it, and so does its own end
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # the same
         self._found: tuple[Problem, ...] | None = None
-        self._process = subprocess.Popen(
-            shimmed((*loom_command(), "doctor", "--problems", "--json")),
-            env=process_env.of_process(environ, process_env.of_worker(("turn",))),
-            stdin=subprocess.DEVNULL,
-            stdout=self._said,
-            stderr=self._errors,
-            start_new_session=True,
+        self._process = launcher.start(
+            (*loom_command(), "doctor", "--problems", "--json"),
+            process_env.of_process(environ, process_env.of_worker(("turn",))),
+            outputs=(self._said.fileno(), self._errors.fileno()),
         )
 
     def problems(self) -> tuple[Problem, ...] | None:

@@ -3,31 +3,39 @@
 import contextlib
 import os
 import signal
-import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from loom_worker.core.child_process import shimmed
 from loom_worker.core.isolation import process_env
 from loom_worker.supervisor import logs
 from loom_worker.supervisor.decide import Spec
+from loom_worker.supervisor.launcher import Child, Launcher
 
 
 class Processes:
     """The children of this process, by name. Use it from the main thread only: children die with their thread."""
 
-    def __init__(self, log_dir: Path, environ: Mapping[str, str], *, logs_json: bool = False) -> None:
+    def __init__(
+        self,
+        log_dir: Path,
+        environ: Mapping[str, str],
+        *,
+        logs_json: bool = False,
+        launcher: Launcher | None = None,
+    ) -> None:
         """Make the table.
 
         Args:
             environ: of them all; each is given what it needs of it.
             logs_json: the processes log one JSON object a line, and so do notes about them.
+            launcher: what starts them; None: each is started as a new program.
         """
+        self._launcher = launcher or Launcher()
         self._log_dir = log_dir
         self._logs_json = logs_json
         self._environ = dict(environ)
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, Child] = {}
         self._seen: set[str] = set()
         self.unlogged: set[str] = set()
         """Those whose output goes nowhere, for their log could not be opened."""
@@ -46,22 +54,22 @@ class Processes:
         Raises:
             OSError: the system has no room for a further process.
         """
+        if spec.name in self._seen:
+            self.settle()  # it has ended before: whatever the reason, it begins from nothing this time
         self._seen.add(spec.name)
         self.note(spec.name, "starts")
         output = self._output(spec.name)
         try:
-            running = subprocess.Popen(
-                shimmed(spec.argv),
-                env=process_env.of_process(self._environ, spec.needs),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+            environ = process_env.of_process(self._environ, spec.needs)
+            running = self._launcher.start(spec.argv, environ, outputs=(output, output))
         finally:
             os.close(output)
         self._running[spec.name] = running
         return running.pid
+
+    def settle(self) -> None:
+        """All have started: from now on each is started as a new program."""
+        self._launcher.settle()
 
     def _output(self, name: str) -> int:
         """A descriptor of its log; on a disk that takes no new file, one that leads nowhere."""
@@ -75,6 +83,7 @@ class Processes:
     def ended(self) -> dict[str, int]:
         """Those that ended since the last call: name to exit status, negative for a signal."""
         gone = {name: status for name, it in self._running.items() if (status := it.poll()) is not None}
+        self._launcher.reap_strays()
         for name in gone:
             # What it had started itself, such as a server's rewriting child, must not outlive it.
             self._signal_group(self._running.pop(name).pid, signal.SIGKILL)

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import socket
-import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +12,6 @@ from datetime import datetime
 from functools import partial
 
 from loom_worker.core import socket_folder
-from loom_worker.core.child_process import shimmed
 from loom_worker.core.errors import BadSettings, LoomError
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import Settings, embedded_socket
@@ -20,6 +19,7 @@ from loom_worker.core.values.problems import Problem
 from loom_worker.supervisor import home, outage, ports, valkey
 from loom_worker.supervisor.doctor import Doctor, Told
 from loom_worker.supervisor.health_check import Rounds, looking
+from loom_worker.supervisor.launcher import Launcher
 from loom_worker.supervisor.processes import Processes
 from loom_worker.supervisor.run import Supervisor
 from loom_worker.supervisor.specs import loom_command, specs
@@ -33,11 +33,19 @@ class NotPrepared(LoomError):
     """The database or the sample data could not be made; the text says why."""
 
 
-def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool, say: Callable[[str], None]) -> int:
+def up(
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    is_port_explicit: bool,
+    say: Callable[[str], None],
+    launcher: Launcher,
+) -> int:
     """Run everything until stopped; returns the exit status.
 
     Args:
         environ: of the children; what this function chooses is added to it.
+        launcher: what starts them.
 
     Raises:
         Conflict: Loom runs on this home already.
@@ -58,11 +66,11 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
         child_env = _child_env(settings, environ, places)
         say = partial(_if_possible, say)
         logs_json = settings.log.format == "json"
-        processes = Processes(settings.home / home.LOGS, child_env, logs_json=logs_json)
+        processes = Processes(settings.home / home.LOGS, child_env, logs_json=logs_json, launcher=launcher)
         watcher = Watcher(settings, places, processes, secrets=secrets, began_s=began_s, say=say)
         watcher.begin()
         say(f"starting on {settings.home} …")
-        _prepare_data(child_env)
+        _prepare_data(child_env, launcher)
         socket_path = embedded_socket(settings.home)
         if settings.has_embedded_redis:
             with home.usable(settings.home):
@@ -77,17 +85,17 @@ def up(settings: Settings, environ: Mapping[str, str], *, is_port_explicit: bool
             say=stamped,
         )
         try:
-            with _examined(watcher, child_env):
+            with _examined(watcher, child_env, launcher):
                 return supervisor.run()
         finally:
             socket_folder.discard(settings.home)
 
 
 @contextmanager
-def _examined(watcher: Watcher, child_env: Mapping[str, str]) -> Iterator[None]:
+def _examined(watcher: Watcher, child_env: Mapping[str, str], launcher: Launcher) -> Iterator[None]:
     """Meanwhile a process looks at agents and tools, and the watcher will tell what it finds."""
     try:
-        doctor = Doctor(child_env)
+        doctor = Doctor(child_env, launcher)
     except OSError as error:
         text = f"agents and tools could not be looked at: {error.strerror or error}"
         watcher.tell(Told((Problem(text, "run `loom doctor --problems`", is_warning=True),)))
@@ -151,16 +159,17 @@ def _child_env(settings: Settings, environ: Mapping[str, str], places: Places) -
     return {**environ, **chosen}
 
 
-def _prepare_data(child_env: Mapping[str, str]) -> None:
+def _prepare_data(child_env: Mapping[str, str], launcher: Launcher) -> None:
     """In a process of its own: what it imports would stay in the supervisor's memory for as long as Loom runs."""
     environ = process_env.of_process(child_env, process_env.PREPARE)
-    done = subprocess.run(
-        shimmed((*loom_command(), "prepare")), env=environ, capture_output=True, text=True, check=False
-    )
-    complaints = [line.removeprefix("loom: ") for line in done.stderr.splitlines() if line.startswith("loom: ")]
-    if done.returncode == WRONG_SETTING and complaints:
+    with tempfile.TemporaryFile() as said:
+        status = launcher.start((*loom_command(), "prepare"), environ, outputs=(said.fileno(), said.fileno())).wait()
+        said.seek(0)
+        text = said.read().decode("utf-8", "replace")
+    complaints = [line.removeprefix("loom: ") for line in text.splitlines() if line.startswith("loom: ")]
+    if status == WRONG_SETTING and complaints:
         raise BadSettings("\n".join(complaints))
-    if done.returncode and complaints:
+    if status and complaints:
         raise NotPrepared("\n".join(complaints))
-    if done.returncode:
-        raise NotPrepared(f"cannot prepare the data:\n{(done.stderr or done.stdout).strip()[-2000:]}")
+    if status:
+        raise NotPrepared(f"cannot prepare the data:\n{text.strip()[-2000:]}")

@@ -129,6 +129,7 @@ class Watcher:
             is_known = self._findings.problems() is not None
             if is_known or time.monotonic() - self._serves_since_s > FINDINGS_S:
                 self._is_ready, self._owes_problems = True, not is_known
+                self._processes.settle()
                 self._say("\n" + screen.screen(self._facts(waited_s)) + "\n")
         elif waited_s > LATE_AFTER_S and not self._is_late:
             self._is_late = True

@@ -3,6 +3,7 @@
 from typing import Any
 
 from celery import bootsteps
+from celery.worker import state
 
 from loom_worker.tasks import worker
 from loom_worker.tasks.task_events import MOST
@@ -32,10 +33,32 @@ class CalmEvents(bootsteps.StartStopStep):
             return
         dispatcher.on_send_buffered = None
         dispatcher.buffer_limit = 2 * MOST  # with more than 24, Celery's own limit, it sends before all are there
-        c.hub.call_repeatedly(EVERY_S, _flush, dispatcher)
+        sending = _Sending(c.hub, dispatcher)
+        c.on_task_message -= {each for each in c.on_task_message if isinstance(each, _Sending)}
+        c.on_task_message.add(sending)
+        sending()  # what has waited for the connection
 
 
-def _flush(dispatcher: Any) -> None:
-    if dispatcher.enabled:
-        worker.current().events.send(dispatcher)
-        dispatcher.flush()
+class _Sending:
+    """Sends every EVERY_S while the worker has tasks, and sleeps while it has none: a wake-up costs 0.3 ms."""
+
+    def __init__(self, hub: Any, dispatcher: Any) -> None:
+        self._hub = hub
+        self._dispatcher = dispatcher
+        self._is_due = False
+
+    def __call__(self, _request: object = None) -> None:
+        """Begin; Celery calls it in its loop's thread with every task that it has taken."""
+        if not self._is_due:
+            self._is_due = True
+            self._hub.call_later(EVERY_S, self._send)
+
+    def _send(self) -> None:
+        self._is_due = False
+        # Asked first: what a task reports is there before it counts as done, so nothing is left if none is there now.
+        has_tasks = bool(state.reserved_requests)
+        if self._dispatcher.enabled:
+            worker.current().events.send(self._dispatcher)
+            self._dispatcher.flush()
+        if has_tasks:
+            self()

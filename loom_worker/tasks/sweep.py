@@ -182,6 +182,8 @@ class Sweep:
 
     def _reap(self) -> None:
         """Remove what is left of deleted sessions, some thousand rows with every sweep."""
+        if not self.sessions.has_deleted():
+            return
         # Redis may have been away when they were deleted.
         self.events.forget(dict.fromkeys(self.sessions.deleted_turns(limit=FORGOTTEN), False))
         batches = 0

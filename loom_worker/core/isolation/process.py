@@ -9,12 +9,12 @@ import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 _PR_SET_DUMPABLE = 4
-_ENV_START, _ENV_END = 50, 51
-"""Fields of /proc/<pid>/stat as proc(5) counts them, from 1."""
+_ARG_START, _ENV_START = 48, 50
+"""Fields of /proc/<pid>/stat as proc(5) counts them, from 1; each is followed by that of the end."""
 
 
 def hide() -> bool:
@@ -42,7 +42,7 @@ def overwrite(names: Iterable[str]) -> None:
 
     C code that asks for such a variable later finds it empty. Does nothing where there is no /proc.
     """
-    block = _initial_block()
+    block = _initial_block(_ENV_START)
     if block is None:
         return
     begin, size = block
@@ -55,11 +55,22 @@ def overwrite(names: Iterable[str]) -> None:
         offset += len(entry) + 1
 
 
-def _initial_block() -> tuple[int, int] | None:
-    """Where the environment lies that this process was started with: address and size in bytes."""
+def show_as(argv: Sequence[str]) -> None:
+    """Let `ps` show this command line, as far as there is room in the one that the process was started with."""
+    block = _initial_block(_ARG_START)
+    if block is None:
+        return
+    begin, size = block
+    text = b"\0".join(map(os.fsencode, argv))[: size - 1]
+    ctypes.memset(begin, 0, size)
+    ctypes.memmove(begin, text, len(text))
+
+
+def _initial_block(field: int) -> tuple[int, int] | None:
+    """Where what the process was started with lies in its memory: address and size in bytes."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         # The second field is the program's name in brackets, and may hold blanks.
         fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        begin, end = int(fields[_ENV_START - 3]), int(fields[_ENV_END - 3])
+        begin, end = int(fields[field - 3]), int(fields[field + 1 - 3])
         return (begin, end - begin) if 0 < begin < end else None
     return None

@@ -7,13 +7,14 @@ import pytest
 
 from loom_worker.core.values.problems import Problem
 from loom_worker.supervisor.doctor import Doctor
+from loom_worker.supervisor.launcher import Launcher
 from tests.support.processes import is_alive
 from tests.support.until import until
 
 
 @contextmanager
 def looking(folder: Path, **env: str) -> Iterator[Doctor]:
-    doctor = Doctor({"PATH": os.environ["PATH"], "LOOM_HOME": str(folder / "home"), **env})
+    doctor = Doctor({"PATH": os.environ["PATH"], "LOOM_HOME": str(folder / "home"), **env}, Launcher())
     try:
         yield doctor
     finally:

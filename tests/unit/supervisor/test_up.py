@@ -14,6 +14,7 @@ from loom_worker.core.errors import BadSettings, Conflict, LoomError
 from loom_worker.core.settings import from_env
 from loom_worker.supervisor import home
 from loom_worker.supervisor.home import State, stop
+from loom_worker.supervisor.launcher import Launcher
 from loom_worker.supervisor.ports import PortTaken
 from loom_worker.supervisor.specs import loom_command
 from loom_worker.supervisor.up import up
@@ -58,7 +59,14 @@ def run(directory: Path, said: list[str], **env: str) -> int:
     settings = from_env({"LOOM_HOME": str(directory), **env})
     old = os.umask(0o022)
     try:
-        return up(settings, {**os.environ, **env}, is_port_explicit="LOOM_PORT" in env, say=said.append)
+        is_port_explicit = "LOOM_PORT" in env
+        return up(
+            settings,
+            {**os.environ, **env},
+            is_port_explicit=is_port_explicit,
+            say=said.append,
+            launcher=Launcher(),
+        )
     finally:
         os.umask(old)
 

@@ -1,0 +1,38 @@
+import time
+from typing import Any
+from unittest.mock import create_autospec
+
+import pytest
+
+from loom_worker.runtime.sweeping import TIDY_PAUSE_S, ExpiringStores
+from loom_worker.service.user_deletion import UserDeletions
+from loom_worker.store.agent_errors import AgentErrors
+from loom_worker.store.retention import Retention
+from loom_worker.tools.references import References
+
+
+@pytest.fixture
+def stores() -> Any:
+    """With as many large results to remove as ``references.tidy.return_value`` says."""
+    references = create_autospec(References, instance=True)
+    parts = (create_autospec(kind, instance=True) for kind in (Retention, UserDeletions))
+    return ExpiringStores(references, create_autospec(AgentErrors, instance=True), 1, *parts)
+
+
+def test_large_results_are_looked_through_with_each_sweep_while_some_can_go_and_seldom_otherwise(
+    stores: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    stores.references.tidy.return_value = 3
+    for _ in range(4):
+        stores.remove_expired(1)
+    assert stores.references.tidy.call_count == 4
+    stores.references.tidy.return_value = 0
+    for _ in range(4):
+        stores.remove_expired(1)
+    assert stores.references.tidy.call_count == 5
+    assert stores.retention.once.call_count == 8
+    now_s += TIDY_PAUSE_S
+    stores.remove_expired(1)
+    assert stores.references.tidy.call_count == 6
