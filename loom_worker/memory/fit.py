@@ -180,7 +180,7 @@ def _newest(
                 kept.append(sent)
                 tokens, added_tokens = tokens + needed, added_tokens + _added(sent, past.count)
             break
-        kept.append(past.sent(turn, budget_tokens=results_budget_tokens))
+        kept.append(past.sent(turn, size, budget_tokens=results_budget_tokens))
         tokens, added_tokens = tokens + size.tokens, added_tokens + size.added_tokens
     return tuple(chain.from_iterable(reversed(kept))), tokens, added_tokens
 

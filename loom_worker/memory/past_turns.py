@@ -49,12 +49,14 @@ class PastTurns:
             known = self._sizes[key] = self._counted(turn, budget_tokens)
         return known
 
-    def sent(self, turn: Sequence[Message], *, budget_tokens: int) -> tuple[ChatMessage, ...]:
-        """A turn's messages as they are sent, its results bounded."""
+    def sent(self, turn: Sequence[Message], size: Size, *, budget_tokens: int) -> tuple[ChatMessage, ...]:
+        """A turn's messages as they are sent, its results bounded.
+
+        Args:
+            size: of the turn, with the same budget.
+        """
         chats = tuple(message.chat for message in turn)
-        if self.size(turn, budget_tokens=budget_tokens).is_whole:
-            return chats
-        return bounded(chats, budget_tokens=budget_tokens, count=self.count)
+        return chats if size.is_whole else bounded(chats, budget_tokens=budget_tokens, count=self.count)
 
     def _counted(self, turn: Sequence[Message], budget_tokens: int) -> Size:
         chats = tuple(message.chat for message in turn)

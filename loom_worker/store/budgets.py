@@ -6,8 +6,10 @@ too late.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, tuple_, update
+from sqlalchemy import Connection, Text, bindparam, delete, func, insert, or_, select, tuple_, update
 
 from loom_worker.core.errors import BudgetSpent
 from loom_worker.core.values.budgets import (
@@ -26,6 +28,7 @@ from loom_worker.core.values.budgets import (
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
 from loom_worker.store.database import Database
+from loom_worker.store.prepared import Prepared
 from loom_worker.store.schema import calls, sessions, turns, unfinished, usage
 from loom_worker.store.workspace_tables import spending, workspaces
 
@@ -42,15 +45,10 @@ _BUDGETS = select(
     select(workspaces.c.rules).where(workspaces.c.name == bindparam("our_workspace")).scalar_subquery().label("rules"),
 )
 _FIND = select(*_SPENT).where(*_OF_ACCOUNT)
-_ADD = (
-    update(spending)
-    .where(
-        tuple_(spending.c.level, spending.c.key, spending.c.window).in_(bindparam("accounts", expanding=True)),
-    )
-    .values(
-        {column: column + bindparam(f"more_{column.name}") for column in _SPENT} | {"changed_ms": bindparam("now_ms")}
-    )
-)
+_MORE: dict[Any, Any] = {column: column + bindparam(f"more_{column.name}") for column in _SPENT} | {
+    "changed_ms": bindparam("now_ms")
+}
+_NAMES = ("level", "key", "window")
 _TOKENS = usage.c.input_tokens + usage.c.output_tokens + usage.c.cache_read_tokens + usage.c.cache_write_tokens
 _BOOKED = select(func.sum(usage.c.cost_nano), func.sum(_TOKENS), func.sum(usage.c.tool_calls)).where(
     usage.c.at_ms >= bindparam("since_ms")
@@ -180,4 +178,14 @@ def _add(tx: Connection, changes: Mapping[Account, Amount], *, now_ms: int) -> N
     for amount, accounts in by_amount.items():
         if amount != NOTHING:
             more = {f"more_{name}": getattr(amount, name) for name in Amount.__slots__}
-            tx.execute(_ADD, {"accounts": accounts, "now_ms": now_ms, **more})
+            places = {
+                f"{name}_{n}": part for n, each in enumerate(accounts) for name, part in zip(_NAMES, each, strict=True)
+            }
+            _adding(len(accounts)).run(tx, {"now_ms": now_ms, **more, **places})
+
+
+@cache
+def _adding(count: int) -> Prepared:
+    """Add the same to so many accounts, of which most are kept for nobody: one statement finds those that there are."""
+    places = [tuple_(*(bindparam(f"{name}_{n}", type_=Text) for name in _NAMES)) for n in range(count)]
+    return Prepared(update(spending).where(tuple_(*(spending.c[name] for name in _NAMES)).in_(places)).values(_MORE))

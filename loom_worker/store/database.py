@@ -140,15 +140,21 @@ class Database:
     @contextmanager
     def _begin(self, *, durable: bool) -> Iterator[Connection]:
         if self._writer is None:
-            self._writer = self._engine.connect().execution_options(loom_busy_s=self._busy_timeout_s)
+            self._writer = self._engine.connect().execution_options(loom_writes=True)
             self._writer_sync = ""
         sync = "FULL" if durable and self._sync == "full" else "NORMAL"
         if sync != self._writer_sync:
             # Only outside a transaction does SQLite take this pragma, so it goes past SQLAlchemy's autobegin.
             self._raw(self._writer).execute(f"PRAGMA synchronous={sync}")
             self._writer_sync = sync
-        with self._writer.begin():
+        raw = self._raw(self._writer)
+        _begin_writing(raw, self._busy_timeout_s)
+        try:
             yield self._writer
+        except BaseException:
+            _end(self._writer, raw, commits=False)
+            raise
+        _end(self._writer, raw, commits=True)
 
     def _drop_writer(self) -> None:
         if self._writer is not None:
@@ -211,29 +217,34 @@ def _set_pragmas(dbapi_connection: Any, _record: Any) -> None:
 
 
 def _begin_statement(connection: Connection) -> None:
-    busy_s = connection.get_execution_options().get("loom_busy_s")
-    if busy_s is None:
+    if not connection.get_execution_options().get("loom_writes"):  # its transaction has begun already
         connection.exec_driver_sql("BEGIN")
-    else:
-        _begin_writing(connection, busy_s)
 
 
-def _begin_writing(connection: Connection, busy_s: float) -> None:
+def _begin_writing(raw: Any, busy_s: float) -> None:
     """Take SQLite's write lock, waiting for other processes in small steps.
 
     SQLite itself sleeps 1, 2, 5, 10… ms between its tries, while our transactions take half of one.
     """
-    raw: Any = connection.connection.dbapi_connection
     until_s = time.monotonic() + busy_s
     raw.execute("PRAGMA busy_timeout=0")
     try:
         while not _has_begun(raw):
             if time.monotonic() > until_s:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")  # once more, to fail as SQLAlchemy fails
+                raw.execute("BEGIN IMMEDIATE")  # once more, to fail as SQLite fails
                 return
             time.sleep(LOCK_STEP_S)
     finally:
         raw.execute(f"PRAGMA busy_timeout={int(busy_s * 1000)}")
+
+
+def _end(connection: Connection, raw: Any, *, commits: bool) -> None:
+    """End a transaction; SQLAlchemy knows of it only if one of its statements ran in it."""
+    ours: Any = connection if connection.in_transaction() else raw
+    if commits:
+        ours.commit()
+    else:
+        ours.rollback()
 
 
 def _has_begun(raw: Any) -> bool:

@@ -35,11 +35,14 @@ class HistoryCache:
 
     def keep(self, lane: str, history: tuple[Message, ...]) -> None:
         """Remember what was read just now; the lanes that were read longest ago make room for it."""
-        chars = sum(map(_chars_of, history))
         with self._lock:
-            _, before = self._known.pop(lane, ((), 0))
+            before, chars = self._known.pop(lane, ((), 0))
+            self._chars -= chars
+            if not before or not history or before[0] is not history[0]:
+                before, chars = (), 0  # else it has grown at its end
+            chars += sum(map(_chars_of, history[len(before) :]))
             self._known[lane] = history, chars
-            self._chars += chars - before
+            self._chars += chars
             while self._chars > self._most_chars:
                 _, (_, gone) = self._known.popitem(last=False)
                 self._chars -= gone

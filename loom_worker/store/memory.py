@@ -141,10 +141,12 @@ class Memories:
                 check_fence(tx, claim)
             row = statements.MEMORY.first(tx, {"our_lane": lane})
             state = MemoryState() if row is None else rows.memory_state(row)
-            known = tuple(message for message in known if message.n >= state.first_n)
+            if known and known[0].n < state.first_n:
+                known = tuple(message for message in known if message.n >= state.first_n)
             history = _latest(tx, lane, known, first_n=state.first_n, limit=limit)
             promoted = messages_with_ids(tx, lane, state.promoted)
-        self._histories.keep(lane, history)
+        if limit:
+            self._histories.keep(lane, history)
         begin = next((at for at, message in enumerate(history) if message.chat.role == "user"), len(history))
         return Remembered(state, history[begin:], promoted)
 
