@@ -70,9 +70,7 @@ def _crowd(report: Report, loom: System, client: Client, crowd: Crowd, for_s: fl
         print(json.dumps(paths), file=readers.stdin, flush=True)
         statuses = json.loads(readers.stdout.readline())
         report.add(f"{name}: served", statuses.get("200", 0), "readers", statuses=statuses)
-        report.add(
-            f"{name}: CPU of the web, to open one", (cpu_ms_by_kind(loom.home)["web"] - before_ms) / READERS, "ms"
-        )
+        report.add(f"{name}: CPU of the web, to open one", (_web_ms(loom) - before_ms) / READERS, "ms")
         with _Beside(loom, turn_ids[0]) as beside:
             before_ms = _web_ms(loom)
             written = _write(loom, turn_ids, crowd.events_per_s, for_s)
@@ -82,9 +80,7 @@ def _crowd(report: Report, loom: System, client: Client, crowd: Crowd, for_s: fl
     report.add(f"{name}: received", len(late_ms), "events", written=written * crowd.readers)
     report.shares(f"{name}: from writing an event to its reader", late_ms, "ms", shares=(50, 95, 99))
     report.shares(f"{name}: other requests meanwhile", beside.took_ms, "ms", shares=(50, 95))
-    report.add(
-        f"{name}: CPU of the web, {crowd.events_per_s} events and some requests a second", used_ms / for_s, "ms/s"
-    )
+    report.add(f"{name}: CPU of the web, {crowd.events_per_s} events/s and other requests", used_ms / for_s, "ms/s")
 
 
 def _web_ms(loom: System) -> float:

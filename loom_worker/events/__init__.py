@@ -1,5 +1,5 @@
 """A turn's event log.
 
-``log`` keeps it in Redis (with ``*.lua``), ``writer`` writes it while the turn runs, ``rebuild`` rebuilds it from the
-journal.
+``log`` keeps it in Redis (with ``*.lua``), ``news`` hears that it has changed, ``writer`` writes it while the turn
+runs, ``rebuild`` rebuilds it from the journal.
 """

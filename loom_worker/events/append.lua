@@ -50,4 +50,5 @@ if redis.call('EXISTS', KEYS[2]) == 1 then
 else
   redis.call('EXPIRE', KEYS[1], ARGV[1])
 end
+tell(KEYS[1], last, ARGV[6] == '1')
 return last

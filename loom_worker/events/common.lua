@@ -42,3 +42,12 @@ local function trim(stream, last, bytes, max_bytes)
     count = 50
   end
 end
+
+-- Tell readers that a log has changed (its last id now), and those who wait for a turn's end that it came.
+local function tell(stream, last, has_ended)
+  local turn = string.sub(stream, #'loom:events:' + 1)
+  redis.call('PUBLISH', 'loom:news:' .. turn, last)
+  if has_ended then
+    redis.call('PUBLISH', 'loom:ended', turn)
+  end
+end

@@ -6,7 +6,8 @@ Foundations: ``database`` connections and transactions, ``schema`` the tables (w
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``journal`` records its steps and its end, ``calls`` its
 tool calls, ``verdicts`` those of judges, ``approvals`` a person's decisions, ``cancel`` cancel requests, ``turns``
-reads them, ``turn_records`` reads all that their traces tell, and adds what no journal tells.
+reads them, ``turn_statuses`` looks many up at once, ``turn_records`` reads all that their traces tell, and adds what no
+journal tells.
 
 Sessions: ``sessions``, their ``messages`` and ``memory``; ``search`` finds messages (``search_words`` parses the
 question, ``search_rank`` orders the hits).
