@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from waitress.channel import HTTPChannel
@@ -33,7 +33,6 @@ class HttpChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
     is_parked = False
     """True while the request that runs has no thread; the loop then looks at the connection only if told to."""
     _parked: HttpTask | None = None
-    _served: HttpTask | None = None
     _is_watched = False
 
     def park(self, task: HttpTask) -> None:
@@ -47,20 +46,21 @@ class HttpChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
         self.server.add_task(self)
 
     def task_class(self, made: Any, request: Any) -> HttpTask:
-        """What serves a request: the task that was parked, if it is that one's."""
-        parked, self._parked = self._parked, None
-        self._served = parked or HttpTask(made, request)
-        return self._served
+        """What serves a request; the same task again if it was parked."""
+        self._parked = None
+        request.task = request.task or HttpTask(made, request)
+        return cast(HttpTask, request.task)
 
     def service(self) -> None:
         """Serve a request, or go on with one; for a thread of the pool."""
+        request = self.requests[0]
         try:
             super().service()
         except Detached:
             return
-        served, self._served = self._served, None
-        if served is not None and served.continuation is not None:
-            served.continuation.close()
+        # Another thread may serve the connection's next request by now.
+        if request.task is not None and request.task.continuation is not None:
+            request.task.continuation.close()
 
     def write_soon(self, data: bytes) -> int:
         """Send bytes, and have the loop send what is left of them."""

@@ -171,15 +171,6 @@ class EventLog:
         """A way to hear which logs have changed; not yet open."""
         return NewsFeed(self._waiting)
 
-    def wait_end(self, turn_id: str, *, wait_ms: int) -> bool:
-        """Wait for the final event up to wait_ms; True if it was written.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
-        with translate_redis_errors():
-            return bool(self._waiting.xread({_end(turn_id): "0-0"}, count=1, block=wait_ms))
-
 
 _PREFIX = "loom:events:"
 MAX_BLOCK_MS = 15_000

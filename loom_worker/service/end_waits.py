@@ -118,16 +118,22 @@ class EndWaits:
             found = [wait for waits in self._by_turn.values() for wait in waits]
         self._end(found)
 
-    def tick(self, now_s: float) -> list[str]:
-        """End the waits whose time is up; which turns are to be looked up by now, each of them once a second."""
+    def tick(self, now_s: float) -> None:
+        """End the waits whose time is up."""
+        self._end([wait for wait in self._begun() if wait.until_s <= now_s])
+
+    def due(self, now_s: float) -> set[str]:
+        """Turns that are to be looked up by now, each of them once a second."""
+        begun = self._begun()
+        due = {wait.turn_id for wait in begun if wait.look_at_s <= now_s}
+        for wait in begun:
+            if wait.turn_id in due:
+                wait.look_at_s = now_s + LOOK_S
+        return due
+
+    def _begun(self) -> list[EndWait]:
         with self._lock:
-            begun = [wait for waits in self._by_turn.values() for wait in waits if wait.listener is not None]
-            due = {wait.turn_id for wait in begun if wait.look_at_s <= now_s}
-            for wait in begun:
-                if wait.turn_id in due:
-                    wait.look_at_s = now_s + LOOK_S
-        self._end([wait for wait in begun if wait.until_s <= now_s])
-        return list(due)
+            return [wait for waits in self._by_turn.values() for wait in waits if wait.listener is not None]
 
     def _end(self, waits: Collection[EndWait]) -> None:
         for wait in waits:

@@ -87,7 +87,9 @@ class FollowedTurn:
     turn_id: str
     readers: set[FollowedReader] = field(default_factory=set)
     look_at_s: float = field(default_factory=lambda: time.monotonic() + LOOK_S)
-    """When it is looked up next, in case its news was lost."""
+    """When its row is looked up next, in case its news was lost."""
+    compare_at_s: float = field(default_factory=lambda: time.monotonic() + LOOK_S)
+    """When its log is looked at next."""
 
     def live(self) -> dict[int, list[FollowedReader]]:
         """Readers that wait for news, by the id of the last event that they got."""

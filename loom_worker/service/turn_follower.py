@@ -7,25 +7,22 @@ delays nobody. News can be lost, so once a second the turns are looked up: one q
 
 import logging
 import threading
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from loom_worker.core.errors import LoomError, Unavailable
 from loom_worker.events.log import EventLog
-from loom_worker.events.news import NewsFeed
 from loom_worker.service.end_waits import LOOK_S, EndWait, EndWaits
 from loom_worker.service.event_source import READ_EVENTS, EventSource, Place
 from loom_worker.service.followed import EventBatch, EventSink, FollowedReader, FollowedTurn, ReaderState
 from loom_worker.service.inbox_thread import InboxThread
+from loom_worker.service.news_listener import NewsListener
 from loom_worker.service.turn_looks import TurnLook, TurnLooks
 from loom_worker.store.turn_statuses import TurnStatuses
 
 log = logging.getLogger(__name__)
 
-RETRY_S = 1.0
-"""Pause before Redis is asked again for its news."""
 HEARTBEAT_S = 15.0
 """A reader that nothing came for hears that it is still served."""
 POOL_THREADS = 4
@@ -38,20 +35,16 @@ class TurnFollower:
     def __init__(self, source: EventSource, statuses: TurnStatuses, events: EventLog) -> None:
         self._source = source
         self._looks = TurnLooks(source, statuses)
-        self._feed: NewsFeed = events.feed()
         self._ends = EndWaits()
         self._turns: dict[str, FollowedTurn] = {}
         self._changed: set[str] = set()
         """Turns whose logs are to be read."""
-        self._unheard: list[str] = []
-        """Turns to whose news we are to listen."""
         self._thread = InboxThread("loom-follower", self)
+        self._news = NewsListener(events.feed(), self._thread)
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="loom-catch-up")
         self._lock = threading.Lock()
         self._readers = 0
-        self._feed_descriptor: int | None = None
-        self._retry_at_s = 0.0
-        self._is_draining = self._is_looking = False
+        self._is_draining = self._is_looking = self._is_comparing = False
 
     @property
     def count(self) -> int:
@@ -78,7 +71,7 @@ class TurnFollower:
 
     def leave(self, reader: FollowedReader) -> None:
         """A reader wants no more; its sink is told of the end, if it was not told already."""
-        self._thread.post(partial(self._leave, reader))
+        self._thread.post(partial(self._stop, reader))
 
     def drain(self) -> None:
         """End all readers and waits, and every later one at once; cannot be undone."""
@@ -99,70 +92,29 @@ class TurnFollower:
 
     def round(self) -> bool:
         """See ``ThreadWork``: take the news, and read what it is about."""
-        self._hear()
+        news = self._news.take()
+        if news.ended:
+            self._ends.tell(news.ended)
+        for turn in self._known(news.written):
+            self._changed.add(turn.turn_id)
+            for reader in turn.readers:
+                reader.has_news = True
         self._read()
         return bool(self._changed)
 
     def rest(self) -> None:
         """See ``ThreadWork``."""
-        self._close_feed()
+        self._news.close()
 
-    def _hear(self) -> None:
-        """Take the news, and listen to the turns that are new here."""
-        if not (self._feed.is_open or self._connect()):
-            return
-        try:
-            if self._unheard:
-                self._feed.listen(self._unheard)
-                self._unheard = []
-            news = self._feed.take()
-        except Unavailable as error:
-            self._lose(error)
-            return
-        self._note(news.written)
-        if news.ended:
-            self._ends.tell(news.ended)
-
-    def _connect(self) -> bool:
-        now_s = time.monotonic()
-        if now_s < self._retry_at_s:
-            return False
-        try:
-            self._feed.open()
-        except Unavailable as error:
-            self._lose(error)
-            return False
-        self._feed_descriptor = self._feed.fileno()
-        self._thread.watch(self._feed_descriptor)
-        self._unheard = list(self._turns)
-        return True
-
-    def _lose(self, error: Unavailable) -> None:
-        log.warning("no news of turns, which are looked up meanwhile: %s", error)
-        self._retry_at_s = time.monotonic() + RETRY_S
-        self._close_feed()
-
-    def _close_feed(self) -> None:
-        if self._feed_descriptor is not None:
-            self._thread.unwatch(self._feed_descriptor)
-            self._feed_descriptor = None
-        self._feed.close()
-
-    def _note(self, turn_ids: Iterable[str]) -> None:
-        """The logs of these turns have changed."""
-        for turn_id in turn_ids:
-            if turn := self._turns.get(turn_id):
-                self._changed.add(turn_id)
-                for reader in turn.readers:
-                    reader.has_news = True
+    def _known(self, turn_ids: Iterable[str]) -> Iterator[FollowedTurn]:
+        return (self._turns[turn_id] for turn_id in turn_ids if turn_id in self._turns)
 
     def _read(self) -> None:
         """Read the logs that have changed, each once for all readers at the same place."""
         groups = [
-            (turn_id, after, readers)
-            for turn_id in self._changed
-            if turn_id in self._turns
-            for after, readers in self._turns[turn_id].live().items()
+            (turn.turn_id, after, readers)
+            for turn in self._known(self._changed)
+            for after, readers in turn.live().items()
         ]
         self._changed.clear()
         while groups:
@@ -235,7 +187,7 @@ class TurnFollower:
         turn_id = reader.place.turn_id
         if turn_id not in self._turns:
             self._turns[turn_id] = FollowedTurn(turn_id)
-            self._unheard.append(turn_id)  # and as soon as that is done, it is news
+            self._news.listen(turn_id)
         else:
             self._changed.add(turn_id)
         self._turns[turn_id].readers.add(reader)
@@ -244,10 +196,10 @@ class TurnFollower:
         elif reader.place.is_finished:
             self._catch_up(reader)
 
-    def _leave(self, reader: FollowedReader) -> None:
+    def _stop(self, reader: FollowedReader, error: LoomError | None = None) -> None:
         reader.is_leaving = True
         if reader.state is not ReaderState.CATCHING_UP:  # else the pool's thread writes to it just now
-            self._end(reader)
+            self._end(reader, error)
 
     def _end(self, reader: FollowedReader, error: LoomError | None = None) -> None:
         if reader.state is ReaderState.ENDED:
@@ -261,35 +213,39 @@ class TurnFollower:
     def _drain(self) -> None:
         for turn in tuple(self._turns.values()):
             for reader in tuple(turn.readers):
-                self._leave(reader)
+                self._stop(reader)
 
     def tick(self, now_s: float) -> None:
         """See ``ThreadWork``: what is done at times."""
         self._forget_unread()
-        due = set(self._ends.tick(now_s))
+        self._ends.tick(now_s)
         for turn in self._turns.values():
             for reader in turn.readers:
                 if now_s - reader.told_s >= HEARTBEAT_S and reader.state is ReaderState.LIVE:
                     reader.told_s = now_s
                     reader.sink.send_heartbeat()
+        # Rows apart from logs: a Redis that does not answer must not keep the database's answer back.
         if not self._is_looking:
-            self._look([turn for turn in self._turns.values() if turn.look_at_s <= now_s], due)
+            self._look(now_s)
+        if not self._is_comparing:
+            self._compare(now_s)
 
     def _forget_unread(self) -> None:
         unread = [turn_id for turn_id, turn in self._turns.items() if not turn.readers]
         for turn_id in unread:
             del self._turns[turn_id]
-        if unread and self._feed.is_open:
-            try:
-                self._feed.ignore(unread)
-            except Unavailable as error:
-                self._lose(error)
+        if unread:
+            self._news.ignore(unread)
 
-    def _look(self, turns: list[FollowedTurn], waited: set[str]) -> None:
-        """Have turns looked up, those that are read and those whose end is waited for."""
-        if turns or waited:
+    def _look(self, now_s: float) -> None:
+        """Have the rows of turns looked up that are read, or whose end is waited for."""
+        turns = [turn for turn in self._turns.values() if turn.look_at_s <= now_s]
+        for turn in turns:
+            turn.look_at_s = now_s + LOOK_S
+        look = TurnLook(tuple(reader for turn in turns for reader in turn.readers), self._ends.due(now_s))
+        if look.readers or look.waited:
             self._is_looking = True
-            self._pool.submit(self._look_up, TurnLook(tuple(turns), frozenset(waited)))
+            self._pool.submit(self._look_up, look)
 
     def _look_up(self, look: TurnLook) -> None:
         """Run by the pool."""
@@ -303,11 +259,31 @@ class TurnFollower:
     def _looked_up(self, look: TurnLook) -> None:
         self._is_looking = False
         self._ends.tell(look.ended())
-        now_s = time.monotonic()
-        for turn in look.turns:
-            turn.look_at_s = now_s + LOOK_S
+        for reader in look.readers if look.error is not None else look.barred:
+            self._stop(reader, look.error)
+        for reader in look.behind():
+            self._catch_up(reader)
+
+    def _compare(self, now_s: float) -> None:
+        """Have readers compared with the logs of their turns."""
+        turns = [turn for turn in self._turns.values() if turn.compare_at_s <= now_s]
+        for turn in turns:
+            turn.compare_at_s = now_s + LOOK_S
+        if turns:
+            self._is_comparing = True
+            self._pool.submit(self._compare_with_logs, {turn.turn_id: turn.newest() for turn in turns})
+
+    def _compare_with_logs(self, places: dict[str, int]) -> None:
+        """Run by the pool."""
+        changed: set[str] = set()
+        try:
+            changed = self._looks.beside_their_logs(places)
+        except Exception:  # the top of a thread: nothing would be compared any more
+            log.exception("looking at the logs of turns failed")
+        self._thread.post(partial(self._compared, changed))
+
+    def _compared(self, changed: set[str]) -> None:
+        self._is_comparing = False
+        for turn in self._known(changed):
             for reader in tuple(turn.readers):
-                if look.error is not None or reader in look.barred:
-                    self._leave(reader) if look.error is None else self._end(reader, look.error)
-                elif turn.turn_id in look.changed:
-                    self._catch_up(reader)
+                self._catch_up(reader)
