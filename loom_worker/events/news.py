@@ -23,6 +23,8 @@ class News:
     written: set[str] = field(default_factory=set)
     """Whose log has changed, or is listened to only now and may have changed before."""
     ended: set[str] = field(default_factory=set)
+    is_beginning: bool = False
+    """Ends are listened to only now: of those before there is no news."""
 
 
 class NewsFeed:
@@ -92,7 +94,9 @@ class NewsFeed:
                     kind, channel, data = self._connection.read_response(push_request=True)
                     if channel == ENDED and kind == "message":
                         news.ended.add(data)
-                    elif channel != ENDED and kind != "unsubscribe":
+                    elif channel == ENDED:
+                        news.is_beginning = True
+                    elif kind != "unsubscribe":
                         news.written.add(channel.removeprefix(WRITTEN))
         except BaseException:
             self.close()

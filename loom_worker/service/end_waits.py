@@ -30,6 +30,7 @@ class EndWait:
     def __init__(self, waits: "EndWaits", turn_id: str) -> None:
         self.turn_id = turn_id
         self.until_s = self.look_at_s = NEVER_S
+        self.renewed_s = 0.0
         self.listener: EndListener | None = None
         self.is_over = False
         self._waits = waits
@@ -63,6 +64,7 @@ class EndWaits:
         self._lock = threading.Lock()
         self._by_turn: dict[str, set[EndWait]] = {}
         self._is_draining = False
+        self._heard_since_s = NEVER_S
         self._count = 0
 
     @property
@@ -78,7 +80,7 @@ class EndWaits:
     def add(self, wait: EndWait) -> None:
         """Let a wait hear of the end of its turn."""
         with self._lock:
-            wait.is_over, wait.listener = False, None
+            wait.is_over, wait.listener, wait.renewed_s = False, None, time.monotonic()
             self._by_turn.setdefault(wait.turn_id, set()).add(wait)
 
     def begin(self, wait: EndWait, listener: EndListener, until_s: float) -> None:
@@ -88,7 +90,9 @@ class EndWaits:
             if is_over:
                 self._discard(wait)
             else:
-                wait.listener, wait.until_s, wait.look_at_s = listener, until_s, time.monotonic() + LOOK_S
+                # What was renewed before ends were heard of may have missed one.
+                first_s = LOOK_S if wait.renewed_s > self._heard_since_s else 0.0
+                wait.listener, wait.until_s, wait.look_at_s = listener, until_s, time.monotonic() + first_s
                 self._count += 1
         if is_over:
             listener.over()
@@ -104,6 +108,14 @@ class EndWaits:
     def stop(self, wait: EndWait) -> None:
         """See ``EndWait.stop``."""
         self._end([wait])
+
+    def begin_to_hear(self) -> None:
+        """Ends are heard of from now on; whoever waits already may have missed one, and is to look."""
+        with self._lock:
+            self._heard_since_s = now_s = time.monotonic()
+            for waits in self._by_turn.values():
+                for wait in waits:
+                    wait.look_at_s = now_s
 
     def tell(self, turn_ids: Iterable[str]) -> None:
         """These turns have ended, or something else of them is to be looked at."""

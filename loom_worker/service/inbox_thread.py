@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.1
 """How exactly times are kept while the thread is busy."""
-LINGER_S = 10.0
+LINGER_S = 60.0
 """The thread is kept for so long after it was last needed."""
 
 

@@ -93,6 +93,8 @@ class TurnFollower:
     def round(self) -> bool:
         """See ``ThreadWork``: take the news, and read what it is about."""
         news = self._news.take()
+        if news.is_beginning:
+            self._ends.begin_to_hear()
         if news.ended:
             self._ends.tell(news.ended)
         for turn in self._known(news.written):
