@@ -69,13 +69,17 @@ class LongPolls:
             raise
         return self._answer(turn, how, wait)
 
-    def of_known(self, turn: Turn, how: TurnAnswer, *, has_waited: bool = True) -> Response:
-        """The answer to a request whose turn was looked at just now, but before anybody waited for its end."""
+    def of_known(self, turn: Turn, how: TurnAnswer, *, since_s: float | None = None) -> Response:
+        """The answer to a request whose turn is known.
+
+        Args:
+            since_s: by ``time.monotonic``, a moment before the turn was as it is known.
+        """
         if turn.is_finished or not how.wait_s:
-            status, headers = how.headers(turn, has_waited=has_waited)
+            status, headers = how.headers(turn, has_waited=True)
             return json_answer(turn.as_json(), status, headers)
         if can_detach():
-            return self._answer(turn, how, self._service.waiter.expect(turn.id))
+            return self._answer(turn, how, self._service.waiter.expect(turn.id, since_s=since_s))
         return self._in_this_thread(turn, how)
 
     def _answer(self, turn: Turn, how: TurnAnswer, wait: "EndWait") -> Response:

@@ -1,5 +1,6 @@
 """Turns: submit one, look at it, wait for its end, cancel it, run it again, list them."""
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
@@ -49,8 +50,9 @@ class TurnViews:
         new = new_turn(body, session_id, caller())
         if new.webhook is not None:
             self._service.check_webhook(new.webhook)
+        asked_s = time.monotonic()
         turn, is_replay = self._service.submit(caller().tenant, session_id, new, agent=body.get("agent"))
-        return self._accepted(turn, is_replay=is_replay)
+        return self._accepted(turn, is_replay=is_replay, asked_s=asked_s)
 
     def get(self, turn_id: str) -> Response:
         """Look at one turn, or wait for its end."""
@@ -78,9 +80,9 @@ class TurnViews:
     def retry(self, turn_id: str) -> Response:
         """Run a failed turn's question again, as a new turn at the tail of its lane."""
         rate_limits.admit(self._service.rate_limits.look_at_tokens(caller().holder))
-        known = known_turn_id(turn_id)
+        known, asked_s = known_turn_id(turn_id), time.monotonic()
         turn, is_replay = self._service.retry(caller().tenant, known, retry(known, caller()))
-        return self._accepted(turn, is_replay=is_replay)
+        return self._accepted(turn, is_replay=is_replay, asked_s=asked_s)
 
     def list(self) -> Response:
         """List the workspace's turns."""
@@ -102,15 +104,19 @@ class TurnViews:
         )
         return page_answer(page, Turn.as_json)
 
-    def _accepted(self, turn: Turn, *, is_replay: bool) -> Response:
-        """202, or 200 for a client that preferred to wait and saw the end."""
+    def _accepted(self, turn: Turn, *, is_replay: bool, asked_s: float) -> Response:
+        """202, or 200 for a client that preferred to wait and saw the end.
+
+        Args:
+            asked_s: when the service was asked, by ``time.monotonic``: the turn may have ended since.
+        """
         preferred_s = preferred_wait_s(request.headers)
         headers = {"Location": f"/v1/turns/{turn.id}"}
         if is_replay:
             headers["Idempotency-Replayed"] = "true"
         if preferred_s is None:
             return json_answer(turn.as_json(), 202, {**headers, "Retry-After": str(RETRY_S)})
-        return self._polls.of_known(turn, TurnAnswer(min(preferred_s, self._max_wait_s), headers))
+        return self._polls.of_known(turn, TurnAnswer(min(preferred_s, self._max_wait_s), headers), since_s=asked_s)
 
 
 def known_turn_id(turn_id: str) -> str:

@@ -71,6 +71,9 @@ def _crowd(report: Report, loom: System, client: Client, crowd: Crowd, for_s: fl
         statuses = json.loads(readers.stdout.readline())
         report.add(f"{name}: served", statuses.get("200", 0), "readers", statuses=statuses)
         report.add(f"{name}: CPU of the web, to open one", (_web_ms(loom) - before_ms) / READERS, "ms")
+        before_ms = _web_ms(loom)
+        time.sleep(for_s / 2)
+        report.add(f"{name}: CPU of the web while nothing comes", (_web_ms(loom) - before_ms) / (for_s / 2), "ms/s")
         with _Beside(loom, turn_ids[0]) as beside:
             before_ms = _web_ms(loom)
             written = _write(loom, turn_ids, crowd.events_per_s, for_s)

@@ -2,12 +2,15 @@
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from typing import Protocol, Self
 
 LOOK_S = 1.0
 """How often a turn that is waited for is looked up in the database, in case its news was lost."""
 NEVER_S = float("inf")
+HEARD = 4096
+"""Ends that are remembered, for those who begin to wait a moment later; many more than there are in a second."""
 
 
 class EndListener(Protocol):
@@ -35,9 +38,13 @@ class EndWait:
         self.is_over = False
         self._waits = waits
 
-    def renew(self) -> Self:
-        """Hear of an end from now on, also if one was heard of before."""
-        self._waits.add(self)
+    def renew(self, *, since_s: float | None = None) -> Self:
+        """Hear of an end from now on, also if one was heard of before.
+
+        Args:
+            since_s: from this moment on, a second ago at the most, by ``time.monotonic``.
+        """
+        self._waits.add(self, since_s)
         return self
 
     def begin(self, listener: EndListener, *, until_s: float) -> None:
@@ -65,6 +72,7 @@ class EndWaits:
         self._by_turn: dict[str, set[EndWait]] = {}
         self._is_draining = False
         self._heard_since_s = NEVER_S
+        self._heard: OrderedDict[str, None] = OrderedDict()
         self._count = 0
 
     @property
@@ -77,10 +85,11 @@ class EndWaits:
         """How many have begun to wait, and whose listeners have not been told."""
         return self._count
 
-    def add(self, wait: EndWait) -> None:
-        """Let a wait hear of the end of its turn."""
+    def add(self, wait: EndWait, since_s: float | None) -> None:
+        """Let a wait hear of the end of its turn; see ``EndWait.renew``."""
         with self._lock:
-            wait.is_over, wait.listener, wait.renewed_s = False, None, time.monotonic()
+            wait.is_over = since_s is not None and wait.turn_id in self._heard
+            wait.listener, wait.renewed_s = None, time.monotonic() if since_s is None else since_s
             self._by_turn.setdefault(wait.turn_id, set()).add(wait)
 
     def begin(self, wait: EndWait, listener: EndListener, until_s: float) -> None:
@@ -117,8 +126,16 @@ class EndWaits:
                 for wait in waits:
                     wait.look_at_s = now_s
 
+    def hear(self, turn_ids: Collection[str]) -> None:
+        """These turns have ended, as their news says."""
+        with self._lock:
+            self._heard.update(dict.fromkeys(turn_ids))
+            while len(self._heard) > HEARD:
+                self._heard.popitem(last=False)
+        self.tell(turn_ids)
+
     def tell(self, turn_ids: Iterable[str]) -> None:
-        """These turns have ended, or something else of them is to be looked at."""
+        """These turns are to be looked at by those who wait for them."""
         with self._lock:
             found = [wait for turn_id in turn_ids for wait in self._by_turn.get(turn_id, ())]
         self._end(found)

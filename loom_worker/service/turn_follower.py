@@ -51,9 +51,9 @@ class TurnFollower:
         """How many read or wait now, until their sinks and listeners have been told of the end."""
         return self._readers + self._ends.count
 
-    def expect(self, turn_id: str) -> EndWait:
-        """A wait for a turn's end, which hears of it from now on."""
-        wait = EndWait(self._ends, turn_id).renew()
+    def expect(self, turn_id: str, *, since_s: float | None = None) -> EndWait:
+        """A wait for a turn's end, which hears of it from now on, or from a moment ago; see ``EndWait.renew``."""
+        wait = EndWait(self._ends, turn_id).renew(since_s=since_s)
         self._thread.need()
         return wait
 
@@ -96,7 +96,7 @@ class TurnFollower:
         if news.is_beginning:
             self._ends.begin_to_hear()
         if news.ended:
-            self._ends.tell(news.ended)
+            self._ends.hear(news.ended)
         for turn in self._known(news.written):
             self._changed.add(turn.turn_id)
             for reader in turn.readers:

@@ -52,9 +52,13 @@ class TurnWaiter:
         """
         return self._turns.get(tenant, turn_id)
 
-    def expect(self, turn_id: str) -> EndWait:
-        """A wait for a turn's end that needs no thread, and hears of it from now on: look at the turn after this."""
-        return self._follower.expect(turn_id)
+    def expect(self, turn_id: str, *, since_s: float | None = None) -> EndWait:
+        """A wait for a turn's end that needs no thread, and hears of it from now on: look at the turn after this.
+
+        Args:
+            since_s: the wait hears of an end from this moment on, a second ago at the most, by ``time.monotonic``.
+        """
+        return self._follower.expect(turn_id, since_s=since_s)
 
     def begin(self, tenant: Tenant, turn: Turn, *, after: int) -> tuple[Place, tuple[Event, ...]]:
         """A reader's place behind an id, for ``follow``, and what it is told before anything else.

@@ -1,6 +1,7 @@
 """Readers and waiters that hold no thread: what each is given, and what one of them costs the others."""
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
@@ -195,6 +196,20 @@ def test_a_wait_that_begins_after_the_end_was_heard_of_is_over_at_once(stage: St
     wait.begin(late, until_s=float("inf"))
     assert late.count == 1
     assert follower.count == 0
+
+
+def test_a_wait_for_what_was_asked_for_a_moment_ago_hears_of_an_end_since_then(
+    stage: Stage, follower: TurnFollower
+) -> None:
+    turn, other, told, late = stage.submit(session="a"), stage.submit(session="b"), Told(), Told()
+    follower.expect(other.id).begin(told, until_s=float("inf"))
+    until(lambda: stage.redis.pubsub_channels("loom:ended"), 10, "the follower listens")
+    asked_s = time.monotonic()
+    for each in (turn, other):
+        stage.events.append(each.id, [("turn.completed", {"id": each.id})], least=1)
+    until(lambda: told.count == 1, 10, "the ends were heard of")
+    follower.expect(turn.id, since_s=asked_s).begin(late, until_s=float("inf"))
+    assert late.count == 1
 
 
 def test_a_wait_that_is_closed_is_not_told(stage: Stage, follower: TurnFollower) -> None:
