@@ -99,6 +99,10 @@ class FollowedTurn:
                 found.setdefault(reader.place.after, []).append(reader)
         return found
 
+    def has_live(self) -> bool:
+        """True if any reader waits for news."""
+        return any(reader.state is ReaderState.LIVE for reader in self.readers)
+
     def newest(self) -> int:
         """The id of the last event that any live reader got."""
         return max((reader.place.after for reader in self.readers if reader.state is ReaderState.LIVE), default=0)

@@ -97,8 +97,9 @@ class InboxThread:
     def _run(self) -> None:
         has_more = False
         while not self._has_ended():
+            had_more, has_more = has_more, False
             try:
-                has_more = self._round(has_more=has_more)
+                has_more = self._round(has_more=had_more)
             except Exception:  # the top of a thread: a bug that one action meets must not silence the others
                 log.exception("%s failed, and goes on", self._name)
 

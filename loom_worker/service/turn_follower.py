@@ -154,24 +154,25 @@ class TurnFollower:
     def _advance(self, reader: FollowedReader) -> None:
         """Give a reader what it has not got, out of the log or the journal; run by the pool."""
         error: LoomError | None = None
+        has_more = True
         try:
-            while not reader.place.is_over and not reader.is_leaving and reader.sink.has_room():
+            while has_more and not reader.place.is_over and not reader.is_leaving and reader.sink.has_room():
                 events = self._source.advance(reader.place)
-                if not events:
-                    break
-                reader.give(EventBatch(events))
+                has_more = bool(events)
+                if has_more:
+                    reader.give(EventBatch(events))
         except LoomError as caught:
             error = caught
         except Exception as caught:  # the top of a thread: the reader would wait for ever for what nobody reads
             log.exception("reading the events of %s failed", reader.place.turn_id)
             error = Unavailable(f"The events could not be read: {caught}")
-        self._thread.post(partial(self._advanced, reader, error))
+        self._thread.post(partial(self._advanced, reader, error, has_more=has_more))
 
-    def _advanced(self, reader: FollowedReader, error: LoomError | None) -> None:
+    def _advanced(self, reader: FollowedReader, error: LoomError | None, *, has_more: bool) -> None:
         reader.state = ReaderState.LIVE
         if error is not None or reader.place.is_over or reader.is_leaving:
             self._end(reader, error)
-        elif not reader.sink.has_room():
+        elif has_more:
             self._fill(reader)
         elif reader.has_news:
             self._changed.add(reader.place.turn_id)
@@ -268,7 +269,7 @@ class TurnFollower:
 
     def _compare(self, now_s: float) -> None:
         """Have readers compared with the logs of their turns."""
-        turns = [turn for turn in self._turns.values() if turn.compare_at_s <= now_s]
+        turns = [turn for turn in self._turns.values() if turn.compare_at_s <= now_s and turn.has_live()]
         for turn in turns:
             turn.compare_at_s = now_s + LOOK_S
         if turns:
