@@ -26,6 +26,15 @@ class News:
     is_beginning: bool = False
     """Ends are listened to only now: of those before there is no news."""
 
+    def add(self, kind: str, channel: str, data: Any) -> None:
+        """What came on a channel; ``kind`` is ``message``, or ``subscribe`` or ``unsubscribe`` once that is done."""
+        if channel == ENDED and kind == "message":
+            self.ended.add(data)
+        elif channel == ENDED:
+            self.is_beginning = True
+        elif kind != "unsubscribe":
+            self.written.add(channel.removeprefix(WRITTEN))
+
 
 class NewsFeed:
     """One connection to Redis that listens; for one thread.
@@ -91,13 +100,7 @@ class NewsFeed:
         try:
             with translate_redis_errors():
                 while self._connection.can_read(timeout=0):
-                    kind, channel, data = self._connection.read_response(push_request=True)
-                    if channel == ENDED and kind == "message":
-                        news.ended.add(data)
-                    elif channel == ENDED:
-                        news.is_beginning = True
-                    elif kind != "unsubscribe":
-                        news.written.add(channel.removeprefix(WRITTEN))
+                    news.add(*self._connection.read_response(push_request=True))
         except BaseException:
             self.close()
             raise

@@ -118,15 +118,11 @@ class TurnWaiter:
         reader = self._follower.follow(place, sink)
         try:
             while not is_stopping():
-                try:
-                    found = sink.taken.get(timeout=CHECK_S)
-                except queue.Empty:
-                    continue
-                if isinstance(found, _Ended):
-                    if found.error is not None:
-                        raise found.error
+                found = sink.take()
+                if found is None:
                     return
-                self._follower.resume(reader)
+                if found:
+                    self._follower.resume(reader)
                 yield from found
         finally:
             self._follower.leave(reader)
@@ -170,19 +166,31 @@ class _QueueSink:
     """Where the events go of one who reads in a thread of its own; None stands for a heartbeat."""
 
     def __init__(self) -> None:
-        self.taken: queue.SimpleQueue[list[Event | None] | _Ended] = queue.SimpleQueue()
+        self._given: queue.SimpleQueue[list[Event | None] | _Ended] = queue.SimpleQueue()
+
+    def take(self) -> list[Event | None] | None:
+        """What comes within CHECK_S; None: nothing more will. Raises the error with which it ended."""
+        try:
+            found = self._given.get(timeout=CHECK_S)
+        except queue.Empty:
+            return []
+        if not isinstance(found, _Ended):
+            return found
+        if found.error is not None:
+            raise found.error
+        return None
 
     def has_room(self) -> bool:
-        return self.taken.qsize() < QUEUED_BATCHES
+        return self._given.qsize() < QUEUED_BATCHES
 
     def is_barred(self) -> bool:
         return False
 
     def send(self, batch: EventBatch) -> None:
-        self.taken.put([*batch.events])
+        self._given.put([*batch.events])
 
     def send_heartbeat(self) -> None:
-        self.taken.put([None])
+        self._given.put([None])
 
     def end(self, error: LoomError | None) -> None:
-        self.taken.put(_Ended(error))
+        self._given.put(_Ended(error))
