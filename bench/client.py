@@ -22,6 +22,11 @@ class Client:
         assert status == 202, (status, turn)
         return str(turn["id"])
 
+    def create(self, session: str) -> None:
+        """Make a session unless it is there."""
+        status, answer = self._ask("POST", "/v1/sessions", {"id": session})
+        assert status in (201, 409), (status, answer)
+
     def patch(self, session: str, **fields: object) -> None:
         """Change a session."""
         status, answer = self._ask("PATCH", f"/v1/sessions/{session}", fields)

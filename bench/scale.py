@@ -29,6 +29,8 @@ class Scale:
     """Whose traces go to a collector that others wrote."""
     kills: int = 20
     idle_s: float = 20.0
+    stream_s: float = 10.0
+    """For so long events are written to each crowd of readers."""
     disk_turns: int = 1000
     reads: int = 500
 
@@ -48,6 +50,7 @@ QUICK = Scale(
     collected_turns=40,
     kills=3,
     idle_s=5.0,
+    stream_s=5.0,
     disk_turns=200,
     reads=100,
 )

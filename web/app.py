@@ -41,14 +41,18 @@ LOGGED = ("session", "turn", "call", "delivery", "key")
 """Ids of log lines that paths name, in routes as ``<turn_id>``."""
 
 
-def create_app(service: "Service") -> Flask:
-    """Build the WSGI application over a service."""
+def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> Flask:
+    """Build the WSGI application over a service.
+
+    Args:
+        limiter: of those who wait; None: one with as many slots as the settings have.
+    """
     web = service.settings.web
     app = Flask("web", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = web.max_body_bytes
     # A redirect would turn a POST to //v1/… into something the client did not ask for; 404 is plain.
     app.url_map.merge_slashes = False
-    limiter = ConnectionLimiter(threads=web.threads)
+    limiter = limiter or ConnectionLimiter(slots=web.max_waiting)
     app.extensions["loom.connection_limiter"] = limiter
     views = (
         SessionViews(service),

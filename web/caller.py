@@ -12,6 +12,7 @@ from loom_worker.core.values.api_keys import KeyHolder
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.traces import NO_TRACE, TurnTrace
+from web.connection_limits import ADDRESS
 
 _REQUEST_ID = re.compile(r"[\x20-\x7e]{1,128}")
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
@@ -42,7 +43,7 @@ class ApiCaller:
     @property
     def holders(self) -> tuple[str, str]:
         """Whom a slot to wait in is counted for."""
-        return f"workspace {self.workspace}", f"address {self.address}"
+        return f"workspace {self.workspace}", f"{ADDRESS}{self.address}"
 
 
 def caller() -> ApiCaller:

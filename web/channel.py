@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from waitress.channel import HTTPChannel
@@ -13,6 +13,7 @@ from werkzeug.datastructures import Headers
 from web.answers import encode
 from web.caller import request_id_of, traceparent_of
 from web.connections import Stage
+from web.detached import Detached, HttpTask
 from web.parser import RequestParser
 from web.problems import MEDIA_TYPE, ProblemDetails
 
@@ -29,6 +30,64 @@ class HttpChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
     taken_bytes = 0
     taken_s = 0.0
     waits_since_s: float | None = None
+    is_parked = False
+    """True while the request that runs has no thread; the loop then looks at the connection only if told to."""
+    _parked: HttpTask | None = None
+    _is_watched = False
+
+    def park(self, task: HttpTask) -> None:
+        """The request that runs leaves its thread; its task goes on with it."""
+        self._parked, self.is_parked, self._is_watched = task, True, True
+
+    def unpark(self) -> None:
+        """A thread is to go on with the request that left its own."""
+        self.is_parked = False
+        self.server.note(self)
+        self.server.add_task(self)
+
+    def task_class(self, made: Any, request: Any) -> HttpTask:
+        """What serves a request; the same task again if it was parked."""
+        self._parked = None
+        request.task = request.task or HttpTask(made, request)
+        return cast(HttpTask, request.task)
+
+    def service(self) -> None:
+        """Serve a request, or go on with one; for a thread of the pool."""
+        request = self.requests[0]
+        try:
+            super().service()
+        except Detached:
+            return
+        # Another thread may serve the connection's next request by now.
+        if request.task is not None and request.task.continuation is not None:
+            request.task.continuation.close()
+
+    def write_soon(self, data: bytes) -> int:
+        """Send bytes, and have the loop send what is left of them."""
+        count: int = super().write_soon(data)
+        if self.is_parked and (self.total_outbufs_len or self.will_close):
+            self.server.note(self)
+            self.server.pull_trigger()
+        return count
+
+    def readable(self) -> bool:
+        """Whether the loop is to look for bytes; of a parked request, for the client's end."""
+        return self._is_watched if self.is_parked else bool(super().readable())
+
+    def handle_read(self) -> None:
+        """Take bytes; while a request is parked they stay where they are, and only the client's end is noticed."""
+        if not self.is_parked:
+            super().handle_read()
+            return
+        self._is_watched = False  # a further request waits here, or nothing more comes
+        if has_left(self.socket):
+            self._leave()
+
+    def handle_write(self) -> None:
+        """Send what waits, and say so to a parked request."""
+        super().handle_write()
+        if (parked := self._parked) is not None and parked.continuation is not None:
+            parked.continuation.resume()
 
     def stage(self) -> Stage:
         """What it does now; for the loop, after anything happened."""
@@ -78,6 +137,11 @@ class HttpChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
         """Called when the connection is closed."""
         self.server.forget(self, self._fileno)
         super().del_channel(map)
+        self._leave()
+
+    def _leave(self) -> None:
+        if (parked := self._parked) is not None and parked.continuation is not None:
+            parked.continuation.leave()
 
     def check_client_disconnected(self) -> bool:
         """True once the client has gone; for code that waits on its behalf."""

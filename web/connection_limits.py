@@ -9,18 +9,26 @@ from flask import request
 
 SHARE_OF_FREE = 3
 """A holder may have so many times as many slots as stay free behind it: alone it gets three quarters of them."""
+ADDRESS = "address "
+"""How the name of a holder begins that is a client's address."""
 
 
 class ConnectionLimiter:
     """Slots for the requests that wait (long polls, event streams), and the signal that ends all of them.
 
-    No holder gets all slots: one key took all 192, and nobody else could wait for a turn. The share is one of what is
-    free, so that a holder who is alone may have most of them and some are always left for the next.
+    They hold no thread, but a connection each. No holder gets all slots: one key took all there were, and nobody else
+    could wait for a turn. The share is one of what is free, so that a holder who is alone may have most of them and
+    some are always left for the next.
+
+    Args:
+        slots: one at the least.
+        address_slots: most of one address; fewer than it may have connections, or whoever shares the address with
+            readers could not connect.
     """
 
-    def __init__(self, *, threads: int) -> None:
-        # A quarter of the threads never waits: 200 event readers on 32 threads left the API dead (measured).
-        self._free = max(1, threads * 3 // 4)
+    def __init__(self, *, slots: int, address_slots: int | None = None) -> None:
+        self._free = max(1, slots)
+        self._address_slots = self._free if address_slots is None else max(1, address_slots)
         self._held: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._draining = threading.Event()
@@ -41,11 +49,7 @@ class ConnectionLimiter:
             holders: whom the slot is counted for, such as a workspace and an address.
         """
         with self._lock:
-            # The first slot is everybody's.
-            has_share = any(
-                self._held[each] > 0 and self._held[each] + 1 > SHARE_OF_FREE * (self._free - 1) for each in holders
-            )
-            if self._free == 0 or has_share:
+            if self._free == 0 or any(map(self._has_share, holders)):
                 return False
             self._free -= 1
             self._held.update(holders)
@@ -57,6 +61,12 @@ class ConnectionLimiter:
             self._free += 1
             self._held.subtract(holders)
             self._held += Counter()  # Drops those that hold nothing any more, or it would grow with every stranger.
+
+    def _has_share(self, holder: str) -> bool:
+        held = self._held[holder]
+        if holder.startswith(ADDRESS) and held >= self._address_slots:
+            return True
+        return held > 0 and held + 1 > SHARE_OF_FREE * (self._free - 1)  # The first slot is everybody's.
 
     @contextmanager
     def slot(self, *holders: str) -> Iterator[bool]:

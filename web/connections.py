@@ -121,14 +121,16 @@ class _Crowd:
 class Connections:
     """All connections of a server; used by its loop's thread alone.
 
+    There may be ``limit`` of them, ``share`` from one address.
+
     Args:
         limit: how many there may be.
         has_shares: False behind proxies, as theirs are then the only addresses there are.
     """
 
     def __init__(self, *, limit: int, has_shares: bool) -> None:
-        self._limit = limit
-        self._share = max(1, limit // SHARE) if has_shares else limit
+        self.limit = limit
+        self.share = max(1, limit // SHARE) if has_shares else limit
         self._bodies_share = MAX_BODIES // SHARE if has_shares else MAX_BODIES
         self._entries: dict[ClientConnection, _Entry] = {}
         self._all = _Crowd()
@@ -140,9 +142,9 @@ class Connections:
     def over_limit(self, address: str) -> tuple[bool, ClientConnection | None]:
         """Whether a further connection from an address is one too many, and which one can go for it, if any."""
         crowd = self._groups.get(group_of(address))
-        if crowd is not None and crowd.count >= self._share:
+        if crowd is not None and crowd.count >= self.share:
             return True, crowd.idlest()
-        if self._all.count >= self._limit:
+        if self._all.count >= self.limit:
             return True, self._all.idlest()
         return False, None
 

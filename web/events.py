@@ -1,7 +1,7 @@
 """A turn's events as server-sent events: each leaves at once, and a reader can go on where it stopped."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,14 @@ from loom_worker.core.values.notifications import Event
 from web.answers import Route, encode
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
+from web.detached import HttpTask, can_detach, detach
 from web.problems import busy
 from web.query import whole_argument, whole_number
 from web.turns import known_turn_id
 
 if TYPE_CHECKING:
+    from loom_worker.service.event_source import Place
+    from loom_worker.service.followed import EventBatch, FollowedReader
     from loom_worker.service.service import Service
 
 log = logging.getLogger("loom.web")
@@ -27,6 +30,8 @@ OPENING = b"retry: 1000\n\n"
 HEARTBEAT = b": still here\n\n"
 GONE = b": the turn is gone\n\n"
 """For people who look on: programs skip comments, come back, and get 404, which ends an EventSource for good."""
+AHEAD_BYTES = 64 * 1024
+"""A reader is given nothing while it has not taken so many bytes."""
 
 
 class EventViews:
@@ -45,18 +50,30 @@ class EventViews:
         given = request.headers.get("Last-Event-ID")
         # A reader that comes back sends this header, which is newer than its URL.
         after = whole_number(given, "Last-Event-ID") if given else whole_argument("starting_after", 0)
-        tenant = caller().tenant
-        turn = self._service.turn(tenant, known_turn_id(turn_id))
+        tenant, waiter = caller().tenant, self._service.waiter
+        if not can_detach() or request.method == "HEAD":
+            turn = self._service.turn(tenant, known_turn_id(turn_id))
+            log_context.add(log_context.turn_ids(turn))
+            events = waiter.events(tenant, turn.id, after=after, is_stopping=self._until_the_key_ends())
+            return self._in_this_thread(events, turn.id)
+        turn = waiter.look(tenant, known_turn_id(turn_id))
         log_context.add(log_context.turn_ids(turn))
-        holders = caller().holders
-        if not self._limiter.enter(*holders):
+        place, first = waiter.begin(tenant, turn, after=after)
+        self._take_slot()
+        detach(_EventStream(self._service, self._limiter, place))
+        return _answer(iter([OPENING + _framed(first)]))
+
+    def _take_slot(self) -> None:
+        if not self._limiter.enter(*caller().holders):
             detail = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"
             raise busy("too-many-waiting", detail)
-        events = self._service.waiter.events(tenant, turn.id, after=after, is_stopping=self._until_the_key_ends())
-        answer = Response(_frames(events, turn.id), content_type="text/event-stream; charset=utf-8")
+
+    def _in_this_thread(self, events: Iterator[Event | None], turn_id: str) -> Response:
+        """For servers that let no request leave its thread."""
+        self._take_slot()
+        answer = _answer(_frames(events, turn_id))
         # Called however the answer ends: read to its end, dropped by the client, or never begun (HEAD).
-        answer.call_on_close(partial(self._limiter.leave, *holders))
-        answer.headers["X-Accel-Buffering"] = "no"
+        answer.call_on_close(partial(self._limiter.leave, *caller().holders))
         return answer
 
     def _until_the_key_ends(self) -> Callable[[], bool]:
@@ -65,9 +82,84 @@ class EventViews:
         return lambda: is_leaving() or self._service.keys.has_ended(holder)
 
 
+class _EventStream:
+    """A stream of events that goes on without a thread."""
+
+    holds_answer = False
+
+    def __init__(self, service: "Service", limiter: ConnectionLimiter, place: "Place") -> None:
+        self._waiter = service.waiter
+        self._keys = service.keys
+        self._limiter = limiter
+        self._place = place
+        self._holder, self._holders = caller().holder, caller().holders
+        self._ids = log_context.ids()
+        self._task: HttpTask | None = None
+        self._reader: FollowedReader | None = None
+        self._has_left = self._is_full = False
+
+    def begin(self, task: HttpTask) -> None:
+        self._task = task
+        self._reader = self._waiter.follow(self._place, self)
+        if self._has_left:
+            self._waiter.leave(self._reader)
+
+    def leave(self) -> None:
+        self._has_left = True
+        if self._reader is not None:
+            self._waiter.leave(self._reader)
+
+    def resume(self) -> None:
+        if self._is_full and self._reader is not None and self.has_room():
+            self._waiter.resume(self._reader)
+
+    def conclude(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._limiter.leave(*self._holders)
+
+    def has_room(self) -> bool:
+        self._is_full = self._task is not None and self._task.unsent_bytes >= AHEAD_BYTES
+        return not self._is_full
+
+    def is_barred(self) -> bool:
+        return self._keys.has_ended(self._holder)
+
+    def send(self, batch: "EventBatch") -> None:
+        batch.framed = batch.framed or _framed(batch.events)
+        self._send(batch.framed)
+
+    def send_heartbeat(self) -> None:
+        self._send(HEARTBEAT)
+
+    def end(self, error: LoomError | None) -> None:
+        if isinstance(error, NotFound):
+            self._send(GONE)
+        elif error is not None:
+            with log_context.about(self._ids):
+                _tell_cut(self._place.turn_id, error)
+        if self._task is not None:
+            self._task.end()
+
+    def _send(self, frames: bytes) -> None:
+        if self._task is not None and frames:
+            self._task.send(frames)
+
+
 def frame(event: Event) -> bytes:
     """One event on the wire; JSON text has no line breaks, so ``data`` is one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.type.encode("ascii"), encode(event.data))
+
+
+def _framed(events: Sequence[Event]) -> bytes:
+    return b"".join(map(frame, events))
+
+
+def _answer(frames: Iterator[bytes]) -> Response:
+    answer = Response(frames, content_type="text/event-stream; charset=utf-8")
+    answer.headers["X-Accel-Buffering"] = "no"
+    return answer
 
 
 def _frames(events: Iterator[Event | None], turn_id: str) -> Iterator[bytes]:
@@ -78,5 +170,9 @@ def _frames(events: Iterator[Event | None], turn_id: str) -> Iterator[bytes]:
     except NotFound:
         yield GONE
     except LoomError as error:
-        # The answer has begun, so its status is spent: end it, and the reader comes back with Last-Event-ID.
-        log.warning("events of %s cut: %s", turn_id, error)
+        _tell_cut(turn_id, error)
+
+
+def _tell_cut(turn_id: str, error: LoomError) -> None:
+    # The answer has begun, so its status is spent: end it, and the reader comes back with Last-Event-ID.
+    log.warning("events of %s cut: %s", turn_id, error)

@@ -3,7 +3,8 @@
 Waitress looks at every connection in each round (5,000 idle ones cost it 20 ms a round), takes one new connection a
 round, stops listening when it has too many, and takes any byte for a sign of life. Here a round costs what happens in
 it: idle connections stand in the selector and are not looked at, and only those on which a request runs, which a
-thread of the pool may change at any moment, are looked at each time.
+thread of the pool may change at any moment, are looked at each time. A request that waits without a thread is parked:
+its connection is looked at when somebody has noted that it changed.
 """
 
 import errno
@@ -14,6 +15,7 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from typing import Any
 
@@ -56,6 +58,7 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         self._connections = connections
         self._selector = selectors.DefaultSelector()
         self._running: set[HttpChannel] = set()
+        self._noted: deque[HttpChannel] = deque()
         self._dropped: dict[str, int] = {}
         self._next_tick_s = self._next_report_s = self._paused_until_s = 0.0
         self._is_ending = False
@@ -71,6 +74,10 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
             self._selector.register(each._fileno, selectors.EVENT_READ, each)
         while not self._is_ending:
             self._round()
+
+    def note(self, made: HttpChannel) -> None:
+        """Look at a connection in the next round, though its request is parked; for any thread."""
+        self._noted.append(made)
 
     def end(self, thread: threading.Thread) -> None:
         """End the loop, which runs in a thread, and close every connection, the listener and the trigger."""
@@ -136,6 +143,8 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         self._selector.unregister(self._fileno)
 
     def _round(self) -> None:
+        while self._noted:
+            self._review(self._noted.popleft())
         for made in tuple(self._running):
             self._review(made)
         for key, events in self._selector.select(_PAUSE_S if self._paused_until_s else TICK_S):
@@ -178,7 +187,7 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         self._drop(self._connections.move(made, stage, time.monotonic()), "too many uploads")
         if made._fileno is None:
             return
-        if stage is Stage.RUNNING:
+        if stage is Stage.RUNNING and not made.is_parked:
             self._running.add(made)
         else:
             self._running.discard(made)

@@ -5,12 +5,16 @@ request is refused and its connection closed, so that nothing behind it is taken
 """
 
 import re
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.utilities import BadRequest, RequestEntityTooLarge
 
 from web.auth import host_name
+
+if TYPE_CHECKING:
+    from web.detached import HttpTask
 
 LINGER_BYTES = 64 * 1024 * 1024
 """Of a body over the limit this much is thrown away before the connection is cut."""
@@ -33,6 +37,8 @@ class RequestParser(HTTPRequestParser):  # type: ignore[misc]  # waitress has no
     expect_continue = False
     headers_finished = False
     header_plus = b""
+    task: "HttpTask | None" = None
+    """What serves it, once something does."""
 
     def received(self, data: bytes) -> int:
         """Read on; the request is complete once the unwanted body has passed by."""

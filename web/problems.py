@@ -126,9 +126,13 @@ def answer(error: Exception) -> Response:
     request_id = g.get("request_id")
     if problem.status >= 500 and not isinstance(error, Transient | Refused):
         log.error("request %s: %s %s failed", request_id, request.method, request.path, exc_info=error)
-    instance = quote(request.path)
-    body = json.dumps(problem.as_json(instance=instance, request_id=request_id), separators=(",", ":"))
+    body = body_of(problem, path=request.path, request_id=request_id)
     return Response(body, problem.status, headers=dict(problem.headers), content_type=MEDIA_TYPE)
+
+
+def body_of(problem: ProblemDetails, *, path: str, request_id: str | None) -> str:
+    """The body of an error answer to a request."""
+    return json.dumps(problem.as_json(instance=quote(path), request_id=request_id), separators=(",", ":"))
 
 
 def _retry_s(error: LoomError) -> float | None:

@@ -10,7 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from loom_worker.core.settings import WebSettings
-from web.app import create_app, limiter_of
+from web.app import create_app
+from web.connection_limits import ConnectionLimiter
 from web.connections import Connections
 from web.loop import ServerLoop
 
@@ -40,9 +41,12 @@ class HttpServer:
 
     def __init__(self, service: "Service") -> None:
         web = service.settings.web
-        app = create_app(service)
-        self._limiter = limiter_of(app)
-        self._server = _loop(app, web)
+        # Behind proxies all connections come from theirs, so an address has no share of its own there.
+        connections = Connections(limit=_connection_limit(), has_shares=not web.trusted_proxies)
+        slots = min(web.max_waiting, connections.limit // 2)
+        self._limiter = ConnectionLimiter(slots=slots, address_slots=connections.share * 3 // 4)
+        self._waiter = service.waiter
+        self._server = _loop(create_app(service, self._limiter), web, connections)
         self._loop = threading.Thread(target=self._server.run, name="loom-web", daemon=True)
 
     @property
@@ -57,9 +61,11 @@ class HttpServer:
     def drain(self, *, grace_s: float = DRAIN_S) -> None:
         """Refuse new turns, send waiters home, and return once nothing runs or the grace is over."""
         self._limiter.begin_drain()
+        self._waiter.drain()
         deadline = time.monotonic() + grace_s
         dispatcher = self._server.task_dispatcher
-        while (dispatcher.active_count or dispatcher.queue) and time.monotonic() < deadline:
+        # The waiters first: those that are sent home need a thread once more.
+        while (self._waiter.count or dispatcher.queue or dispatcher.active_count) and time.monotonic() < deadline:
             time.sleep(_CHECK_S)
 
     def stop(self) -> None:
@@ -110,9 +116,7 @@ def _stop_signal() -> threading.Event:
     return stopping
 
 
-def _loop(app: Any, web: WebSettings) -> ServerLoop:
-    # Behind proxies all connections come from theirs, so an address has no share of its own there.
-    connections = Connections(limit=_connection_limit(), has_shares=not web.trusted_proxies)
+def _loop(app: Any, web: WebSettings, connections: Connections) -> ServerLoop:
     address = (web.host, web.port)
     if ":" in web.host:
         bound = socket.create_server(address, family=socket.AF_INET6, dualstack_ipv6=web.host == "::")

@@ -1,17 +1,19 @@
 """Turns: submit one, look at it, wait for its end, cancel it, run it again, list them."""
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from flask import Response, request
 
-from loom_worker.core.errors import NotFound, Transient
+from loom_worker.core.errors import NotFound
 from loom_worker.core.values.turns import Turn, TurnStatus
 from web import rate_limits
 from web.answers import Route, is_id, json_answer, listed, page_answer
 from web.bodies import cancel_action, decision, json_body, new_turn, preferred_wait_s, retry
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
+from web.long_polls import LongPolls, TurnAnswer
 from web.problems import RETRY_S
 from web.query import choice_argument, page_wanted, text_argument, whole_argument
 from web.sessions import known_session_id
@@ -25,7 +27,7 @@ class TurnViews:
 
     def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
         self._service = service
-        self._limiter = limiter
+        self._polls = LongPolls(service, limiter)
         self._max_wait_s = service.settings.web.max_wait_s
 
     def routes(self) -> tuple[Route, ...]:
@@ -48,14 +50,14 @@ class TurnViews:
         new = new_turn(body, session_id, caller())
         if new.webhook is not None:
             self._service.check_webhook(new.webhook)
+        asked_s = time.monotonic()
         turn, is_replay = self._service.submit(caller().tenant, session_id, new, agent=body.get("agent"))
-        return self._accepted(turn, is_replay=is_replay)
+        return self._accepted(turn, is_replay=is_replay, asked_s=asked_s)
 
     def get(self, turn_id: str) -> Response:
         """Look at one turn, or wait for its end."""
         wait_s = min(whole_argument("wait", 0), self._max_wait_s)
-        turn = self._service.turn(caller().tenant, known_turn_id(turn_id))
-        return json_answer(self._ended(turn, wait_s)[0].as_json())
+        return self._polls.of(known_turn_id(turn_id), TurnAnswer(wait_s))
 
     def trace(self, turn_id: str) -> Response:
         """List the spans of a turn, while it runs and after."""
@@ -78,9 +80,9 @@ class TurnViews:
     def retry(self, turn_id: str) -> Response:
         """Run a failed turn's question again, as a new turn at the tail of its lane."""
         rate_limits.admit(self._service.rate_limits.look_at_tokens(caller().holder))
-        known = known_turn_id(turn_id)
+        known, asked_s = known_turn_id(turn_id), time.monotonic()
         turn, is_replay = self._service.retry(caller().tenant, known, retry(known, caller()))
-        return self._accepted(turn, is_replay=is_replay)
+        return self._accepted(turn, is_replay=is_replay, asked_s=asked_s)
 
     def list(self) -> Response:
         """List the workspace's turns."""
@@ -102,37 +104,19 @@ class TurnViews:
         )
         return page_answer(page, Turn.as_json)
 
-    def _accepted(self, turn: Turn, *, is_replay: bool) -> Response:
-        """202, or 200 for a client that preferred to wait and saw the end."""
+    def _accepted(self, turn: Turn, *, is_replay: bool, asked_s: float) -> Response:
+        """202, or 200 for a client that preferred to wait and saw the end.
+
+        Args:
+            asked_s: when the service was asked, by ``time.monotonic``: the turn may have ended since.
+        """
         preferred_s = preferred_wait_s(request.headers)
         headers = {"Location": f"/v1/turns/{turn.id}"}
         if is_replay:
             headers["Idempotency-Replayed"] = "true"
-        if preferred_s is not None:
-            wait_s = min(preferred_s, self._max_wait_s)
-            turn, has_waited = self._ended(turn, wait_s)
-            if has_waited:
-                headers["Preference-Applied"] = f"wait={wait_s}"
-            if turn.is_finished:
-                return json_answer(turn.as_json(), 200, headers)
-        return json_answer(turn.as_json(), 202, {**headers, "Retry-After": str(RETRY_S)})
-
-    def _ended(self, turn: Turn, wait_s: int) -> tuple[Turn, bool]:
-        """The turn once it ended or the time is over, and whether there was a slot to wait in."""
-        if turn.is_finished or wait_s == 0:
-            return turn, True
-        with self._limiter.slot(*caller().holders) as has_slot:
-            if not has_slot:
-                return turn, False
-            is_stopping = self._limiter.leaving()
-            try:
-                turn = self._service.waiter.wait(
-                    caller().tenant, turn.id, timeout_s=float(wait_s), is_stopping=is_stopping
-                )
-            except Transient:
-                # What was accepted stays accepted: an error now would make the client submit it again.
-                return turn, True
-            return turn, True
+        if preferred_s is None:
+            return json_answer(turn.as_json(), 202, {**headers, "Retry-After": str(RETRY_S)})
+        return self._polls.of_known(turn, TurnAnswer(min(preferred_s, self._max_wait_s), headers), since_s=asked_s)
 
 
 def known_turn_id(turn_id: str) -> str:

@@ -1,5 +1,6 @@
 """A turn's event log.
 
-``log`` keeps it in Redis (with ``*.lua``), ``writer`` writes it while the turn runs, ``rebuild`` rebuilds it from the
-journal. ``turn_signals`` tells Redis of a turn that is accepted or has ended: its log and its lane in one step.
+``log`` keeps it in Redis (with ``*.lua``), ``news`` hears that it has changed, ``writer`` writes it while the turn
+runs, ``rebuild`` rebuilds it from the journal. ``turn_signals`` tells Redis of a turn that is accepted or has ended:
+its log and its lane in one step.
 """

@@ -43,12 +43,21 @@ local function trim(stream, last, bytes, max_bytes)
   end
 end
 
+-- Tell readers that a log has changed (its last id now), and those who wait for a turn's end that it came.
+local function tell(stream, last, has_ended)
+  local turn = string.sub(stream, #'loom:events:' + 1)
+  redis.call('PUBLISH', 'loom:news:' .. turn, last)
+  if has_ended then
+    redis.call('PUBLISH', 'loom:ended', turn)
+  end
+end
+
 -- Add events to a log. KEYS, from a place on: stream, ended, gone, who wrote how much. ARGV, behind a place: 1 ttl_s while
 -- it runs, 2 ttl_s after the end, 3 max_bytes, 4 least (-1: only if empty), 5 fence (0: whoever), 6 is_final, 7 the
 -- writer ('': unnamed), 8 how many events it had written before these, then (type, data) pairs.
 -- The last id, or, with nothing written: -1: the stream is shorter than `least`, so it was lost and must be restored;
 -- -2: an owner with a higher fence has written; -3: the turn's session is deleted. Ids are 1, 2, 3… without gaps,
--- whoever writes. Who only waits for the end reads the second stream, and is not woken by every word.
+-- whoever writes. What comes behind the end does not prolong the log.
 local function append(place, behind)
   local stream, ended, gone, wrote = unpack(KEYS, place, place + 3)
   local ttl_s, ended_ttl_s, max_bytes, least = unpack(ARGV, behind + 1, behind + 4)
@@ -90,15 +99,12 @@ local function append(place, behind)
   if bytes > tonumber(max_bytes) then  -- of all events so far: mostly fewer, and nothing needs to be read
     trim(stream, last, bytes, tonumber(max_bytes))
   end
-  if ARGV[behind + 6] == '1' then
-    redis.call('XADD', ended, '*', 'last', last)
-  end
-  if redis.call('EXISTS', ended) == 1 then
-    redis.call('EXPIRE', stream, ended_ttl_s)
-    redis.call('EXPIRE', ended, ended_ttl_s)
+  local is_final = ARGV[behind + 6] == '1'
+  if is_final then
+    redis.call('SET', ended, '', 'EX', ended_ttl_s)
     redis.call('EXPIRE', wrote, ended_ttl_s)
-  else
-    redis.call('EXPIRE', stream, ttl_s)
   end
+  redis.call('EXPIRE', stream, (is_final or redis.call('EXISTS', ended) == 1) and ended_ttl_s or ttl_s)
+  tell(stream, last, is_final)
   return last
 end

@@ -6,5 +6,6 @@ for i = 1, #KEYS, 4 do
   if was_there > 0 or ARGV[1 + (i + 3) / 4] == '1' then
     redis.call('SET', KEYS[i + 2], '', 'EX', ARGV[1])
   end
+  tell(KEYS[i], 0, true)
 end
 return 0

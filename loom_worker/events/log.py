@@ -14,6 +14,7 @@ from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.settings_tree import EventSettings
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import TERMINAL, Event
+from loom_worker.events.news import NewsFeed
 
 RUNNING_TTL_S = 3600
 """The stream of a running turn expires when nobody has written to it for so long, as when it waits for a person;
@@ -145,7 +146,8 @@ class EventLog:
         pairs = [part for event, text in kept for part in (event.type, text)]
         with translate_redis_errors():
             keys = [_key(turn_id), _gone(turn_id)]
-            _check_not_deleted(self._restore(keys=keys, args=[ttl_s, fence, kept[0][0].id - 1, *pairs]), turn_id)
+            args = [ttl_s, fence, kept[0][0].id - 1, int(is_final), *pairs]
+            _check_not_deleted(self._restore(keys=keys, args=args), turn_id)
 
     def forget(self, turns: Mapping[str, bool]) -> None:
         """Remove the logs of a deleted session's turns for good.
@@ -177,28 +179,35 @@ class EventLog:
         block = wait_ms if wait_ms > 0 else None
         with translate_redis_errors():
             found = self._waiting.xread({_key(turn_id): f"{after}-0"}, count=most, block=block)
-        if isinstance(found, dict):
-            entries = next(iter(found.values()))[0] if found else ()
-        else:
-            entries = found[0][1] if found else ()
-        return tuple(Event(_number(entry_id), fields["t"], json.loads(fields["d"])) for entry_id, fields in entries)
+        return next(iter(_by_turn(found).values()), ())
 
-    def wait_end(self, turn_id: str, *, wait_ms: int) -> bool:
-        """Wait for the final event up to wait_ms; True if it was written.
+    def read_many(self, places: Mapping[str, int], *, most: int) -> dict[str, tuple[Event, ...]]:
+        """Events of several logs, by turn, that are there now; a log that has none is missing.
+
+        Args:
+            places: by turn: the id after which to read.
+            most: most events of a log.
 
         Raises:
             Unavailable: Redis did not answer.
         """
+        if not places:
+            return {}
         with translate_redis_errors():
-            return bool(self._waiting.xread({_end(turn_id): "0-0"}, count=1, block=wait_ms))
+            return _by_turn(self._redis.xread({_key(turn): f"{after}-0" for turn, after in places.items()}, count=most))
+
+    def feed(self) -> NewsFeed:
+        """A way to hear which logs have changed; not yet open."""
+        return NewsFeed(self._waiting)
 
 
+_PREFIX = "loom:events:"
 MAX_BLOCK_MS = 15_000
 """Longest wait of one read; readers that wait longer ask again."""
 
 
 def _key(turn_id: str) -> str:
-    return f"loom:events:{turn_id}"
+    return f"{_PREFIX}{turn_id}"
 
 
 def _end(turn_id: str) -> str:
@@ -216,6 +225,17 @@ def _keys(turn_id: str) -> tuple[str, str, str, str]:
 
 def _number(entry_id: str) -> int:
     return int(entry_id.partition("-")[0])
+
+
+def _by_turn(found: Any) -> dict[str, tuple[Event, ...]]:
+    """What XREAD found, in the form of either protocol."""
+    pairs = ((key, parts[0]) for key, parts in found.items()) if isinstance(found, dict) else found or ()
+    return {
+        key.removeprefix(_PREFIX): tuple(
+            Event(_number(entry_id), fields["t"], json.loads(fields["d"])) for entry_id, fields in entries
+        )
+        for key, entries in pairs
+    }
 
 
 def _check_not_deleted(answer: int, turn_id: str) -> None:

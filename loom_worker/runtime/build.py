@@ -24,6 +24,7 @@ from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.service import Service, ServiceParts
+from loom_worker.service.turn_follower import POOL_THREADS
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store.budgets import Budgets
@@ -32,6 +33,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.turn_statuses import TurnStatuses
 from loom_worker.store.turns import Turns
 from loom_worker.store.verdicts import Verdicts
 from loom_worker.tasks import worker
@@ -83,7 +85,7 @@ def service(settings: Settings) -> Service:
     """What clients can ask."""
     crash_points.arm(settings.crash_points, settings.home / "crashes")
     app = configure(settings)
-    database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.web.threads)
+    database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.web.threads + POOL_THREADS)
     client, events = redis_of(settings), events_of(settings)
     lanes = Lanes(client, settings.lanes)
     agents = LiveAgents(settings.agents_dir)
@@ -130,7 +132,7 @@ def service(settings: Settings) -> Service:
         settings,
         database=database,
         lanes=lanes,
-        waiter=TurnWaiter(Turns(database), events, waits),
+        waiter=TurnWaiter(Turns(database), events, waits, TurnStatuses(database)),
         agents=agents,
         parts=parts,
     )

@@ -316,6 +316,7 @@ class Service:
 
     def close(self) -> None:
         """Send what is still waiting to be sent, then close everything."""
+        self.waiter.close()
         self._announcer.close()
         self._components.close()
         self._database.close()

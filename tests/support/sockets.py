@@ -59,11 +59,16 @@ class Sockets:
             made.send(data)
 
 
+def raise_descriptor_limit() -> None:
+    """Let this process have as many files as the system lets it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 @contextmanager
 def sockets(port: int, source: str = "127.0.0.1", receive_bytes: int | None = None) -> Iterator[Sockets]:
     """Sockets that are closed at the end; this process may then have as many as the system lets it."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    raise_descriptor_limit()
     made = Sockets(port, source, receive_bytes)
     try:
         yield made

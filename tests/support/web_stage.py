@@ -1,8 +1,7 @@
 """The real service on a real database and a real Valkey; only workers, models and Celery are played."""
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,8 @@ from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.chat import Frame, ToolUse
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.sessions import Choice
-from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tools import Tool
-from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.guard.breaker import Breakers
@@ -53,6 +49,7 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.schema import memory_snapshots, sessions, turns
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.turn_statuses import TurnStatuses
 from loom_worker.store.turns import Turns
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry
@@ -62,6 +59,7 @@ from tests.support.callers import a_tool
 from tests.support.models import Plays
 from tests.support.played_worker import PlayedWorker
 from tests.support.stage import Book, StageKnowledge
+from tests.support.until import until
 from web.serve import HttpServer
 
 Submit = Callable[..., dict[str, Any]]
@@ -115,38 +113,10 @@ class BreakableDatabase(Database):
 class CountedWaiter(TurnWaiter):
     """The real one; tests wait until so many wait on it."""
 
-    def __init__(self, turns: Turns, events: EventLog, waits: WaitReports) -> None:
-        super().__init__(turns, events, waits)
-        self._changed = threading.Condition()
-        self._count = 0
-
-    def wait(self, tenant: Tenant, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
-        with self._counted():
-            return super().wait(tenant, turn_id, timeout_s=timeout_s, is_stopping=is_stopping)
-
-    def events(
-        self, tenant: Tenant, turn_id: str, *, after: int, is_stopping: Callable[[], bool]
-    ) -> Iterator[Event | None]:
-        with self._counted():
-            yield from super().events(tenant, turn_id, after=after, is_stopping=is_stopping)
-
     def await_waiters(self, count: int, *, within_s: float = 60.0) -> bool:
-        """Block until so many waits and streams are open; False if that does not come about."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._count == count, within_s)
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        self._add(1)
-        try:
-            yield
-        finally:
-            self._add(-1)
-
-    def _add(self, number: int) -> None:
-        with self._changed:
-            self._count += number
-            self._changed.notify_all()
+        """Block until so many waits and streams are open; fails if that does not come about."""
+        until(lambda: self.count == count, within_s, f"{count} wait")
+        return True
 
 
 @dataclass(frozen=True)
@@ -226,7 +196,7 @@ class WebStage:
         self.patterns.mkdir(exist_ok=True)
         known = Agents({agent.name: agent for agent in agents}, ())
         waits = WaitReports(Turns(database), LiveWaits(client), known)
-        self.waiter = CountedWaiter(Turns(database), self.events, waits)
+        self.waiter = CountedWaiter(Turns(database), self.events, waits, TurnStatuses(database))
         self.components = Closed()
         self.worker = PlayedWorker(database, self.events)
         self.lanes = Lanes(client, settings.lanes)
@@ -311,10 +281,13 @@ def stages(settings: Settings, client: redis.Redis, database: BreakableDatabase 
     used = database or BreakableDatabase(settings.database_url, sync=settings.sqlite_sync)
 
     def make(agents: Sequence[Agent] = (AGENT,), tools: Sequence[Tool] = TOOLS, **web: Any) -> WebStage:
-        served = replace(settings, web=WebSettings(**{"port": 0, "threads": 8, **web}))
-        return WebStage(served, used, client, agents, tools)
+        served = replace(settings, web=WebSettings(**{"port": 0, "threads": 8, "max_waiting": 6, **web}))
+        made = WebStage(served, used, client, agents, tools)
+        closed.enter_context(closing(made.waiter))
+        return made
 
-    yield make
+    with ExitStack() as closed:
+        yield make
     if database is None:
         used.close()
 

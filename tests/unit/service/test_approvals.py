@@ -16,6 +16,7 @@ from loom_worker.service.approvals import Approvals
 from loom_worker.service.service import Service
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
+from loom_worker.store.turn_statuses import TurnStatuses
 from tests.support.models import says, wants
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage
@@ -43,7 +44,10 @@ def approvals(stage: Stage, out: Out) -> Approvals:
         database=stage.database,
         lanes=stage.lanes,
         waiter=TurnWaiter(
-            stage.turns, stage.events, WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
+            stage.turns,
+            stage.events,
+            WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(None)),
+            TurnStatuses(stage.database),
         ),
         agents=agent_files.load(None),
         parts=replace(out.parts(), runtimes=Agents()),

@@ -1,6 +1,7 @@
 """All that a client can ask, on a real database; what goes out is kept in lists."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from loom_worker.service.service import Service
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store.trace_outbox import TraceOutbox
+from loom_worker.store.turn_statuses import TurnStatuses
 from tests.support.models import says, wants
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage
@@ -36,7 +38,10 @@ def a_service(stage: Stage, out: Out, lanes: Lanes | None = None) -> Service:
         database=stage.database,
         lanes=lanes or stage.lanes,
         waiter=TurnWaiter(
-            stage.turns, stage.events, WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
+            stage.turns,
+            stage.events,
+            WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(None)),
+            TurnStatuses(stage.database),
         ),
         agents=agent_files.load(None),
         parts=out.parts(),
@@ -44,8 +49,10 @@ def a_service(stage: Stage, out: Out, lanes: Lanes | None = None) -> Service:
 
 
 @pytest.fixture
-def service(stage: Stage, out: Out) -> Service:
-    return a_service(stage, out)
+def service(stage: Stage, out: Out) -> Iterator[Service]:
+    made = a_service(stage, out)
+    with closing(made.waiter):
+        yield made
 
 
 def submit(service: Service, text: str = "How many?", *, session: str = "s1", **new: Any) -> Turn:
@@ -90,7 +97,10 @@ def test_a_turn_for_another_agent_than_its_sessions_is_refused_and_announced_to_
         database=stage.database,
         lanes=stage.lanes,
         waiter=TurnWaiter(
-            stage.turns, stage.events, WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(tmp_path))
+            stage.turns,
+            stage.events,
+            WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(tmp_path)),
+            TurnStatuses(stage.database),
         ),
         agents=agent_files.load(tmp_path),
         parts=out.parts(),

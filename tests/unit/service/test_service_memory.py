@@ -13,6 +13,7 @@ from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.service import CHECKED_BYTES, Service
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
+from loom_worker.store.turn_statuses import TurnStatuses
 from tests.support.models import says
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage
@@ -30,7 +31,12 @@ def a_service(stage: Stage, out: Out, agents: Agents = AGENTS) -> Service:
         stage.settings,
         database=stage.database,
         lanes=stage.lanes,
-        waiter=TurnWaiter(stage.turns, stage.events, WaitReports(stage.turns, LiveWaits(stage.redis), agents)),
+        waiter=TurnWaiter(
+            stage.turns,
+            stage.events,
+            WaitReports(stage.turns, LiveWaits(stage.redis), agents),
+            TurnStatuses(stage.database),
+        ),
         agents=agents,
         parts=out.parts(),
     )

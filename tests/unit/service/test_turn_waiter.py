@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,49 +21,43 @@ from loom_worker.events.log import EventLog
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
+from loom_worker.store.turn_statuses import TurnStatuses
 from loom_worker.store.turns import Turns
 from tests.support.models import ONE_CALL, Beat, says, wants
 from tests.support.stage import WORKSPACE, Stage
 from tests.support.until import AT_ONCE_S, until
 
 
-class Fast(EventLog):
-    """For those who wait in it a second lasts 50 ms."""
-
-    def wait_end(self, turn_id: str, *, wait_ms: int) -> bool:
-        return super().wait_end(turn_id, wait_ms=max(1, wait_ms // 20))
-
-    def read(self, turn_id: str, *, after: int, wait_ms: int, most: int = 500) -> tuple[Event, ...]:
-        return super().read(turn_id, after=after, wait_ms=wait_ms // 20, most=most)
-
-
-class Patient(EventLog):
-    """Whoever waits in it comes back by a wake-up or too late: the next look is far away."""
-
-    def wait_end(self, turn_id: str, *, wait_ms: int) -> bool:
-        return super().wait_end(turn_id, wait_ms=18 * wait_ms)
-
-
 def waits_of(stage: Stage) -> WaitReports:
     return WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
 
 
-@pytest.fixture
-def waiter(stage: Stage) -> TurnWaiter:
-    return TurnWaiter(stage.turns, stage.events, waits_of(stage))
+MakeWaiter = Callable[..., TurnWaiter]
 
 
 @pytest.fixture
-def hasty(stage: Stage) -> TurnWaiter:
-    """A follower whose pauses are short, for tests that wait until one is over."""
-    return TurnWaiter(stage.turns, Fast(stage.redis, stage.redis), waits_of(stage))
+def make_waiter(stage: Stage) -> Iterator[MakeWaiter]:
+    """Makes waiters on this stage; ``turns`` and ``events`` in place of the usual ones."""
+    with ExitStack() as made:
+
+        def make(turns: Turns | None = None, events: EventLog | None = None) -> TurnWaiter:
+            statuses = TurnStatuses(stage.database)
+            waiter = TurnWaiter(turns or stage.turns, events or stage.events, waits_of(stage), statuses)
+            return made.enter_context(closing(waiter))
+
+        yield make
 
 
 @pytest.fixture
-def blind(stage: Stage, tmp_path: Path) -> TurnWaiter:
+def waiter(make_waiter: MakeWaiter) -> TurnWaiter:
+    return make_waiter()
+
+
+@pytest.fixture
+def blind(make_waiter: MakeWaiter, tmp_path: Path) -> TurnWaiter:
     """A follower whose Redis is down."""
     client = redis_client.client(f"unix://{tmp_path}/none", connections=4)
-    return TurnWaiter(stage.turns, EventLog(client, client), waits_of(stage))
+    return make_waiter(events=EventLog(client, client))
 
 
 def never() -> bool:
@@ -83,18 +78,17 @@ def read(waiter: TurnWaiter, turn: Turn, *, after: int = 0) -> list[Event]:
     return [event for event in events if event is not None]
 
 
-def waiting(stage: Stage) -> None:
-    """Return once a reader waits inside Redis."""
-    until(lambda: stage.redis.info("clients")["blocked_clients"], 5, "a reader waits")
+def waiting(waiter: TurnWaiter) -> None:
+    """Return once somebody waits."""
+    until(lambda: waiter.count, 5, "somebody waits")
 
 
-def test_a_waiter_gets_the_turn_as_soon_as_it_ends(stage: Stage) -> None:
-    waiter = TurnWaiter(stage.turns, Patient(stage.redis, stage.redis), waits_of(stage))
+def test_a_waiter_gets_the_turn_as_soon_as_it_ends(stage: Stage, waiter: TurnWaiter) -> None:
     turn = stage.submit()
     stage.model.scenes = [says("Done.")]
     with ThreadPoolExecutor(1) as pool:
         found_later = pool.submit(lambda: waiter.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never))
-        waiting(stage)
+        waiting(waiter)
         stage.serve(turn, stage.worker("w1"))
         found = found_later.result(timeout=15)
     assert (found.status, found.output_text) == ("completed", "Done.")
@@ -111,7 +105,7 @@ def test_a_waiter_gets_the_turn_as_soon_as_it_asks_for_a_person(stage: Stage, wa
     turn = stage.submit()
     with ThreadPoolExecutor(1) as pool:
         found_later = pool.submit(lambda: waiter.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never))
-        waiting(stage)
+        waiting(waiter)
         with stage.database.write() as tx:
             tx.exec_driver_sql("UPDATE turns SET status = 'requires_action'")
         assert found_later.result(timeout=60).status == "requires_action"
@@ -124,11 +118,11 @@ def test_a_waiter_gets_the_turn_as_it_is_when_the_time_is_over(stage: Stage, wai
     assert time.monotonic() - began_s > 0.15
 
 
-def test_a_waiter_goes_home_when_the_process_stops(stage: Stage, hasty: TurnWaiter) -> None:
+def test_a_waiter_goes_home_when_the_process_stops(stage: Stage, waiter: TurnWaiter) -> None:
     turn, stopping = stage.submit(), threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        found_later = pool.submit(lambda: hasty.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=stopping.is_set))
-        waiting(stage)
+        found_later = pool.submit(lambda: waiter.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=stopping.is_set))
+        waiting(waiter)
         stopping.set()
         assert found_later.result(timeout=60).status == "queued"
 
@@ -149,12 +143,12 @@ def test_a_waiter_hears_of_the_end_while_redis_is_down(stage: Stage, blind: Turn
         assert found_later.result(timeout=60).status == "completed"
 
 
-def test_a_waiter_hears_of_an_end_that_no_log_told(stage: Stage, hasty: TurnWaiter) -> None:
+def test_a_waiter_hears_of_an_end_that_no_log_told(stage: Stage, waiter: TurnWaiter) -> None:
     turn = stage.submit()
     stage.model.scenes = [says("Done.")]
     with ThreadPoolExecutor(1) as pool:
-        found_later = pool.submit(lambda: hasty.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never))
-        waiting(stage)
+        found_later = pool.submit(lambda: waiter.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never))
+        waiting(waiter)
         stage.serve(turn, stage.worker("w1", events=EventLog(*[_unreachable()] * 2)))
         assert found_later.result(timeout=60).status == "completed"
 
@@ -218,13 +212,13 @@ def test_a_reader_that_is_ahead_is_reset_and_gets_everything(stage: Stage, waite
     assert rest == list(stage.live(turn))
 
 
-def test_a_reader_of_a_running_turn_whose_log_was_lost_is_told_to_begin_again(stage: Stage, hasty: TurnWaiter) -> None:
+def test_a_reader_of_a_running_turn_whose_log_was_lost_is_told_to_begin_again(stage: Stage, waiter: TurnWaiter) -> None:
     turn = stage.submit()
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text="Adding."), says("It is 3.")]
     stage.serve(turn, stage.worker("w1"))
     whole = stage.live(turn)
     # It knows one event more than the journal has, such as a word of a reply that was lost with its worker.
-    reader = hasty.events(WORKSPACE, turn.id, after=len(whole) + 1, is_stopping=never)
+    reader = waiter.events(WORKSPACE, turn.id, after=len(whole) + 1, is_stopping=never)
     stage.redis.flushall()
     reset = next(reader)
     assert reset is not None
@@ -265,12 +259,12 @@ class Late(Turns):
         return self.first.pop() if self.first else super().get(workspace, turn_id)
 
 
-def test_a_turn_that_ends_between_two_looks_is_told_with_its_text(stage: Stage) -> None:
+def test_a_turn_that_ends_between_two_looks_is_told_with_its_text(stage: Stage, make_waiter: MakeWaiter) -> None:
     turn = answered(stage)
     stage.redis.flushall()
     before = replace(turn, status="in_progress", output_text=None)
     late = Late(stage, before)
-    waiter = TurnWaiter(late, Fast(stage.redis, stage.redis), waits_of(stage))
+    waiter = make_waiter(late)
     assert read(waiter, turn) == list(stage.rebuilt(turn))
     assert late.first == []
 
@@ -290,13 +284,15 @@ class EndsMeanwhile(Turns):
         return (before, ()) if before else super().with_journal(workspace, turn_id)
 
 
-def test_a_reader_of_a_full_log_misses_nothing_of_a_turn_that_ends_meanwhile(stage: Stage) -> None:
+def test_a_reader_of_a_full_log_misses_nothing_of_a_turn_that_ends_meanwhile(
+    stage: Stage, make_waiter: MakeWaiter
+) -> None:
     stage.model.scenes = [says("Adding these two takes some words to say. " * 40, pieces=8)]
     turn = stage.submit()
     stage.serve(turn, stage.worker("w1", events=small_log(stage)))
     assert stage.live(turn)[0].id > 2, "nothing was dropped"
     running = replace(stage.turn(turn), status="in_progress", output_text=None)
-    waiter = TurnWaiter(EndsMeanwhile(stage, running), Fast(stage.redis, stage.redis), waits_of(stage))
+    waiter = make_waiter(EndsMeanwhile(stage, running))
     assert read(waiter, turn, after=1) == list(stage.rebuilt(turn))[1:]
 
 

@@ -3,14 +3,14 @@ import pytest
 from web.connection_limits import ConnectionLimiter
 
 
-@pytest.mark.cases(("threads", "slots"), [(1, 1), (2, 1), (4, 3), (8, 6), (256, 192)])
-def test_three_quarters_of_the_threads_may_wait(threads: int, slots: int) -> None:
-    limiter = ConnectionLimiter(threads=threads)
+@pytest.mark.cases(("given", "slots"), [(0, 1), (1, 1), (2, 2), (192, 192)])
+def test_as_many_may_wait_as_there_are_slots(given: int, slots: int) -> None:
+    limiter = ConnectionLimiter(slots=given)
     assert [limiter.enter() for _ in range(slots + 1)] == [True] * slots + [False]
 
 
 def test_a_slot_is_given_back_even_if_the_waiter_fails() -> None:
-    limiter = ConnectionLimiter(threads=1)
+    limiter = ConnectionLimiter(slots=1)
 
     def failing() -> None:
         with limiter.slot() as has_slot:
@@ -24,7 +24,7 @@ def test_a_slot_is_given_back_even_if_the_waiter_fails() -> None:
 
 
 def test_who_found_no_slot_gives_none_back() -> None:
-    limiter = ConnectionLimiter(threads=1)
+    limiter = ConnectionLimiter(slots=1)
     assert limiter.enter()
     with limiter.slot() as has_slot:
         assert not has_slot
@@ -37,7 +37,7 @@ def taken(limiter: ConnectionLimiter, *holders: str) -> int:
 
 
 def test_one_holder_leaves_a_quarter_of_the_slots_to_others() -> None:
-    limiter = ConnectionLimiter(threads=256)
+    limiter = ConnectionLimiter(slots=192)
     assert taken(limiter, "workspace a", "address 1") == 144
     assert taken(limiter, "workspace a", "address 2") == 0
     assert taken(limiter, "workspace b", "address 1") == 0
@@ -45,7 +45,7 @@ def test_one_holder_leaves_a_quarter_of_the_slots_to_others() -> None:
 
 
 def test_a_slot_given_back_counts_for_its_holders_no_more() -> None:
-    limiter = ConnectionLimiter(threads=4)
+    limiter = ConnectionLimiter(slots=3)
     with (
         limiter.slot("workspace a") as first,
         limiter.slot("workspace a") as second,
@@ -55,3 +55,10 @@ def test_a_slot_given_back_counts_for_its_holders_no_more() -> None:
         assert limiter.enter("workspace b")
         limiter.leave("workspace b")
     assert taken(limiter, "workspace a") == 2
+
+
+def test_an_address_gets_fewer_slots_than_it_may_have_connections() -> None:
+    limiter = ConnectionLimiter(slots=100, address_slots=10)
+    assert taken(limiter, "workspace a", "address 1") == 10
+    assert taken(limiter, "workspace a", "address 2") == 10
+    assert taken(limiter, "workspace b") == 60

@@ -1,0 +1,175 @@
+"""What a reader of a turn's events gets next: out of the live log, or out of the journal where the log lacks it.
+
+Nothing here waits: a reader that is told nothing asks again once there is news of the turn, or after a while.
+"""
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.values.notifications import Event
+from loom_worker.core.values.tenants import Tenant
+from loom_worker.core.values.turns import Turn
+from loom_worker.events.log import EventLog
+from loom_worker.events.rebuild import is_purged, rebuild
+from loom_worker.store.turns import Turns
+
+READ_EVENTS = 64
+"""Events that are fetched at a time, 16 KiB of text in each at the most: a slow reader holds those and no more."""
+READ_CHARS = 1024 * 1024
+"""Text of the events that are kept of a log made from the journal; a slow reader's next ones are made anew."""
+
+
+@dataclass(slots=True)
+class Place:
+    """How far a reader has come in the events of a turn."""
+
+    tenant: Tenant
+    turn_id: str
+    after: int
+    """The id of the last event that it got."""
+    is_finished: bool
+    """True once the turn is known to have ended, so that its journal is complete."""
+    is_over: bool = False
+    """True once the reader has had the end."""
+    is_ahead_of_journal: bool = False
+    """True while the next event was dropped from the log and is not in the journal yet: no news tells when it is."""
+
+    def move(self, events: Sequence[Event]) -> None:
+        """The reader has got these events, which may be none."""
+        if events:
+            self.after = events[-1].id
+            self.is_over = events[-1].is_final
+
+    def following(self, found: Sequence[Event]) -> tuple[Event, ...] | None:
+        """Of what the log has behind this place, what the reader gets; None if the log alone cannot tell.
+
+        That is so if events between were dropped from the log, or the final one was too large for it.
+        """
+        if found and found[0].id != self.after + 1:
+            return None
+        events = _until_final(found)
+        is_stub = bool(events) and events[-1].is_final and not events[-1].data
+        return None if is_stub else events
+
+
+class EventSource:
+    """Reads the events of turns for readers; used by many threads."""
+
+    def __init__(self, turns: Turns, log: EventLog) -> None:
+        self._turns = turns
+        self._log = log
+        self._rebuilding = threading.Lock()  # a whole journal is in memory meanwhile: one at a time
+
+    def begin(self, tenant: Tenant, turn: Turn, *, after: int) -> tuple[Place, tuple[Event, ...]]:
+        """A reader's place behind an id, and what it is told before anything else.
+
+        Raises:
+            NotFound: the tenant has no such turn.
+        """
+        place = Place(tenant, turn.id, after, turn.is_finished)
+        if after and turn.is_finished and is_purged(*self._turns.with_journal(tenant, turn.id)):
+            # Without its journal a log has other ids: who has read a part of it gets all of it again.
+            place.after = 0
+            return place, (_reset(turn.id),)
+        return place, ()
+
+    def advance(self, place: Place) -> tuple[Event, ...]:
+        """The next events, a limited number of them, and moves the place behind them; () if there are none now.
+
+        A reader that is ahead of the log (it was lost, and rebuilt shorter) gets ``stream.reset`` and then all of it.
+
+        Raises:
+            NotFound: the tenant has no such turn.
+            Unavailable: the database did not answer.
+        """
+        while True:
+            was_finished = place.is_finished
+            events = _until_final(self._next(place))
+            place.move(events)
+            if events:
+                return events
+            if was_finished:
+                place.is_over = True  # the reader has had the end already
+                return ()
+            place.is_finished = self._turns.get(place.tenant, place.turn_id).is_finished
+            if not place.is_finished:
+                return ()
+
+    def read_many(self, places: Mapping[str, int]) -> dict[str, tuple[Event, ...]]:
+        """What the logs have now behind an id, by turn; a log that has nothing there is missing.
+
+        Raises:
+            Unavailable: Redis did not answer.
+        """
+        return self._log.read_many(places, most=READ_EVENTS)
+
+    def _next(self, place: Place) -> tuple[Event, ...]:
+        place.is_ahead_of_journal = False
+        found = self._look(place)
+        if found and found[0].id == place.after + 1:
+            events = place.following(found)
+            return self._with_turn(place, found) if events is None else events
+        if found:  # what stands between was dropped from the log, which holds so many bytes and no more
+            return self._dropped(place, found)
+        try:
+            last_id = None if place.is_finished else self._log.last_id(place.turn_id)
+        except Unavailable:
+            return ()
+        if not last_id:  # it has ended, or Redis has nothing of it: its time ran out while it waited, or all was lost
+            return self._journaled(place)
+        # A reader that knows events which the log does not have: the log was lost, and is being written anew.
+        return (_reset(place.turn_id),) if place.after > last_id else ()
+
+    def _with_turn(self, place: Place, found: Sequence[Event]) -> tuple[Event, ...]:
+        """The final event was too large for the log: the turn itself is its data."""
+        *before, last = _until_final(found)
+        return (*before, replace(last, data=self._turns.get(place.tenant, place.turn_id).as_json()))
+
+    def _dropped(self, place: Place, found: tuple[Event, ...]) -> tuple[Event, ...]:
+        """What is missing before the events found, out of the journal, which may have it a little later only."""
+        # Asked first: the journal of a turn that had ended by then is complete.
+        is_finished = self._turns.get(place.tenant, place.turn_id).is_finished
+        missing = tuple(event for event in self._journaled(place) if event.id < found[0].id)
+        if missing or not is_finished:
+            place.is_ahead_of_journal = not missing
+            return missing
+        return found
+
+    def _journaled(self, place: Place) -> tuple[Event, ...]:
+        """The next events as the journal has them."""
+        with self._rebuilding:
+            turn, journal = self._turns.with_journal(place.tenant, place.turn_id)
+            whole = rebuild(turn, journal)
+            if place.after <= len(whole):
+                return _beginning(whole[place.after :])
+            return (_reset(turn.id), *_beginning(whole)) if turn.is_finished else (_reset(turn.id),)
+
+    def _look(self, place: Place) -> tuple[Event, ...]:
+        try:
+            return self._log.read(place.turn_id, after=place.after, wait_ms=0, most=READ_EVENTS)
+        except Unavailable:
+            return ()
+
+
+def _reset(turn_id: str) -> Event:
+    return Event(0, "stream.reset", {"turn_id": turn_id})
+
+
+def _until_final(events: Sequence[Event]) -> tuple[Event, ...]:
+    """The events up to a final one: nothing follows it."""
+    final = next((place for place, event in enumerate(events) if event.is_final), len(events))
+    return tuple(events[: final + 1])
+
+
+def _beginning(events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """The first events, with READ_CHARS of text at the most, but one at the least."""
+    chars = 0
+    for place, event in enumerate(events):
+        text = event.data.get("text")
+        chars += len(text) if isinstance(text, str) else len(json.dumps(event.data))
+        if place and chars > READ_CHARS:
+            return events[:place]
+    return events
