@@ -7,6 +7,8 @@ from dataclasses import dataclass
 class Scale:
     """Counts of a full run."""
 
+    steady_turns: int = 30
+    """Behind every session before it is measured by `latency`, `throughput`, `cpu`, `budget` and `peers`."""
     latency_turns: int = 300
     burst_turns: int = 500
     """Of a burst over 50 sessions."""
@@ -31,6 +33,9 @@ class Scale:
     idle_s: float = 20.0
     disk_turns: int = 1000
     reads: int = 500
+    budget_sessions: int = 50
+    budget_turns: int = 300
+    """One after the other; the burst has burst_turns."""
 
 
 QUICK = Scale(
@@ -50,5 +55,7 @@ QUICK = Scale(
     idle_s=5.0,
     disk_turns=200,
     reads=100,
+    budget_sessions=10,
+    budget_turns=100,
 )
 """A look at the order of magnitude, in a few minutes."""
