@@ -23,6 +23,7 @@ from bench.figures import (
     longsession,
     memory,
     outage,
+    peers,
     reads,
     recovery,
     summaries,
@@ -56,6 +57,7 @@ FIGURES: dict[str, Callable[[Report, Scale], None]] = {
     "reads": reads.measure,
     "cpu": cpu.measure,
     "budget": budget.measure,
+    "peers": peers.measure,
 }
 """By the name that ``--only`` takes, in the order of a whole run."""
 

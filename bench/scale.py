@@ -36,6 +36,8 @@ class Scale:
     budget_sessions: int = 50
     budget_turns: int = 300
     """One after the other; the burst has burst_turns."""
+    peer_turns: int = 1000
+    """Of a burst, on each system."""
 
 
 QUICK = Scale(
@@ -57,5 +59,6 @@ QUICK = Scale(
     reads=100,
     budget_sessions=10,
     budget_turns=100,
+    peer_turns=200,
 )
 """A look at the order of magnitude, in a few minutes."""
