@@ -27,7 +27,8 @@ class Report:
     def machine(self) -> None:
         """Where this runs."""
         line = {"machine": platform.platform(), "cores": os.cpu_count(), "python": platform.python_version()}
-        print(json.dumps({**line, "load": [round(load, 2) for load in os.getloadavg()]}), flush=True)
+        load = [round(load, 2) for load in os.getloadavg()]
+        print(json.dumps({**line, "nice": os.nice(0), "load": load}), flush=True)
 
     def add(
         self, figure: str, value: float, unit: str, *, model: str = "", ratio: float | None = None, **more: object

@@ -8,7 +8,7 @@ class Scale:
     """Counts of a full run."""
 
     steady_turns: int = 30
-    """Behind every session before it is measured by `latency`, `throughput`, `cpu`, `budget` and `peers`."""
+    """Behind each of 50 sessions before `latency`, `throughput`, `http`, `cpu`, `budget` and `peers` measure them."""
     latency_turns: int = 300
     burst_turns: int = 500
     """Of a burst over 50 sessions."""

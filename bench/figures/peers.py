@@ -7,7 +7,6 @@ acknowledged before it is durable (but for Celery alone, which promises nothing)
 import json
 import multiprocessing
 import os
-import platform
 import resource
 import threading
 import time
@@ -58,7 +57,6 @@ class Measured:
 
 def measure(report: Report, scale: Scale) -> None:
     """Each system that is installed; of the others it is said how to install them."""
-    print(json.dumps({"nice": os.nice(0), "cores": os.cpu_count(), "python": platform.python_version()}), flush=True)
     found: dict[str, Measured] = {}
     for name, running in PEERS.items():
         load = round(os.getloadavg()[0], 2)
