@@ -1,6 +1,7 @@
 """A command of `loom` whose process counts what it asks of SQLite: `python -m bench.counting FOLDER worker …`.
 
-Without a command it prints what the processes have counted into that folder so far:
+Without a command it prints what the processes have counted into that folder so far, and how often those that have ended
+executed each statement:
 
     python -m bench.counting counts up --port 8001 &
     python -m bench.counting counts
@@ -85,6 +86,7 @@ class CountedConnection(sqlite3.Connection):
             raise
         if verb not in _CONTROL:
             self.counters.add(counts.PRAGMAS if verb == "PRAGMA" else counts.STATEMENTS, times)
+        self.counters.add_text(sql, times)
         if found := _SYNCHRONOUS.match(sql):
             self._is_full = found[1].upper() in _FULL
         if not was_open and self.in_transaction:
@@ -130,12 +132,23 @@ def main(arguments: list[str]) -> None:
     """Become that command, or print the counts."""
     folder = Path(arguments[0]).absolute()
     if not arguments[1:]:
-        print(counts.table(counts.read(folder)))
+        _show(folder)
         return
     counters = Counters(folder, kind_of(["loom", *arguments[1:]]))
     sqlite3.connect = counted_connect(sqlite3.connect, counters)
     specs.loom_command = partial(entry, folder)
-    command_line.main(args=arguments[1:], prog_name="loom")
+    try:
+        command_line.main(args=arguments[1:], prog_name="loom")
+    finally:
+        counters.write_texts()
+
+
+def _show(folder: Path) -> None:
+    print(counts.table(counts.read(folder)))
+    for kind, texts in counts.read_texts(folder).items():
+        print(f"\n{kind}:")
+        for sql, times in texts.most_common():
+            print(f"{times:>8} {' '.join(sql.split())}")
 
 
 def entry(folder: Path) -> tuple[str, ...]:

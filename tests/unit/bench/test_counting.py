@@ -1,3 +1,5 @@
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -6,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench import counts, wal
-from bench.counting import counted_connect, first_word
+from bench.counting import counted_connect, entry, first_word, main
 from bench.counts import Counters
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store.database import Database
@@ -163,3 +165,31 @@ def test_another_file_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x" * 100)
     with pytest.raises(ValueError, match="no write-ahead log"):
         wal.read(tmp_path / "x")
+
+
+def test_each_statement_is_counted_by_its_text_until_the_end(connection: Any, counters: Counters, folder: Path) -> None:
+    for _ in range(3):
+        connection.execute("SELECT 1").fetchall()
+    assert counts.read_texts(folder) == {}
+    counters.write_texts()
+    assert counts.read_texts(folder)["web"]["SELECT 1"] == 3
+
+
+def test_without_a_command_the_counts_are_printed(
+    counters: Counters, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counters.add(counts.READS, 7)
+    counters.add_text("SELECT\n 1", 7)
+    counters.write_texts()
+    main([str(folder)])
+    told = capsys.readouterr().out.splitlines()
+    assert f"| {counts.READS} | 7 |" in told
+    assert told[-2:] == ["web:", "       7 SELECT 1"]
+
+
+def test_a_command_of_loom_counts_in_a_process_of_its_own(tmp_path: Path, folder: Path) -> None:
+    environ = {**os.environ, "LOOM_HOME": str(tmp_path / "home"), "LOOM_PROVIDER": "scripted"}
+    for command in (["prepare"], ["usage", "--help"]):
+        subprocess.run([*entry(folder), *command], env=environ, check=True, capture_output=True, timeout=60)
+    assert counts.read(folder)["other"][counts.OPENED] > 0
+    assert sum(counts.read_texts(folder)["other"].values()) > 0
