@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import httpx2
@@ -37,8 +37,8 @@ PEERS: Mapping[str, Callable[[], AbstractContextManager[Peer]]] = {
     "DBOS, looking every 50 ms": partial(dbos.running, poll_s=0.05),
 }
 HEAD = (
-    "| system | end seen, p50 | p95 | turns/s | processor ms a turn | Loom to it: end seen | turns/s | processor |\n"
-    "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    "| system | end seen, p50 | p95 | turns/s | processor ms a turn | load of the machine "
+    "| Loom to it: end seen | turns/s | processor |\n|" + " --- |" * 9
 )
 
 
@@ -53,21 +53,22 @@ class Measured:
     """A turn of the burst."""
     client_ms: float
     """Of the clients, which use the same cores."""
+    loads: tuple[float, float] = (0.0, 0.0)
+    """Over the last minute, before the system was started and after the burst: it must be much the same for all."""
 
 
 def measure(report: Report, scale: Scale) -> None:
     """Each system that is installed; of the others it is said how to install them."""
     found: dict[str, Measured] = {}
     for name, running in PEERS.items():
-        load = round(os.getloadavg()[0], 2)
+        load = os.getloadavg()[0]
         try:
             with running() as peer:
-                found[name] = measured(peer, scale)
-                versions = peer.versions
+                its = measured(peer, scale)
+                found[name] = replace(its, loads=(load, os.getloadavg()[0]))
+                _tell(report, name, found[name], versions=peer.versions)
         except NotInstalled as missing:
             print(json.dumps({"left out": name, "why": str(missing)}), flush=True)
-            continue
-        _tell(report, name, found[name], load=load, versions=versions)
     report.append_table(table(found))
 
 
@@ -146,6 +147,7 @@ def table(found: Mapping[str, Measured]) -> str:
     rows = [HEAD]
     for name, its in found.items():
         cells = [f"{short(its.p50_ms)} ms", f"{short(its.p95_ms)} ms", short(its.per_s), short(its.cpu_ms)]
+        cells.append(" to ".join(f"{load:.1f}" for load in its.loads))
         ours = found.get(LOOM)
         if ours is None or name == LOOM:
             cells += [""] * 3
@@ -156,8 +158,8 @@ def table(found: Mapping[str, Measured]) -> str:
     return "\n".join(rows)
 
 
-def _tell(report: Report, name: str, its: Measured, *, load: float, versions: str) -> None:
-    more: dict[str, object] = {"load_before": load, "versions": versions}
+def _tell(report: Report, name: str, its: Measured, *, versions: str) -> None:
+    more: dict[str, object] = {"loads": [round(load, 2) for load in its.loads], "versions": versions}
     report.line(f"{name}: submit to end seen, p50", its.p50_ms, "ms", **more)
     report.line(f"{name}: submit to end seen, p95", its.p95_ms, "ms", **more)
     more["client_ms"] = round(its.client_ms, 2)

@@ -14,16 +14,16 @@ from tests.support.until import until
 
 
 def test_the_table_sets_loom_beside_each_peer() -> None:
-    found = {"other": Measured(2.0, 4.0, 300.0, 2.0, 1.0), LOOM: Measured(10.0, 20.0, 100.0, 12.0, 1.0)}
+    found = {"other": Measured(2.0, 4.0, 300.0, 2.0, 1.0), LOOM: Measured(10.0, 20.0, 100.0, 12.0, 1.0, (0.5, 2.0))}
     assert table(found).splitlines() == [
         *HEAD.splitlines(),
-        "| other | 2.00 ms | 4.00 ms | 300.0 | 2.00 | 5.00 | 0.33 | 6.00 |",
-        "| Loom | 10.0 ms | 20.0 ms | 100.0 | 12.0 |  |  |  |",
+        "| other | 2.00 ms | 4.00 ms | 300.0 | 2.00 | 0.0 to 0.0 | 5.00 | 0.33 | 6.00 |",
+        "| Loom | 10.0 ms | 20.0 ms | 100.0 | 12.0 | 0.5 to 2.0 |  |  |  |",
     ]
 
 
 def test_without_loom_there_are_no_ratios() -> None:
-    assert table({"other": Measured(2.0, 4.0, 300.0, 2.0, 1.0)}).endswith("| 2.00 |  |  |  |")
+    assert table({"other": Measured(2.0, 4.0, 300.0, 2.0, 1.0)}).endswith("| 0.0 to 0.0 |  |  |  |")
 
 
 def test_a_peer_that_is_not_installed_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
