@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from bench.peers.front import Behind, behind_front, serve
 from bench.peers.peer import HISTORY, interpreter, versions
 
-INSTALL = "DBOS is not installed: `python3 -m venv peers && peers/bin/pip install dbos flask waitress`, then put \
-peers/bin on the PATH"
+INSTALL = "DBOS is not installed: `python3 -m venv ~/loom-peers && ~/loom-peers/bin/pip install dbos flask waitress`, \
+then put ~/loom-peers/bin on the PATH"
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def running(*, poll_s: float) -> Iterator[Behind]:
             and the database from those who work.
 
     Raises:
-        NotInstalled: none has.
+        NotInstalled: there is none.
     """
     from tests.support.webhook_receiver import unused_port
 

@@ -28,10 +28,12 @@ from bench.peers.peer import (
 )
 
 SERVER = "restate-server"
-INSTALL_SERVER = "Restate's server is not installed: `npm install --ignore-scripts @restatedev/restate-server`, then \
-put node_modules/.bin on the PATH"
-INSTALL_SDK = "Restate's SDK is not installed: `python3 -m venv peers && peers/bin/pip install restate-sdk hypercorn`, \
-then put peers/bin on the PATH"
+INSTALL_SERVER = "Restate's server is not installed: `npm install --ignore-scripts --prefix ~/loom-peers \
+@restatedev/restate-server`, then put ~/loom-peers/node_modules/.bin on the PATH"
+INSTALL_SDK = (
+    "Restate's SDK is not installed: `python3 -m venv ~/loom-peers && ~/loom-peers/bin/pip install restate-sdk \
+hypercorn`, then put ~/loom-peers/bin on the PATH"
+)
 
 
 @dataclass(frozen=True)

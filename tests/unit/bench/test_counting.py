@@ -1,5 +1,6 @@
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,8 @@ from bench.counting import counted_connect, entry, first_word, main
 from bench.counts import Counters
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store.database import Database
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -159,6 +162,17 @@ def test_a_log_that_began_anew_is_refused(connection: Any, tmp_path: Path) -> No
     connection.execute("INSERT INTO notes VALUES (2)")
     with pytest.raises(wal.LogRestarted):
         wal.read(file).since(before)
+
+
+def test_each_page_in_the_log_is_of_a_table(connection: Any, tmp_path: Path) -> None:
+    first = wal.read(tmp_path / "loom.db-wal").frames
+    connection.execute("INSERT INTO notes VALUES (1)")
+    # In a process of its own: this one uses another copy of SQLite for the same file.
+    command = [sys.executable, "-m", "bench.wal", str(tmp_path), str(first)]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    if "no such table: dbstat" in told.stderr:
+        pytest.skip("this Python's SQLite is built without dbstat")
+    assert told.stdout.splitlines()[1:] == ["       1 notes"], told.stderr
 
 
 def test_another_file_is_no_log(tmp_path: Path) -> None:
