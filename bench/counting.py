@@ -27,6 +27,8 @@ from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.supervisor import specs
 
 DATABASE = "loom.db"
+SHOWN, SHOWN_CHARS = 60, 160
+"""Most statements of a kind of process that are printed, and how much of each."""
 _SYNCHRONOUS = re.compile(r"PRAGMA\s+synchronous\s*=\s*(\w+)", re.IGNORECASE)
 _FULL = {"FULL", "2", "EXTRA", "3"}
 _CONTROL = {"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"}
@@ -147,8 +149,8 @@ def _show(folder: Path) -> None:
     print(counts.table(counts.read(folder)))
     for kind, texts in counts.read_texts(folder).items():
         print(f"\n{kind}:")
-        for sql, times in texts.most_common():
-            print(f"{times:>8} {' '.join(sql.split())}")
+        for sql, times in texts.most_common(SHOWN):
+            print(f"{times:>8} {' '.join(sql.split())[:SHOWN_CHARS]}")
 
 
 def entry(folder: Path) -> tuple[str, ...]:
