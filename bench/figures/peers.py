@@ -60,16 +60,28 @@ class Measured:
 def measure(report: Report, scale: Scale) -> None:
     """Each system that is installed; of the others it is said how to install them."""
     found: dict[str, Measured] = {}
-    for name, running in PEERS.items():
-        load = os.getloadavg()[0]
-        try:
-            with running() as peer:
-                its = measured(peer, scale)
-                found[name] = replace(its, loads=(load, os.getloadavg()[0]))
-                _tell(report, name, found[name], versions=peer.versions)
-        except NotInstalled as missing:
-            print(json.dumps({"left out": name, "why": str(missing)}), flush=True)
-    report.append_table(table(found))
+    try:
+        for name, running in PEERS.items():
+            _measure_one(report, scale, name, running, found)
+    finally:
+        report.append_table(table(found))
+
+
+def _measure_one(
+    report: Report,
+    scale: Scale,
+    name: str,
+    running: Callable[[], AbstractContextManager[Peer]],
+    found: dict[str, Measured],
+) -> None:
+    load = os.getloadavg()[0]
+    try:
+        with running() as peer:
+            its = measured(peer, scale)
+            found[name] = replace(its, loads=(load, os.getloadavg()[0]))
+            _tell(report, name, found[name], versions=peer.versions)
+    except NotInstalled as missing:
+        print(json.dumps({"left out": name, "why": str(missing)}), flush=True)
 
 
 def measured(peer: Peer, scale: Scale) -> Measured:
