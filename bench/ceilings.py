@@ -21,8 +21,8 @@ class Ceiling:
 
 
 CEILINGS: Mapping[str, Ceiling] = {
-    "Redis commands, those of scripts included": Ceiling(alone=74, burst=78),
-    "Redis round trips": Ceiling(alone=16, burst=14),
+    "Redis commands, those of scripts included": Ceiling(alone=74, burst=80),
+    "Redis round trips": Ceiling(alone=16, burst=14.5),
     "SQL statements, web": Ceiling(alone=17, burst=8.5),
     "SQL statements, workers": Ceiling(alone=23, burst=23),
     "PRAGMA statements": Ceiling(alone=9, burst=9),
