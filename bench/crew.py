@@ -27,6 +27,7 @@ from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 
 READY_S = 90.0
+WORKERS = ("worker-",)
 STOP_S = 30.0
 SECRET = "whsec_" + base64.b64encode(b"a secret of the measuring, alone").decode()
 
@@ -34,8 +35,11 @@ SECRET = "whsec_" + base64.b64encode(b"a secret of the measuring, alone").decode
 class Crew:
     """For ``with``, from the main thread: the processes die with the thread that started them."""
 
-    def __init__(self, *, entry: Sequence[str] = (), **environ: str) -> None:
-        """Args: entry: command line in place of `loom`, for the workers alone."""
+    def __init__(self, *, entry: Sequence[str] = (), entering: Sequence[str] = WORKERS, **environ: str) -> None:
+        """Args:
+        entry: command line in place of `loom`.
+        entering: how the names of those processes begin that are started by it.
+        """
         self._folder = tempfile.TemporaryDirectory(prefix="loom-bench-")
         self.home = Path(self._folder.name) / "home"
         self.port = unused_port()
@@ -50,7 +54,7 @@ class Crew:
             "LOOM_WEBHOOK_SECRET": SECRET,
             **environ,
         }
-        self._specs = wanted(self._environ, entry)
+        self._specs = wanted(self._environ, entry, entering)
         self._pids: dict[str, int] = {}
         self._due_s: dict[str, float] = {}
 
@@ -159,17 +163,18 @@ class Crew:
         return [name for name in self._pids if self._specs[name].stop_stage == stage]
 
 
-def wanted(environ: Mapping[str, str], entry: Sequence[str]) -> dict[str, Spec]:
+def wanted(environ: Mapping[str, str], entry: Sequence[str], entering: Sequence[str] = WORKERS) -> dict[str, Spec]:
     """The processes of `loom up` by name.
 
     Args:
-        entry: command line in place of `loom`, for the workers alone.
+        entry: command line in place of `loom`.
+        entering: how the names of those processes begin that are started by it.
     """
     planned = specs(from_env(environ), flower_port=unused_port())
-    return {spec.name: _entering(spec, entry) for spec in planned}
+    return {spec.name: _entering(spec, entry, tuple(entering)) for spec in planned}
 
 
-def _entering(spec: Spec, entry: Sequence[str]) -> Spec:
-    if not entry or not spec.name.startswith("worker-"):
+def _entering(spec: Spec, entry: Sequence[str], entering: tuple[str, ...]) -> Spec:
+    if not entry or not spec.name.startswith(entering):
         return spec
     return replace(spec, argv=(*entry, *spec.argv[len(loom_command()) :]))

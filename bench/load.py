@@ -82,6 +82,14 @@ def warm_up(loom: Running, turns: int = 100, *, ask: Ask = hello) -> None:
     burst(loom, turns, sessions=turns, prefix="warm", ask=ask)
 
 
+def make_steady(loom: Running, *, sessions: int, prefix: str, turns: int, ask: Ask = hello) -> None:
+    """Give each session a past of so many turns, which warms every worker too.
+
+    In a session with 30 turns behind it a turn costs 1.4 to 1.6 times as much as in a new one.
+    """
+    burst(loom, turns * sessions, sessions=sessions, prefix=prefix, ask=ask)
+
+
 def latencies(loom: Running, turns: int, *, sessions: int, prefix: str = "alone") -> tuple[list[float], list[float]]:
     """Milliseconds to the 202, and to the end of the turn as a client sees it; one turn after the other."""
     client = loom.client()

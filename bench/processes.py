@@ -31,6 +31,17 @@ def processes(home: Path) -> dict[int, str]:
     return {pid: kind_of(argv) for pid, argv in lines.items() if pid in marked or _parent(pid) in marked}
 
 
+def family(roots: Iterable[int]) -> set[int]:
+    """These processes and all that they started, and so on."""
+    parents = {pid: _parent(pid) for pid, _ in _command_lines()}
+    found: set[int] = set()
+    wanted = set(roots)
+    while wanted:
+        found |= wanted
+        wanted = {pid for pid, parent in parents.items() if parent in wanted} - found
+    return found
+
+
 def cpu_ms(pid: int) -> float:
     """Processor time of a process and its ended children since its start; 0 once it is gone."""
     fields = _stat(pid)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from bench.figures import (
+    budget,
     cache,
     collector,
     connections,
@@ -22,6 +23,7 @@ from bench.figures import (
     longsession,
     memory,
     outage,
+    peers,
     reads,
     recovery,
     streams,
@@ -56,6 +58,8 @@ FIGURES: dict[str, Callable[[Report, Scale], None]] = {
     "disk": footprint.disk,
     "reads": reads.measure,
     "cpu": cpu.measure,
+    "budget": budget.measure,
+    "peers": peers.measure,
 }
 """By the name that ``--only`` takes, in the order of a whole run."""
 
@@ -73,6 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     finally:
         if not given.json:
             report.table()
+    if given.check and report.exceeded:
+        sys.exit("above its ceiling (bench/ceilings.py):\n" + "\n".join(report.exceeded))
 
 
 def chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -81,6 +87,7 @@ def chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default=",".join(FIGURES), help=f"of {','.join(FIGURES)}")
     parser.add_argument("--quick", action="store_true", help="a look at the order of magnitude, in a few minutes")
     parser.add_argument("--json", action="store_true", help="JSON lines alone, no table")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a count of `budget` is above its ceiling")
     given = parser.parse_args(arguments)
     given.only = tuple(dict.fromkeys(name.strip() for name in given.only.split(",")))
     if unknown := [name for name in given.only if name not in FIGURES]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 class Scale:
     """Counts of a full run."""
 
+    steady_turns: int = 30
+    """Behind each of 50 sessions before `latency`, `throughput`, `http`, `cpu`, `budget` and `peers` measure them."""
     latency_turns: int = 300
     burst_turns: int = 500
     """Of a burst over 50 sessions."""
@@ -33,6 +35,11 @@ class Scale:
     """For so long events are written to each crowd of readers."""
     disk_turns: int = 1000
     reads: int = 500
+    budget_sessions: int = 50
+    budget_turns: int = 300
+    """One after the other; the burst has burst_turns."""
+    peer_turns: int = 1000
+    """Of a burst, on each system."""
 
 
 QUICK = Scale(
@@ -53,5 +60,8 @@ QUICK = Scale(
     stream_s=5.0,
     disk_turns=200,
     reads=100,
+    budget_sessions=10,
+    budget_turns=100,
+    peer_turns=200,
 )
 """A look at the order of magnitude, in a few minutes."""

@@ -1,11 +1,11 @@
-"""A turn alone: how long to the 202 and to its end; and how long behind a busy session."""
+"""A turn alone, in a session with a past: how long to the 202 and to its end; and how long behind a busy session."""
 
 import os
 import tempfile
 import time
 from pathlib import Path
 
-from bench.load import BUSY, latencies, quiet_wait_ms, warm_up
+from bench.load import BUSY, latencies, make_steady, quiet_wait_ms, warm_up
 from bench.noop import noop_tasks
 from bench.report import Report
 from bench.scale import Scale
@@ -13,6 +13,7 @@ from bench.stats import percentile
 from bench.system import SCRIPTED, System
 
 SESSIONS = 50
+PREFIX = "steady"
 
 
 def measure(report: Report, scale: Scale) -> None:
@@ -23,14 +24,14 @@ def measure(report: Report, scale: Scale) -> None:
             if sync == "full":
                 report.add("`loom up` ready", loom.ready_s, "s")
                 report.add("memory of all processes at start", loom.memory_mib(), "MiB (PSS)")
-            _one_by_one(report, loom, turns=scale.latency_turns, sync=sync)
+            _one_by_one(report, loom, scale, sync=sync)
 
 
-def _one_by_one(report: Report, loom: System, *, turns: int, sync: str) -> None:
-    warm_up(loom)
+def _one_by_one(report: Report, loom: System, scale: Scale, *, sync: str) -> None:
+    make_steady(loom, sessions=SESSIONS, prefix=PREFIX, turns=scale.steady_turns)
     with noop_tasks(loom.home) as tasks:
-        raw_ms = tasks.round_trips_ms(turns)
-    accepted, ended = latencies(loom, turns, sessions=SESSIONS)
+        raw_ms = tasks.round_trips_ms(scale.latency_turns)
+    accepted, ended = latencies(loom, scale.latency_turns, sessions=SESSIONS, prefix=PREFIX)
     for name, values in (("submit to 202", accepted), ("submit to end seen", ended)):
         for share in (50, 95):
             value = percentile(values, share)

@@ -1,18 +1,23 @@
-"""Turns a second, over few and many sessions, with models that take no time, 5 ms and a second."""
+"""Turns a second, over few and many sessions, with models that take no time, 5 ms and a second.
 
-from bench.load import Ask, Burst, burst, warm_up
+The few have a past of many turns each; the many are new, so each of their turns makes a session.
+"""
+
+from bench.load import Ask, Burst, burst, hello, make_steady, warm_up
 from bench.model import model_server, question
 from bench.noop import noop_tasks
 from bench.past import make_sessions
 from bench.report import Report
 from bench.scale import Scale
-from bench.system import SCRIPTED, System
+from bench.system import SCRIPTED, Running, System
 
 FEW, MANY = 50, 1000
 LATENCIES_MS = (0, 5, 1000)
 THREADS = 64
 """For turns in two workers, by default: a bound where the model is slow."""
 NOOP_TASKS = 500
+PAST = 5_000
+"""Between the number of a measured question and those of the past: equal numbers are the same turn to the model."""
 
 
 def scripted(report: Report, scale: Scale) -> None:
@@ -26,6 +31,7 @@ def scripted(report: Report, scale: Scale) -> None:
             for sessions in (FEW, MANY):
                 prefix = f"{sessions}x{latency_ms}ms"
                 make_sessions(loom.home, prefix, sessions, model=f"scripted-demo+{latency_ms}ms")
+                steady(loom, scale, sessions=sessions, prefix=prefix)
                 done = burst(loom, turns(scale, sessions, latency_ms), sessions=sessions, prefix=prefix)
                 add(report, done, sessions=sessions, latency_ms=latency_ms, model="scripted", raw_per_s=raw_per_s)
 
@@ -37,9 +43,17 @@ def over_http(report: Report, scale: Scale) -> None:
         for place, latency_ms in enumerate(LATENCIES_MS):
             for sessions in (FEW, MANY):
                 prefix = f"{sessions}x{latency_ms}ms"
-                ask = _asking(10_000 * (place + 1) + sessions, latency_ms)
+                first = 10_000 * (place + 1) + sessions
+                steady(loom, scale, sessions=sessions, prefix=prefix, ask=_asking(first + PAST, latency_ms))
+                ask = _asking(first, latency_ms)
                 done = burst(loom, turns(scale, sessions, latency_ms), sessions=sessions, prefix=prefix, ask=ask)
                 add(report, done, sessions=sessions, latency_ms=latency_ms, model="HTTP server")
+
+
+def steady(loom: Running, scale: Scale, *, sessions: int, prefix: str, ask: Ask = hello) -> None:
+    """Give a past to each session, if they are few."""
+    if sessions == FEW:
+        make_steady(loom, sessions=sessions, prefix=prefix, turns=scale.steady_turns, ask=ask)
 
 
 def turns(scale: Scale, sessions: int, latency_ms: int) -> int:
@@ -54,8 +68,9 @@ def add(
 ) -> None:
     """One figure, with the most that so many sessions, threads and so slow a model allow."""
     bound = min(sessions, done.turns, THREADS) * 1000 / latency_ms if latency_ms else None
+    age = "steady" if sessions == FEW else "new"
     report.add(
-        f"{done.turns} turns over {min(sessions, done.turns)} sessions, a model of {latency_ms} ms",
+        f"{done.turns} turns over {min(sessions, done.turns)} {age} sessions, a model of {latency_ms} ms",
         done.per_s,
         "turns/s",
         model=model,

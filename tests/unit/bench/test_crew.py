@@ -18,6 +18,12 @@ def test_only_workers_are_run_by_another_command(tmp_path: Path) -> None:
     assert all(entry != ours[name].argv[:3] for name in ours.keys() - workers)
 
 
+def test_other_processes_can_be_run_by_it_too(tmp_path: Path) -> None:
+    entry = (sys.executable, "-m", "some.entry")
+    ours = wanted({"LOOM_HOME": str(tmp_path)}, entry, ("web", "worker-", "beat"))
+    assert {name for name, spec in ours.items() if spec.argv[:3] == entry} == ours.keys() - {"valkey", "flower"}
+
+
 def test_what_a_home_takes_is_its_database_with_the_log_and_the_data_of_valkey(tmp_path: Path) -> None:
     (tmp_path / "loom.db").write_bytes(b"x" * 10)
     (tmp_path / "loom.db-wal").write_bytes(b"x" * 20)

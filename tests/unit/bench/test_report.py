@@ -52,4 +52,4 @@ def test_percentiles_are_figures_of_their_own_and_tell_how_many_samples_they_are
 
 def test_the_first_line_says_on_what_machine_and_how_busy_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     Report(is_quick=False).machine()
-    assert set(json.loads(lines(capsys)[0])) == {"machine", "cores", "python", "load"}
+    assert set(json.loads(lines(capsys)[0])) == {"machine", "cores", "python", "nice", "load"}

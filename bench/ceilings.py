@@ -1,0 +1,40 @@
+"""The most that a plain turn may cost, in counts; `python -m bench --only budget --check` fails above them.
+
+Whoever makes a turn cheaper lowers them to the new counts and a small margin. Counts vary from run to run by two or
+three percent: some things happen once a second (metrics, sweeps), and how many turns share them depends on the machine.
+In a burst Redis does 62 commands for a turn if a worker goes on with the next turn of its lane, and 73 if each turn
+needs a wake-up; how many do depends on how fast turns come and on how many sessions there are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """None if there is none."""
+
+    alone: float | None = None
+    """For one turn after the other: submitted, then waited for."""
+    burst: float | None = None
+    """For turns of all sessions at once, which nobody waits for."""
+
+
+CEILINGS: Mapping[str, Ceiling] = {
+    "Redis commands, those of scripts included": Ceiling(alone=74, burst=80),
+    "Redis round trips": Ceiling(alone=16, burst=14.5),
+    "SQL statements, web": Ceiling(alone=17, burst=8.5),
+    "SQL statements, workers": Ceiling(alone=23, burst=23),
+    "PRAGMA statements": Ceiling(alone=9, burst=9),
+    "read transactions, web": Ceiling(alone=5.2, burst=2.1),
+    "read transactions, workers": Ceiling(alone=1.5, burst=1.5),
+    "write transactions, web": Ceiling(alone=1.1, burst=1.1),
+    "write transactions, workers": Ceiling(alone=2.2, burst=2.2),
+    "write transactions without a change": Ceiling(alone=0.05, burst=0.05),
+    "durable commits, web": Ceiling(alone=1.02, burst=1.02),
+    "durable commits, workers": Ceiling(alone=1.02, burst=1.02),
+    "pages written to the write-ahead log": Ceiling(alone=50, burst=50),
+    "KiB written to the write-ahead log": Ceiling(alone=200, burst=200),
+    "KiB that the database grew": Ceiling(alone=6, burst=6),
+    "KiB that the files of Valkey grew": Ceiling(alone=8, burst=8),
+}
