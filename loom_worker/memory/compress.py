@@ -25,8 +25,8 @@ from loom_worker.llm.model import Revocable
 from loom_worker.memory import summarize
 from loom_worker.memory.kernel import kept
 from loom_worker.memory.layers import turns
-from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.pressure import Batch, batch, l2_is_full
+from loom_worker.memory.sizes import Sizes
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.ledger import Charge
@@ -234,7 +234,7 @@ class Compressor:
             history,
             room=rules.l1,
             policy=rules.policy,
-            past=PastTurns(rules.count),
+            sizes=Sizes(rules.count),
         )
         return (
             None

@@ -19,12 +19,11 @@ from loom_worker.memory.layers import (
     Mark,
     chat_tokens,
     message_tokens,
-    tools_tokens,
     turns,
     with_added,
 )
-from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.results import bounded, folded, results_tokens, rounds, stubbed
+from loom_worker.memory.sizes import Sizes
 
 Chats = tuple[ChatMessage, ...]
 Bound = Callable[[Sequence[ChatMessage]], Chats]
@@ -52,7 +51,7 @@ class Context:
     tools: tuple[ToolSpec, ...] = ()
 
 
-def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, past: PastTurns) -> Context:
+def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, sizes: Sizes) -> Context:
     """Keep tools, ROM and the running turn; then kernel, recalled block and L2; then L1, newest turns first.
 
     Nothing is cut before it must be, so that a call begins with the bytes of the call before. Where no turn runs, the
@@ -61,13 +60,13 @@ def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, p
     Args:
         budget_tokens: input tokens, output reserve already taken off.
         has_swap: the model has tools to look for what has left its context.
-        past: counts tokens, and remembers what past turns take.
+        sizes: counts tokens, and remembers what past turns take.
 
     Raises:
         BudgetExceeded: tools, ROM and the running turn do not fit, even without the turn's results.
     """
-    count = past.count
-    tokens = {"tools": tools_tokens(layers.tools, count), "rom": count(layers.rom) + REQUEST_OVERHEAD_TOKENS}
+    count = sizes.count
+    tokens = {"tools": sizes.of_tools(layers.tools), "rom": count(layers.rom) + REQUEST_OVERHEAD_TOKENS}
     bound = partial(bounded, budget_tokens=results_tokens(budget_tokens), count=count)
     say = partial(kernel_text, layers.kernel, layers.schemas, layers.refs, count=count)
 
@@ -84,7 +83,7 @@ def fit(layers: Layers, *, budget_tokens: int, shares: Shares, has_swap: bool, p
     l2_room = min(free, int(L2_OVERSHOOT * shares.l2 * budget_tokens))
     say_l2 = partial(_memory, known, mark=layers.mark, has_swap=has_swap)
     memory, tokens["l2"] = _with_l2(layers.l2, l2_room, say_l2, lambda text: max(0, count(text) - tokens["kernel"]))
-    history, l1_tokens, added_to_l1 = _newest(layers.history, free - tokens["l2"], past, results_tokens(budget_tokens))
+    history, l1_tokens, added_to_l1 = _newest(layers.history, free - tokens["l2"], sizes, results_tokens(budget_tokens))
     added_to_turn = _added(turn, count)
     tokens |= {
         "l1": l1_tokens - added_to_l1,
@@ -159,9 +158,7 @@ def _with_l2(l2: str, room: int, say: Callable[[str], str], cost: Callable[[str]
     return text, cost(text)
 
 
-def _newest(
-    history: Sequence[Message], free: int, past: PastTurns, results_budget_tokens: int
-) -> tuple[Chats, int, int]:
+def _newest(history: Sequence[Message], free: int, sizes: Sizes, results_budget_tokens: int) -> tuple[Chats, int, int]:
     """As many whole turns as fit, as they were sent, their tokens, and those of texts added to users' messages.
 
     A turn that does not fit is tried without its results, and ends the walk, as does one whose question was not read:
@@ -172,15 +169,15 @@ def _newest(
     for turn in reversed(turns(history)):
         if turn[0].chat.role != "user":
             break
-        size = past.size(turn, budget_tokens=results_budget_tokens)
+        size = sizes.of_turn(turn, budget_tokens=results_budget_tokens)
         if tokens + size.tokens > free:
-            sent = stubbed([message.chat for message in turn], count=past.count)
-            needed = chat_tokens(sent, past.count)
+            sent = stubbed([message.chat for message in turn], count=sizes.count)
+            needed = chat_tokens(sent, sizes.count)
             if tokens + needed <= free:
                 kept.append(sent)
-                tokens, added_tokens = tokens + needed, added_tokens + _added(sent, past.count)
+                tokens, added_tokens = tokens + needed, added_tokens + _added(sent, sizes.count)
             break
-        kept.append(past.sent(turn, size, budget_tokens=results_budget_tokens))
+        kept.append(sizes.sent(turn, size, budget_tokens=results_budget_tokens))
         tokens, added_tokens = tokens + size.tokens, added_tokens + size.added_tokens
     return tuple(chain.from_iterable(reversed(kept))), tokens, added_tokens
 

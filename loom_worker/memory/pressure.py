@@ -7,8 +7,8 @@ from itertools import accumulate
 from loom_worker.core.values.memory import Level, MemoryPolicy
 from loom_worker.core.values.sessions import Message
 from loom_worker.memory.layers import turns
-from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.results import results_tokens
+from loom_worker.memory.sizes import Sizes
 
 MOST_L1_MESSAGES = 800
 """More than these are pressure whatever they hold and whatever a policy says: a turn reads them all."""
@@ -63,16 +63,16 @@ def pressure(l1_tokens: int, l1_messages: int, *, allowance_tokens: int, policy:
     return "normal" if is_marked or l1_messages > most_messages else None
 
 
-def l1_tokens(history: Sequence[Message], *, room: L1Room, past: PastTurns) -> int:
+def l1_tokens(history: Sequence[Message], *, room: L1Room, sizes: Sizes) -> int:
     """Tokens of L1 as it is sent, the results of its turns bounded."""
-    return sum(_turn_tokens(turns(history), room, past))
+    return sum(_turn_tokens(turns(history), room, sizes))
 
 
-def _turn_tokens(ended: Sequence[Sequence[Message]], room: L1Room, past: PastTurns) -> list[int]:
-    return [past.size(turn, budget_tokens=room.results_tokens).tokens for turn in ended]
+def _turn_tokens(ended: Sequence[Sequence[Message]], room: L1Room, sizes: Sizes) -> list[int]:
+    return [sizes.of_turn(turn, budget_tokens=room.results_tokens).tokens for turn in ended]
 
 
-def batch(history: Sequence[Message], *, room: L1Room, policy: MemoryPolicy, past: PastTurns) -> Batch | None:
+def batch(history: Sequence[Message], *, room: L1Room, policy: MemoryPolicy, sizes: Sizes) -> Batch | None:
     """Choose the oldest whole turns that must leave L1; None where nothing must, or may.
 
     As many as bring L1 down to half of its first mark, so that the next time is far off. Where the policy names
@@ -81,10 +81,10 @@ def batch(history: Sequence[Message], *, room: L1Room, policy: MemoryPolicy, pas
 
     Args:
         history: L1 from its very beginning, oldest first.
-        past: remembers what past turns take.
+        sizes: remembers what past turns take.
     """
     ended = turns(history)
-    tokens = _turn_tokens(ended, room, past)
+    tokens = _turn_tokens(ended, room, sizes)
     level = pressure(sum(tokens), len(history), allowance_tokens=room.allowance_tokens, policy=policy)
     if level is None:
         return None

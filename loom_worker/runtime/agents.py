@@ -23,12 +23,12 @@ from loom_worker.llm.meter import TOOLS_TOKENS
 from loom_worker.llm.model import Model
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import tools_tokens
-from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.recall_rerank import DEADLINE_S, ranked_at_once
 from loom_worker.memory.recall_tools import RecallParts, recall_tools
 from loom_worker.memory.recalled import MOST_BYTES, RECALLED_SHARE
 from loom_worker.memory.results import results_tokens
+from loom_worker.memory.sizes import Sizes
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.patterns.tools import pattern_tools
 from loom_worker.runtime.models import Absent, Models
@@ -183,7 +183,7 @@ class AgentRegistry:
         return AgentRuntime(
             agent=agent,
             model=absent or self._models.model(choice.provider or agent.provider, chosen),
-            past=PastTurns(self._models.count(chosen)),
+            sizes=Sizes(self._models.count(chosen)),
             registry=tool_set.registry,
             specs=tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only),
             allowed=tool_set.allowed,

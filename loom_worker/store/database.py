@@ -20,8 +20,8 @@ from loom_worker.store.file import DAMAGED, FOREIGN, Failure, failure_of, into_w
 log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_S = 10.0
-"""How long a statement waits for another process's lock. It must be set on every connection: one pooled connection
-without it lost rows in a sister project."""
+"""How long a statement waits for another process's lock. It is set on every connection: one pooled connection without it
+lost rows in a sister project. The writer's waits as long in steps of its own, before its transaction begins."""
 
 WAL_BYTES = 16 * 1024 * 1024
 """The write-ahead log is cut to this size when it starts anew. It is 4 MB as a rule; a reader that stays for long, or a
@@ -142,6 +142,8 @@ class Database:
         if self._writer is None:
             self._writer = self._engine.connect().execution_options(loom_writes=True)
             self._writer_sync = ""
+            # It waits for the write lock by itself, and once it has that nobody else keeps it waiting.
+            self._raw(self._writer).execute("PRAGMA busy_timeout=0")
         sync = "FULL" if durable and self._sync == "full" else "NORMAL"
         if sync != self._writer_sync:
             # Only outside a transaction does SQLite take this pragma, so it goes past SQLAlchemy's autobegin.
@@ -227,15 +229,11 @@ def _begin_writing(raw: Any, busy_s: float) -> None:
     SQLite itself sleeps 1, 2, 5, 10… ms between its tries, while our transactions take half of one.
     """
     until_s = time.monotonic() + busy_s
-    raw.execute("PRAGMA busy_timeout=0")
-    try:
-        while not _has_begun(raw):
-            if time.monotonic() > until_s:
-                raw.execute("BEGIN IMMEDIATE")  # once more, to fail as SQLite fails
-                return
-            time.sleep(LOCK_STEP_S)
-    finally:
-        raw.execute(f"PRAGMA busy_timeout={int(busy_s * 1000)}")
+    while not _has_begun(raw):
+        if time.monotonic() > until_s:
+            raw.execute("BEGIN IMMEDIATE")  # once more, to fail as SQLite fails
+            return
+        time.sleep(LOCK_STEP_S)
 
 
 def _end(connection: Connection, raw: Any, *, commits: bool) -> None:

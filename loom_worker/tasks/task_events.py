@@ -29,6 +29,7 @@ NAMES: dict[WorkKind, str] = {
     "webhook": "loom.webhook.deliver",
 }
 """As the messages are called that make a worker do it."""
+_BEGINNINGS = frozenset({"task-received", "task-started"})
 MOST = 5_000
 """Reports that wait while the broker is away; of more, the oldest are dropped."""
 
@@ -71,9 +72,12 @@ class TaskEvents:
         Args:
             dispatcher: Celery's ``EventDispatcher``.
         """
-        while self._waiting:
-            kind, work, said = self._waiting.popleft()
-            dispatcher.send(kind, **_fields(work), **said)
+        reports = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        # Of what has begun and ended since, the beginning says nothing more; most turns are so short.
+        done = {(work.id, work.entry) for kind, work, _ in reports if kind not in _BEGINNINGS}
+        for kind, work, said in reports:
+            if kind != "task-started" or (work.id, work.entry) not in done:
+                dispatcher.send(kind, **_fields(work), **said)
 
     def send_rest(self, app: Celery, *, node: str) -> None:
         """Send what still waits while no loop runs any more, as far as the broker takes it.

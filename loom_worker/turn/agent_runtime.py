@@ -14,8 +14,8 @@ from loom_worker.core.values.turns import Turn
 from loom_worker.judge.evaluate import JudgeModel
 from loom_worker.llm.model import Model
 from loom_worker.memory.layers import Count
-from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.pressure import L1Room
+from loom_worker.memory.sizes import Sizes
 from loom_worker.tools.registry import Prepared, Registry
 
 
@@ -25,7 +25,7 @@ class AgentRuntime:
 
     agent: Agent
     model: Model
-    past: PastTurns
+    sizes: Sizes
     """Counts tokens as the model does, and remembers what past turns take."""
     registry: Registry
     specs: tuple[ToolSpec, ...]
@@ -62,7 +62,7 @@ class AgentRuntime:
     @property
     def count(self) -> Count:
         """The tokens of a text, as the model would count them; never too few."""
-        return self.past.count
+        return self.sizes.count
 
     def tool(self, name: str) -> Tool | None:
         """A tool that the agent has, and that the session may call as things stand now."""

@@ -77,7 +77,7 @@ def build(runtime: AgentRuntime, layers: Layers, *, ratio: float) -> Context:
         budget_tokens=int(runtime.input_budget_tokens / scale(ratio)),
         shares=policy.shares,
         has_swap=policy.has_swap,
-        past=runtime.past,
+        sizes=runtime.sizes,
     )
     try:
         return fitted(layers)
@@ -128,7 +128,7 @@ def is_pressed(runtime: AgentRuntime, remembered: Remembered, said: Sequence[Mes
     # The policy's least is looked at first: most turns need no counting.
     if len(history) <= policy.min_l1_messages:
         return False
-    return batch(history, room=runtime.l1, policy=policy, past=runtime.past) is not None
+    return batch(history, room=runtime.l1, policy=policy, sizes=runtime.sizes) is not None
 
 
 def shown(runtime: AgentRuntime, remembered: Remembered, session: Session, *, rom: str) -> Json:

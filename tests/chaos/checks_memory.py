@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from loom_worker.core.settings_tree import LlmSettings
 from loom_worker.llm import tokens
-from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.pressure import batch, l1_room
+from loom_worker.memory.sizes import Sizes
 from loom_worker.store import rows
 from tests.chaos.facts import Facts, Row, TurnFact
 from tests.chaos.records import Evidence
@@ -213,7 +213,7 @@ def check_settled(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         if one.memory["due_ms"] is not None:
             yield _i11(one, "is still due")
         l1 = [rows.message(message) for message in one.messages if message["n"] >= one.memory["first_n"]]
-        over = batch(l1, room=room, policy=evidence.memory, past=PastTurns(count))
+        over = batch(l1, room=room, policy=evidence.memory, sizes=Sizes(count))
         last = next((turn for turn in reversed(one.turns) if turn.messages), None)
         if over and last and last.status == "completed":
             yield _i11(one, f"{len(over.messages)} of {len(l1)} messages should have left L1 ({over.level})")

@@ -28,8 +28,8 @@ from loom_worker.lanes.lease_renewer import LeaseRenewer
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.lanes.slots import Slots
 from loom_worker.llm.meter import Metered
-from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.pressure import l1_room
+from loom_worker.memory.sizes import Sizes
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
@@ -253,7 +253,7 @@ class Stage:
         return AgentRuntime(
             agent=self.agent,
             model=Metered(self.model),
-            past=PastTurns(lambda text: len(text) // 4 + 1),
+            sizes=Sizes(lambda text: len(text) // 4 + 1),
             registry=self.registry,
             specs=self.registry.specs(self.agent.tools),
             allowed=self.agent.tools,

@@ -28,8 +28,8 @@ from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.lanes.readiness import Threads
-from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.pressure import l1_room
+from loom_worker.memory.sizes import Sizes
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime.prompt_context import Knowledge
@@ -131,7 +131,7 @@ class StageAgents:
         return AgentRuntime(
             agent=agent,
             model=Plays(),
-            past=PastTurns(lambda text: (len(text) + 3) // 4),
+            sizes=Sizes(lambda text: (len(text) + 3) // 4),
             registry=registry,
             specs=registry.specs(agent.tools),
             allowed=agent.tools,

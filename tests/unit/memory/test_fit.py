@@ -15,8 +15,8 @@ from loom_worker.memory.fit import Context, fit
 from loom_worker.memory.kernel import L2_CUT, kernel_text, memory_text
 from loom_worker.memory.layers import REQUEST_OVERHEAD_TOKENS, Count, Layers, chat_tokens, message_tokens, tools_tokens
 from loom_worker.memory.layers import turns as turns_of
-from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.recalled import as_text
+from loom_worker.memory.sizes import Sizes
 from tests.unit.memory.talk import (
     SONNET,
     called,
@@ -56,7 +56,7 @@ layered = st.builds(
 
 
 def pack(layers: Layers, budget: int = PLENTY, *, count: Count = count, shares: Shares | None = None) -> Context:
-    return fit(layers, budget_tokens=budget, shares=shares or Shares(), has_swap=True, past=PastTurns(count))
+    return fit(layers, budget_tokens=budget, shares=shares or Shares(), has_swap=True, sizes=Sizes(count))
 
 
 def layers(current: Sequence[ChatMessage], *history: list[ChatMessage], **more: Any) -> Layers:

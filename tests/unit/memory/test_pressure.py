@@ -10,8 +10,8 @@ from loom_worker.core.values.chat import ChatMessage
 from loom_worker.core.values.memory import Level, MemoryPolicy, Shares
 from loom_worker.memory.layers import chat_tokens
 from loom_worker.memory.layers import turns as turns_of
-from loom_worker.memory.past_turns import PastTurns
 from loom_worker.memory.pressure import MOST_L1_MESSAGES, L1Room, batch, l1_room, l1_tokens, l2_is_full, pressure
+from loom_worker.memory.sizes import Sizes
 from tests.unit.memory.talk import called, conversations, count, said, stored, turns, user
 
 DEFAULT = MemoryPolicy()
@@ -89,7 +89,7 @@ def test_any_token_is_too_much_where_l1_has_no_share() -> None:
     assert pressure(1, 1, allowance_tokens=0, policy=DEFAULT) == "critical"
     assert pressure(0, 0, allowance_tokens=0, policy=DEFAULT) is None
     none = replace(BY_NUMBER, shares=Shares(l1=0))
-    found = batch(stored(*exchanges(4)), room=room(0), policy=none, past=PastTurns(count))
+    found = batch(stored(*exchanges(4)), room=room(0), policy=none, sizes=Sizes(count))
     assert found is not None
     assert len(found.messages) == 4
 
@@ -99,9 +99,9 @@ def test_any_token_is_too_much_where_l1_has_no_share() -> None:
 )
 def test_the_fuller_l1_is_the_more_leaves_it(share: float, level: Level, messages: int) -> None:
     history = stored(*exchanges(7))
-    tokens = l1_tokens(history, room=ROOMY, past=PastTurns(count))
+    tokens = l1_tokens(history, room=ROOMY, sizes=Sizes(count))
     roomy = replace(BY_NUMBER, max_l1_messages=50)
-    found = batch(history, room=room(int(tokens / share)), policy=roomy, past=PastTurns(count))
+    found = batch(history, room=room(int(tokens / share)), policy=roomy, sizes=Sizes(count))
     assert found is not None
     assert (found.level, found.messages) == (level, history[:messages])
 
@@ -109,21 +109,21 @@ def test_the_fuller_l1_is_the_more_leaves_it(share: float, level: Level, message
 @pytest.mark.cases("share", [0.7, 0.82, 0.9, 1.3])
 def test_by_default_one_batch_brings_l1_down_to_half_of_its_first_mark(share: float) -> None:
     history = stored(*exchanges(40))
-    tokens = l1_tokens(history, room=ROOMY, past=PastTurns(count))
+    tokens = l1_tokens(history, room=ROOMY, sizes=Sizes(count))
     allowance = int(tokens / share)
-    found = batch(history, room=room(allowance), policy=DEFAULT, past=PastTurns(count))
+    found = batch(history, room=room(allowance), policy=DEFAULT, sizes=Sizes(count))
     assert found is not None
     rest = history[len(found.messages) :]
     turn_before = found.messages[-2:]
-    assert l1_tokens(rest, room=ROOMY, past=PastTurns(count)) <= 0.35 * allowance
-    assert l1_tokens((*turn_before, *rest), room=ROOMY, past=PastTurns(count)) > 0.35 * allowance
+    assert l1_tokens(rest, room=ROOMY, sizes=Sizes(count)) <= 0.35 * allowance
+    assert l1_tokens((*turn_before, *rest), room=ROOMY, sizes=Sizes(count)) > 0.35 * allowance
 
 
 def test_the_window_decides_and_not_ten_messages() -> None:
     history = stored(*exchanges(40))
-    tokens = l1_tokens(history, room=ROOMY, past=PastTurns(count))
-    assert batch(history, room=room(2 * tokens), policy=DEFAULT, past=PastTurns(count)) is None
-    by_number = batch(history, room=room(2 * tokens), policy=BY_NUMBER, past=PastTurns(count))
+    tokens = l1_tokens(history, room=ROOMY, sizes=Sizes(count))
+    assert batch(history, room=room(2 * tokens), policy=DEFAULT, sizes=Sizes(count)) is None
+    by_number = batch(history, room=room(2 * tokens), policy=BY_NUMBER, sizes=Sizes(count))
     assert by_number is not None
     assert len(by_number.messages) == 8
 
@@ -141,14 +141,14 @@ def test_l1_is_measured_in_the_providers_usual_tokens_and_not_in_the_most_they_m
 
 def test_more_messages_than_a_turn_reads_leave_however_short_they_are() -> None:
     history = stored(*exchanges(MOST_L1_MESSAGES // 2 + 1))
-    found = batch(history, room=ROOMY, policy=DEFAULT, past=PastTurns(count))
+    found = batch(history, room=ROOMY, policy=DEFAULT, sizes=Sizes(count))
     assert found is not None
     assert len(history) - len(found.messages) == MOST_L1_MESSAGES // 2
 
 
 def test_a_batch_is_rounded_up_to_whole_turns() -> None:
     history = stored([user("1"), *called("one"), said("1")], [user("2"), *called("two"), said("2")], *exchanges(3))
-    found = batch(history, room=ROOMY, policy=replace(BY_NUMBER, batches=(5, 6, 8)), past=PastTurns(count))
+    found = batch(history, room=ROOMY, policy=replace(BY_NUMBER, batches=(5, 6, 8)), sizes=Sizes(count))
     assert found is not None
     assert found.messages == history[:8]
 
@@ -157,7 +157,7 @@ def test_fewer_leave_where_the_least_that_l1_keeps_would_be_touched() -> None:
     history = stored(
         [user("1"), said("1")], [user("2"), *called("a"), *called("b"), *called("c"), said("2")], *exchanges(1)
     )
-    found = batch(history, room=ROOMY, policy=replace(BY_NUMBER, max_l1_messages=5), past=PastTurns(count))
+    found = batch(history, room=ROOMY, policy=replace(BY_NUMBER, max_l1_messages=5), sizes=Sizes(count))
     assert found is not None
     assert found.messages == history[:2]
 
@@ -166,15 +166,15 @@ def test_fewer_leave_where_the_least_that_l1_keeps_would_be_touched() -> None:
 def test_the_newest_turn_never_leaves(least: int) -> None:
     only = stored([user("1"), *(chat for n in range(9) for chat in called("x" * 99, first=n))])
     policy = replace(DEFAULT, min_l1_messages=least)
-    assert batch(only, room=room(10), policy=policy, past=PastTurns(count)) is None
-    assert batch((), room=room(10), policy=policy, past=PastTurns(count)) is None
+    assert batch(only, room=room(10), policy=policy, sizes=Sizes(count)) is None
+    assert batch((), room=room(10), policy=policy, sizes=Sizes(count)) is None
 
 
 def test_results_count_as_they_are_sent() -> None:
     turn = [user("go"), *(chat for n in range(8) for chat in called("x" * 1000, first=n))]
-    sent = l1_tokens(stored(turn, turn), room=room(5000), past=PastTurns(count))
+    sent = l1_tokens(stored(turn, turn), room=room(5000), sizes=Sizes(count))
     assert sent < 2 * chat_tokens(turn, count) - 10_000
-    assert l1_tokens(stored(turn), room=ROOMY, past=PastTurns(count)) == chat_tokens(turn, count)
+    assert l1_tokens(stored(turn), room=ROOMY, sizes=Sizes(count)) == chat_tokens(turn, count)
 
 
 @given(conversations, policies, st.integers(0, 5000))
@@ -182,8 +182,8 @@ def test_a_batch_is_the_oldest_whole_turns_and_the_rest_is_untouched(
     said_so_far: list[list[ChatMessage]], policy: MemoryPolicy, allowance: int
 ) -> None:
     history = stored(*said_so_far)
-    found = batch(history, room=room(allowance), policy=policy, past=PastTurns(count))
-    assert found == batch(history, room=room(allowance), policy=policy, past=PastTurns(count))
+    found = batch(history, room=room(allowance), policy=policy, sizes=Sizes(count))
+    assert found == batch(history, room=room(allowance), policy=policy, sizes=Sizes(count))
     if found is None:
         return
     gone, rest = found.messages, history[len(found.messages) :]
@@ -202,11 +202,11 @@ def test_whatever_is_said_l1_never_grows_beyond_its_marks_but_for_what_it_must_k
     first = 0
     for end in range(1, len(stream) + 1):
         so_far = everything[: sum(map(len, stream[:end]))]
-        while found := batch(so_far[first:], room=room(allowance), policy=policy, past=PastTurns(count)):
+        while found := batch(so_far[first:], room=room(allowance), policy=policy, sizes=Sizes(count)):
             first += len(found.messages)
         l1 = so_far[first:]
         oldest, *others = turns_of(l1)
-        tokens = l1_tokens(l1, room=room(allowance), past=PastTurns(count))
+        tokens = l1_tokens(l1, room=room(allowance), sizes=Sizes(count))
         is_calm = pressure(tokens, len(l1), allowance_tokens=allowance, policy=policy) is None
         assert is_calm or not others or len(l1) - len(oldest) < policy.min_l1_messages
         assert len(l1) <= max(policy.max_l1_messages or MOST_L1_MESSAGES, len(oldest) + policy.min_l1_messages)

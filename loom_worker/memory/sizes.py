@@ -1,11 +1,11 @@
-"""What turns that have ended take of a request, counted once: they are sent with every call, and never change."""
+"""What is sent again with every call, counted once: turns that have ended, and the tools of an agent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loom_worker.core.values.chat import ChatMessage
+from loom_worker.core.values.chat import ChatMessage, ToolSpec
 from loom_worker.core.values.sessions import Message
-from loom_worker.memory.layers import Count, chat_tokens
+from loom_worker.memory.layers import Count, chat_tokens, tools_tokens
 from loom_worker.memory.results import bounded
 
 MOST_KEPT = 50_000
@@ -26,13 +26,22 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class PastTurns:
-    """Sizes of turns, by the tokens of one model. Any thread may ask."""
+class Sizes:
+    """Of one agent, by the tokens of its model. Any thread may ask."""
 
     count: Count
-    _sizes: dict[_Key, Size] = field(default_factory=dict)
+    _turns: dict[_Key, Size] = field(default_factory=dict)
+    _tools: dict[tuple[str, ...], int] = field(default_factory=dict)
 
-    def size(self, turn: Sequence[Message], *, budget_tokens: int) -> Size:
+    def of_tools(self, tools: Sequence[ToolSpec]) -> int:
+        """Tokens of the tools that are offered; the agent has one of each name."""
+        names = tuple(tool.name for tool in tools)
+        known = self._tools.get(names)
+        if known is None:
+            known = self._tools[names] = tools_tokens(tools, self.count)
+        return known
+
+    def of_turn(self, turn: Sequence[Message], *, budget_tokens: int) -> Size:
         """What a turn takes.
 
         Args:
@@ -42,11 +51,11 @@ class PastTurns:
         # Results are fenced where they are sent, and as they came where memory is looked at: their length tells which.
         results_chars = sum(len(each.content) for message in turn for each in message.chat.outcomes)
         key = (turn[-1].id, len(turn), results_chars, budget_tokens)
-        known = self._sizes.get(key)
+        known = self._turns.get(key)
         if known is None:
-            if len(self._sizes) >= MOST_KEPT:
-                self._sizes.clear()
-            known = self._sizes[key] = self._counted(turn, budget_tokens)
+            if len(self._turns) >= MOST_KEPT:
+                self._turns.clear()
+            known = self._turns[key] = self._counted(turn, budget_tokens)
         return known
 
     def sent(self, turn: Sequence[Message], size: Size, *, budget_tokens: int) -> tuple[ChatMessage, ...]:
