@@ -20,8 +20,8 @@ from loom_worker.store.file import DAMAGED, FOREIGN, Failure, failure_of, into_w
 log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_S = 10.0
-"""How long a statement waits for another process's lock. It is set on every connection: one pooled connection without it
-lost rows in a sister project. The writer's waits as long in steps of its own, before its transaction begins."""
+"""How long a statement waits for another process's lock. It is set on every connection: one pooled connection without
+it lost rows in a sister project. The writer waits as long in steps of its own, before its transaction begins."""
 
 WAL_BYTES = 16 * 1024 * 1024
 """The write-ahead log is cut to this size when it starts anew. It is 4 MB as a rule; a reader that stays for long, or a
