@@ -35,7 +35,9 @@ def measure(report: Report, scale: Scale) -> None:
 
 def _fly(report: Report, environ: dict[str, str], *, turns: int, latency_s: int, model: str, ask: Ask = hello) -> None:
     name = f"{turns} turns in flight, a model of {latency_s} s"
-    with System(**environ, **MANY_THREADS) as loom:
+    # Their memory is that of all of them at once; how long a second's turns take is told with the default threads.
+    threads = MANY_THREADS if latency_s == LONG_S else {}
+    with System(**environ, **threads) as loom:
         warm_up(loom, FEW, ask=ask)
         before_mib = loom.memory_mib()
         with _watched(loom) as seen:

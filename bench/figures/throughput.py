@@ -13,7 +13,7 @@ from bench.system import SCRIPTED, Running, System
 
 FEW, MANY = 50, 1000
 LATENCIES_MS = (0, 5, 1000)
-THREADS = 64
+THREADS = 256
 """For turns in two workers, by default: a bound where the model is slow."""
 NOOP_TASKS = 500
 PAST = 5_000

@@ -271,7 +271,7 @@ class Settings:
     key: str | None = setting("LOOM_KEY", Text(), None, is_secret=True)
     """The API key that commands send; unless set, the first of LOOM_API_KEYS."""
     webhook: WebhookSettings = WebhookSettings()
-    worker_concurrency: int = setting("LOOM_WORKER_CONCURRENCY", Whole(most=1024), 32)
+    worker_concurrency: int = setting("LOOM_WORKER_CONCURRENCY", Whole(most=1024), 128)
     """Threads per worker process; turns wait for the network most of their time."""
     is_debuggable: bool = setting("LOOM_DEBUGGABLE", OneZero(), False)
     """Leaves processes open to debuggers, profilers and core dumps of their own user."""
