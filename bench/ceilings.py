@@ -2,8 +2,6 @@
 
 Whoever makes a turn cheaper lowers them to the new counts and a small margin. Counts vary from run to run by two or
 three percent: some things happen once a second (metrics, sweeps), and how many turns share them depends on the machine.
-In a burst Redis does 62 commands for a turn if a worker goes on with the next turn of its lane, and 73 if each turn
-needs a wake-up; how many do depends on how fast turns come and on how many sessions there are.
 """
 
 from collections.abc import Mapping
@@ -21,12 +19,12 @@ class Ceiling:
 
 
 CEILINGS: Mapping[str, Ceiling] = {
-    "Redis commands, those of scripts included": Ceiling(alone=74, burst=80),
-    "Redis round trips": Ceiling(alone=16, burst=14.5),
-    "SQL statements, web": Ceiling(alone=17, burst=8.5),
-    "SQL statements, workers": Ceiling(alone=23, burst=23),
-    "PRAGMA statements": Ceiling(alone=9, burst=9),
-    "read transactions, web": Ceiling(alone=5.2, burst=2.1),
+    "Redis commands, those of scripts included": Ceiling(alone=54, burst=54),
+    "Redis round trips": Ceiling(alone=4.5, burst=4.5),
+    "SQL statements, web": Ceiling(alone=11.5, burst=6),
+    "SQL statements, workers": Ceiling(alone=22, burst=22),
+    "PRAGMA statements": Ceiling(alone=2.6, burst=1.6),
+    "read transactions, web": Ceiling(alone=3.2, burst=1.1),
     "read transactions, workers": Ceiling(alone=1.5, burst=1.5),
     "write transactions, web": Ceiling(alone=1.1, burst=1.1),
     "write transactions, workers": Ceiling(alone=2.2, burst=2.2),
@@ -36,5 +34,5 @@ CEILINGS: Mapping[str, Ceiling] = {
     "pages written to the write-ahead log": Ceiling(alone=50, burst=50),
     "KiB written to the write-ahead log": Ceiling(alone=200, burst=200),
     "KiB that the database grew": Ceiling(alone=6, burst=6),
-    "KiB that the files of Valkey grew": Ceiling(alone=8, burst=8),
+    "KiB that the files of Valkey grew": Ceiling(alone=5, burst=5),
 }
