@@ -5,6 +5,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from loom_worker.core import log_context
@@ -140,7 +141,8 @@ class EventWriter:
         """
         with self._lock:
             if self._is_closed:
-                append(Unsent(self._turn_id, (), least=0))
+                with suppress(Fenced):
+                    append(Unsent(self._turn_id, (), least=0))
                 return
             self._written.append((kind, data))
             self._write(append)

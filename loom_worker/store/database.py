@@ -220,7 +220,7 @@ def _set_pragmas(dbapi_connection: Any, _record: Any) -> None:
 
 def _begin_statement(connection: Connection) -> None:
     if not connection.get_execution_options().get("loom_writes"):  # its transaction has begun already
-        connection.exec_driver_sql("BEGIN")
+        Database._raw(connection).execute("BEGIN")  # past SQLAlchemy: 30 us less for each snapshot
 
 
 def _begin_writing(raw: Any, busy_s: float) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import Call, Step, Turn
-from loom_worker.events.log import EventLog
+from loom_worker.events.log import FENCED, EventLog, Unsent
 from loom_worker.events.rebuild import queued, rebuild
 from loom_worker.events.writer import RETRY_S, EventFlusher, EventWriter
 from tests.support.until import until
@@ -323,6 +323,23 @@ def test_an_owner_that_slept_does_not_restore_a_log_that_a_newer_one_began_anew(
     EventWriter(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=2).emit("turn.retrying", {})
     old.emit("turn.completed", {})
     assert [event.type for event in events.read(TURN.id, after=0, wait_ms=0)] == ["turn.queued", "turn.retrying"]
+
+
+def test_the_end_of_a_turn_is_told_and_its_slot_goes_on_whoever_writes_the_log_by_now(events: EventLog) -> None:
+    told: list[Unsent] = []
+
+    def append(unsent: Unsent) -> int | None:
+        told.append(unsent)
+        return unsent.appended(FENCED if len(told) > 1 else 2)
+
+    writer = EventWriter(events, TURN.id, lambda: (), flusher=EventFlusher(), fence=1, first=2)
+    writer.emit("turn.started", {})
+    writer.end("turn.completed", {}, append)
+    assert [kind for kind, _ in told[0].events] == ["turn.started", "turn.completed"]
+    late = EventWriter(events, TURN.id, lambda: (), flusher=EventFlusher(), fence=1, first=2)
+    late.end("turn.completed", {}, append)
+    late.end("turn.completed", {}, append)  # it knows by now that the log is another's
+    assert [len(unsent.events) for unsent in told] == [2, 1, 0]
 
 
 class Unheard(EventLog):
