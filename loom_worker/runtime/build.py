@@ -143,7 +143,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
     stopping = Stopping(settings.lanes.drain_s)
     agents = LiveAgents(settings.agents_dir)
     fitted = components(settings, agents, links.database, links.client, process=links.name, stopping=stopping)
-    slots = Slots(links.lanes, stopping, process=links.name, most_waiting=max(1, settings.worker_concurrency // 2))
+    slots = Slots(links.lanes, stopping, process=links.name, most_waiting=settings.worker_concurrency // 2)
     threads = CeleryThreads(settings.worker_concurrency, slots) if takes_turns else None
     traces = links.traces.flusher()
     turns = TurnWorker(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import urllib3
 
+from loom_worker.lanes import keys
 from tests.support.system import Json, System, rows, spoken
 from tests.support.until import until
 
@@ -109,6 +110,7 @@ def test_pages_contract_and_probes_are_served(demo: System) -> None:
 
 def test_celery_messages_hold_ids_and_no_word_that_a_user_or_model_said(demo: System) -> None:
     with demo.redis() as client:
+        until(lambda: not client.exists(keys.FREE_SLOTS), 20, "no thread is left that needs no wake-up")
         with client.monitor() as monitor:
             demo.ended(demo.submit("private", QUESTION))
             client.echo("the turn has ended")

@@ -76,7 +76,8 @@ def redis_names(run: Run) -> Iterator[tuple[str, str]]:
 
 def celery_messages(run: Run) -> Iterator[tuple[str, str]]:
     """What was sent through Celery's queues and to those that follow its events, bodies decoded."""
-    for command in run.commands:
+    # What scripts do with these queues is listed by itself; their arguments hold what they write elsewhere, too.
+    for command in (command for command in run.commands if command[0] not in ("EVALSHA", "EVAL")):
         text = " ".join(command)
         if command[:1] == ["PUBLISH"] or any(part.startswith(("loom:q:", "loom:r:")) for part in command):
             bodies = re.findall(r'"body": ?"([A-Za-z0-9+/=]+)"', text)
