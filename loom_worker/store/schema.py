@@ -27,7 +27,7 @@ from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store import audit_tables, trace_tables, workspace_tables  # noqa: F401 - they belong to it, too
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0016"
+VERSION = "0017"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -40,6 +40,9 @@ _DUE = text("due_ms IS NOT NULL")
 _OF_USER: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("user IS NOT NULL"))
 _BY_KEY: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("key_id IS NOT NULL"))
 _UNFINISHED = text("status IN ('queued', 'in_progress', 'requires_action')")
+# In other words than _UNFINISHED, or SQLite would walk through this index where it should go from lane to lane.
+_NOT_COMPLETED: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("completed_ms IS NULL"))
+_DEAD: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("status = 'failed' AND reason = 'dead'"))
 _UNFINISHED_BY_KEY = text(f"key_id IS NOT NULL AND {_UNFINISHED.text}")
 
 sessions = Table(
@@ -66,6 +69,7 @@ sessions = Table(
     Column("next_seq", Integer, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("updated_ms", BigInteger, nullable=False),
+    Column("queue_depth", Integer, nullable=False, server_default="0"),  # unfinished turns; triggers on turns keep it
     UniqueConstraint("workspace", "id"),
     Index("sessions_by_time", "workspace", "created_ms", "id"),
     Index("sessions_by_user", "workspace", "user", "created_ms", "id", **_OF_USER),
@@ -118,7 +122,8 @@ turns = Table(
     Column("trace", JSON_OR_NULL),  # what its trace needs to know and no other column tells (values/traces.py)
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
-    Index("turns_open_by_workspace", "workspace", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
+    Index("turns_open_by_status", *("status", "workspace", "created_ms"), **_NOT_COMPLETED),
+    Index("turns_dead", "workspace", **_DEAD),
     Index("turns_open_by_key", "key_id", sqlite_where=_UNFINISHED_BY_KEY, postgresql_where=_UNFINISHED_BY_KEY),
     Index("turns_by_workspace", "workspace", "id"),
     Index("turns_by_key", "workspace", "idempotency_key", unique=True),
@@ -392,6 +397,26 @@ def kept_delivery() -> ColumnElement[bool]:
     """True of a delivery unless its session is deleted."""
     owned = select(turns.c.id).join(sessions, and_(*_OWNS)).where(turns.c.id == outbox.c.turn_id)
     return owned.exists()
+
+
+def waiting_or_begun() -> ColumnElement[bool]:
+    """True of an unfinished turn, like ``unfinished()``, but found by its workspace instead of its lane."""
+    return and_(turns.c.completed_ms.is_(None), turns.c.status.in_(UNFINISHED))
+
+
+def begun() -> ColumnElement[bool]:
+    """True of a turn that has begun and not ended, however many wait behind it: found in ``turns_open_by_status``."""
+    return and_(turns.c.completed_ms.is_(None), turns.c.status.in_(("in_progress", "requires_action")))
+
+
+def queued() -> ColumnElement[bool]:
+    """True of a turn that has not begun; by workspace and time, as ``turns_open_by_status`` is ordered."""
+    return and_(turns.c.completed_ms.is_(None), turns.c.status == "queued")
+
+
+def dead() -> ColumnElement[bool]:
+    """True of a turn that killed its workers too often, in the literals of ``turns_dead``."""
+    return and_(turns.c.status == literal_column("'failed'"), turns.c.reason == literal_column("'dead'"))
 
 
 def unfinished() -> ColumnElement[bool]:
