@@ -66,6 +66,7 @@ _OPEN_LANES = Prepared(
     .limit(_MOST)
 )
 """From lane to lane, and of each lane only the first turn: the others cannot begin before it."""
+_ANY_OPEN = Prepared(select(turns.c.lane).where(unfinished()).limit(1))
 _OF_TURN = select(calls.c.id).where(calls.c.turn_id == turns.c.id, calls.c.status == "pending")
 _IS_ASKING = _OF_TURN.where(calls.c.approval == "waiting").exists()
 _IS_GRANTED = or_(calls.c.approval == "approved", calls.c.approval == "edited")
@@ -150,6 +151,11 @@ class Claims:
             Fenced: another worker owns the turn.
         """
         self._let_go(claim, parked_until_ms=None, run_ms=run_ms)
+
+    def has_open_turns(self) -> bool:
+        """True if any turn of any workspace has not ended."""
+        with self._database.read() as tx:
+            return _ANY_OPEN.first(tx, {}) is not None
 
     def open_lanes(self, *, created_before_ms: int, limit: int, after: str = "") -> tuple[str, ...]:
         """Lanes that could run a turn, in the order of their keys.

@@ -12,10 +12,14 @@ from sqlalchemy import insert, select, update
 from loom_worker.core.settings import LimitSettings, Settings, from_env
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.turns import NewTurn, Turn
+from loom_worker.store.calls import tool_counts
+from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.schema import messages, sessions, turns
+from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
+from loom_worker.store.turns import Turns
 from tests.support.sqlite_steps import counted
 from tests.unit.store.made import NOW_MS, WORKSPACE, claimed, final, message, said, submitted
 
@@ -137,3 +141,45 @@ def test_a_turn_costs_the_same_however_much_waits(grown: dict[str, Path], tmp_pa
     usual = steps_of(grown["some_said"], tmp_path / "usual", act)
     now = steps_of(grown[what], tmp_path / "grown", act)
     assert now <= MOST * usual, f"{act}: {now} steps where {usual} are usual"
+
+
+def steps_taken(database: Database, act: Callable[[Database], object]) -> int:
+    with counted(database) as steps:
+        database.probe()
+        before = steps.taken
+        act(database)
+        return steps.taken - before
+
+
+ASKED: dict[str, Callable[[Database], object]] = {
+    "the figures of the workspace": lambda database: Turns(database).stats(WORKSPACE, now_ms=NOW_MS),
+    "the figures of all": lambda database: Turns(database).stats(None, now_ms=NOW_MS),
+    "what has begun": lambda database: Turns(database).begun(WORKSPACE, limit=500),
+    "lanes with news": lambda database: Claims(database).answered_lanes(limit=9),
+    "who waits for a person": lambda database: tool_counts(database, now_ms=NOW_MS),
+    "whether any turn is open": lambda database: Claims(database).has_open_turns(),
+    "a session": lambda database: Sessions(database).get(WORKSPACE, "s1"),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("what", ["turns_wait_in_the_lane", "turns_wait_in_other_lanes"])
+def test_who_looks_at_the_queue_does_not_walk_through_it(grown: dict[str, Path], what: str, asked: str) -> None:
+    settings = from_env({"LOOM_HOME": str(grown[what].parent), "LOOM_SQLITE_SYNC": "normal"})
+    with opened(settings) as database:
+        assert steps_taken(database, ASKED[asked]) < 200
+
+
+@pytest.mark.parametrize(("what", "lanes"), [("turns_wait_in_the_lane", 1), ("turns_wait_in_other_lanes", LANES - 1)])
+def test_the_sweep_takes_steps_for_each_lane_not_for_each_turn(grown: dict[str, Path], what: str, lanes: int) -> None:
+    settings = from_env({"LOOM_HOME": str(grown[what].parent), "LOOM_SQLITE_SYNC": "normal"})
+
+    def page(limit: int) -> Callable[[Database], object]:
+        return lambda database: Claims(database).open_lanes(created_before_ms=NOW_MS + 1, limit=limit)
+
+    with opened(settings) as database:
+        found = Claims(database).open_lanes(created_before_ms=NOW_MS + 1, limit=2 * LANES)
+        assert list(found) == sorted(found)
+        assert lanes <= len(found) <= lanes + 1
+        assert steps_taken(database, page(2 * LANES)) < 100 * len(found) + 200
+        assert steps_taken(database, page(10)) < 100 * 10 + 200
