@@ -40,7 +40,6 @@ _DUE = text("due_ms IS NOT NULL")
 _OF_USER: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("user IS NOT NULL"))
 _BY_KEY: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("key_id IS NOT NULL"))
 _UNFINISHED = text("status IN ('queued', 'in_progress', 'requires_action')")
-# In other words than _UNFINISHED, or SQLite would walk through this index where it should go from lane to lane.
 _NOT_COMPLETED: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("completed_ms IS NULL"))
 _DEAD: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("status = 'failed' AND reason = 'dead'"))
 _UNFINISHED_BY_KEY = text(f"key_id IS NOT NULL AND {_UNFINISHED.text}")
@@ -397,26 +396,6 @@ def kept_delivery() -> ColumnElement[bool]:
     """True of a delivery unless its session is deleted."""
     owned = select(turns.c.id).join(sessions, and_(*_OWNS)).where(turns.c.id == outbox.c.turn_id)
     return owned.exists()
-
-
-def waiting_or_begun() -> ColumnElement[bool]:
-    """True of an unfinished turn, like ``unfinished()``, but found by its workspace instead of its lane."""
-    return and_(turns.c.completed_ms.is_(None), turns.c.status.in_(UNFINISHED))
-
-
-def begun() -> ColumnElement[bool]:
-    """True of a turn that has begun and not ended, however many wait behind it: found in ``turns_open_by_status``."""
-    return and_(turns.c.completed_ms.is_(None), turns.c.status.in_(("in_progress", "requires_action")))
-
-
-def queued() -> ColumnElement[bool]:
-    """True of a turn that has not begun; by workspace and time, as ``turns_open_by_status`` is ordered."""
-    return and_(turns.c.completed_ms.is_(None), turns.c.status == "queued")
-
-
-def dead() -> ColumnElement[bool]:
-    """True of a turn that killed its workers too often, in the literals of ``turns_dead``."""
-    return and_(turns.c.status == literal_column("'failed'"), turns.c.reason == literal_column("'dead'"))
 
 
 def unfinished() -> ColumnElement[bool]:

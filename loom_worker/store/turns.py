@@ -15,20 +15,10 @@ from loom_worker.core.values.turns import Call, Step, Turn
 from loom_worker.store import rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
-from loom_worker.store.schema import (
-    begun,
-    dead,
-    kept,
-    queued,
-    sessions,
-    steps,
-    turn_columns,
-    turns,
-    unfinished,
-    verdicts,
-)
+from loom_worker.store.schema import kept, sessions, steps, turn_columns, turns, unfinished, verdicts
 from loom_worker.store.sessions import found
 from loom_worker.store.tenants import of_session, ours, parameters
+from loom_worker.store.turn_conditions import begun, dead, queued
 from loom_worker.store.workspace_tables import workspace_depths
 
 
