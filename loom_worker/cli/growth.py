@@ -36,6 +36,7 @@ BOUNDS = {
     "metric_values": "a row for each figure",
     "spending": "the sessions, agents and workspaces with a budget",
     "workspaces": "the number of workspaces",
+    "workspace_depths": "the number of workspaces",
     "api_keys": "the keys that were ever made",
     "pairings": "who was ever paired with a user",
     "guard_actions": "the workspaces, and what guardrails look for",

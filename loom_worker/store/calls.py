@@ -138,7 +138,7 @@ def tool_counts(database: Database, *, now_ms: int) -> Json:
     Raises:
         Unavailable: the database did not answer.
     """
-    awaiting = select(func.count()).where(unfinished(), turns.c.status == "requires_action")
+    awaiting = select(func.count()).where(turns.c.completed_ms.is_(None), turns.c.status == "requires_action")
     failed = select(func.count()).where(agent_errors.c.at_ms > now_ms - HOUR_MS, agent_errors.c.tool_name != "")
     stored = select(func.count()).select_from(blobs)
     with database.read() as tx:

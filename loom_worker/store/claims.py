@@ -3,7 +3,20 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from sqlalchemy import Connection, and_, bindparam, or_, select
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    String,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+)
 
 from loom_worker.core import metrics
 from loom_worker.core.values.chat import Usage
@@ -18,14 +31,51 @@ from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
 from loom_worker.store.fence import fenced_update, ours
 from loom_worker.store.metric_values import count
-from loom_worker.store.prepared import Row
+from loom_worker.store.prepared import Prepared, Row
 from loom_worker.store.schema import calls, sessions, turns, unfinished, verdicts
 from loom_worker.store.turns import read_calls
 from loom_worker.store.workspace_tables import workspaces
 
+_MOMENT: BindParameter[int] = bindparam("before_ms", type_=BigInteger)
+_MOST: BindParameter[int] = bindparam("most", type_=Integer)
 _DISABLED = select(workspaces.c.name).where(workspaces.c.name == turns.c.workspace, workspaces.c.is_disabled).exists()
 _VERDICTS = (
     select(verdicts).where(verdicts.c.turn_id == bindparam("our_id")).order_by(verdicts.c.reply_n, verdicts.c.position)
+)
+
+
+def _lane_after(lane: ColumnElement[str]) -> Select[tuple[str]]:
+    return select(func.min(turns.c.lane)).where(unfinished(), turns.c.lane > lane)
+
+
+_open = select(_lane_after(bindparam("after", type_=String)).scalar_subquery().label("lane")).cte(recursive=True)
+_open = _open.union_all(
+    select(_lane_after(_open.c.lane).correlate(_open).scalar_subquery()).where(_open.c.lane.is_not(None))
+)
+_FIRST_SEQ = select(func.min(turns.c.seq)).where(turns.c.lane == _open.c.lane, unfinished()).correlate(_open)
+_MAY_BEGIN = and_(sessions.c.status == "active", ~_DISABLED)
+_OPEN_LANES = Prepared(
+    select(turns.c.lane)
+    .select_from(_open)
+    .join(turns, and_(turns.c.lane == _open.c.lane, turns.c.seq == _FIRST_SEQ.scalar_subquery()))
+    .join(sessions, sessions.c.lane == turns.c.lane)
+    .where(
+        turns.c.created_ms < _MOMENT,
+        or_(_MAY_BEGIN, turns.c.started_ms.is_not(None), turns.c.deadline_ms <= _MOMENT),
+    )
+    .limit(_MOST)
+)
+"""From lane to lane, and of each lane only the first turn: the others cannot begin before it."""
+_ANY_OPEN = Prepared(select(turns.c.lane).where(unfinished()).limit(1))
+_OF_TURN = select(calls.c.id).where(calls.c.turn_id == turns.c.id, calls.c.status == "pending")
+_IS_ASKING = _OF_TURN.where(calls.c.approval == "waiting").exists()
+_IS_GRANTED = or_(calls.c.approval == "approved", calls.c.approval == "edited")
+_IS_UNSENT = _OF_TURN.where(_IS_GRANTED, calls.c.sends == 0).exists()
+_ANSWERED_LANES = Prepared(
+    select(turns.c.lane)
+    .where(turns.c.status == "requires_action", turns.c.held_by.is_(None), turns.c.completed_ms.is_(None))
+    .where(or_(turns.c.cancel.is_not(None), ~_IS_ASKING, _IS_UNSENT))
+    .limit(_MOST)
 )
 
 
@@ -102,6 +152,11 @@ class Claims:
         """
         self._let_go(claim, parked_until_ms=None, run_ms=run_ms)
 
+    def has_open_turns(self) -> bool:
+        """True if any turn of any workspace has not ended."""
+        with self._database.read() as tx:
+            return _ANY_OPEN.first(tx, {}) is not None
+
     def open_lanes(self, *, created_before_ms: int, limit: int, after: str = "") -> tuple[str, ...]:
         """Lanes that could run a turn, in the order of their keys.
 
@@ -110,32 +165,17 @@ class Claims:
             limit: most lanes.
             after: the last lane seen.
         """
-        is_over = turns.c.deadline_ms <= created_before_ms
-        may_begin = and_(sessions.c.status == "active", ~_DISABLED)
-        runnable = or_(may_begin, turns.c.started_ms.is_not(None), is_over)
-        query = (
-            select(turns.c.lane)
-            .join(sessions, sessions.c.lane == turns.c.lane)
-            .where(unfinished(), turns.c.lane > after, turns.c.created_ms < created_before_ms, runnable)
-            .group_by(turns.c.lane)
-            .order_by(turns.c.lane)
-            .limit(limit)
-        )
+        wanted = {"before_ms": created_before_ms, "most": limit, "after": after}
         with self._database.read() as tx:
-            return tuple(tx.execute(query).scalars())
+            return tuple(row["lane"] for row in _OPEN_LANES.all(tx, wanted))
 
     def answered_lanes(self, *, limit: int) -> tuple[str, ...]:
         """Lanes whose turn waits for a person although all is decided, a decided call is not sent, or it is cancelled.
 
         The process that committed this may have died before waking the lane; the turn would wait for its timeout.
         """
-        of_turn = select(calls.c.id).where(calls.c.turn_id == turns.c.id, calls.c.status == "pending")
-        is_asking = of_turn.where(calls.c.approval == "waiting").exists()
-        is_unsent = of_turn.where(calls.c.approval.in_(("approved", "edited")), calls.c.sends == 0).exists()
-        has_news = or_(turns.c.cancel.is_not(None), ~is_asking, is_unsent)
-        parked = (turns.c.status == "requires_action", turns.c.held_by.is_(None), unfinished())
         with self._database.read() as tx:
-            return tuple(tx.execute(select(turns.c.lane).where(*parked, has_news).limit(limit)).scalars())
+            return tuple(row["lane"] for row in _ANSWERED_LANES.all(tx, {"most": limit}))
 
     def open_lane(self, lane: str) -> OpenLane:
         """The unfinished turns of a lane."""

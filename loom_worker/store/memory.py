@@ -33,6 +33,7 @@ from loom_worker.store.fence import check_fence
 from loom_worker.store.history_cache import HistoryCache
 from loom_worker.store.ledger import Charge
 from loom_worker.store.messages import clear_recalled, messages_with_ids, recall
+from loom_worker.store.prepared import Prepared
 from loom_worker.store.schema import memory, memory_snapshots, messages
 from loom_worker.store.sessions import find_lane, found, of_lane
 from loom_worker.store.turn_records import add_spans, last_ended
@@ -64,9 +65,9 @@ _APPLY = (
     .where(_OURS, memory.c.version == bindparam("old_version"))
     .values(version=memory.c.version + 1, **{name: bindparam(name) for name in _CHANGED})
 )
-_DUE = select(memory.c.lane).order_by(memory.c.due_ms)
-_SINCE = _DUE.where(memory.c.due_ms <= bindparam("due_ms"))
-_AHEAD = _DUE.where(memory.c.due_ms > bindparam("due_ms"))
+_DUE = select(memory.c.lane).order_by(memory.c.due_ms).limit(bindparam("most", type_=Integer))
+_SINCE = Prepared(_DUE.where(memory.c.due_ms <= bindparam("due_ms", type_=BigInteger)))
+_AHEAD = Prepared(_DUE.where(memory.c.due_ms > bindparam("due_ms", type_=BigInteger)))
 _PAGE = (
     select(messages)
     .where(messages.c.lane == bindparam("our_lane"))
@@ -158,11 +159,10 @@ class Memories:
     def due(self, *, due_before_ms: int, limit: int) -> tuple[str, ...]:
         """Lanes whose L1 has been due for compression since this moment or longer, the longest waiting first."""
         with self._database.read() as tx:
-            lanes = tx.execute(_SINCE.limit(limit), {"due_ms": due_before_ms}).scalars().all()
-            if len(lanes) < limit:
-                ahead = _AHEAD.limit(limit - len(lanes))
-                lanes = [*lanes, *tx.execute(ahead, {"due_ms": due_before_ms + AHEAD_MS}).scalars()]
-        return tuple(lanes)
+            found = _SINCE.all(tx, {"due_ms": due_before_ms, "most": limit})
+            if len(found) < limit:
+                found += _AHEAD.all(tx, {"due_ms": due_before_ms + AHEAD_MS, "most": limit - len(found)})
+        return tuple(row["lane"] for row in found)
 
     def claim(self, lane: str, *, worker: str, alive: frozenset[str], now_ms: int) -> MemoryClaim | None:
         """Take the right to compress. It only saves work: ``apply`` decides whose summary counts.

@@ -1,6 +1,6 @@
 """Webhook deliveries: stored with the turn's end, sent by one worker at a time, kept until delivered or given up."""
 
-from sqlalchemy import ColumnElement, Connection, Integer, bindparam, insert, select, update
+from sqlalchemy import BigInteger, ColumnElement, Connection, Integer, bindparam, insert, literal_column, select, update
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.audit import AuditEntry
@@ -12,15 +12,20 @@ from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.store import rows
 from loom_worker.store.audit import append
 from loom_worker.store.database import Database
+from loom_worker.store.prepared import Prepared
 from loom_worker.store.schema import kept_delivery, outbox, turns
 from loom_worker.store.tenants import of_session, ours
 from loom_worker.store.turn_records import add_spans
 from loom_worker.store.turns import checked_cursor
 
 _INSERT = insert(outbox)
-_DUE = (
+_DUE = Prepared(
     select(outbox.c.id)
-    .where(outbox.c.status == "pending", outbox.c.next_ms <= bindparam("now_ms"), kept_delivery())
+    .where(
+        outbox.c.status == literal_column("'pending'"),  # as in the partial index outbox_due
+        outbox.c.next_ms <= bindparam("now_ms", type_=BigInteger),
+        kept_delivery(),
+    )
     .order_by(outbox.c.next_ms)
     .limit(bindparam("most", type_=Integer))
 )
@@ -40,7 +45,7 @@ class Outbox:
     def due(self, *, now_ms: int, limit: int) -> tuple[str, ...]:
         """Ids of deliveries whose next attempt is due."""
         with self._database.read() as tx:
-            return tuple(tx.execute(_DUE, {"now_ms": now_ms, "most": limit}).scalars())
+            return tuple(row["id"] for row in _DUE.all(tx, {"now_ms": now_ms, "most": limit}))
 
     def take(self, delivery_id: str, *, now_ms: int, hold_ms: int) -> Delivery | None:
         """Take a due delivery for one attempt; None if it is not due, for another worker has it.

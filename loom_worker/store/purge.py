@@ -2,6 +2,7 @@
 
 from sqlalchemy import Connection, Integer, Table, bindparam, delete, func, select
 
+from loom_worker.store.prepared import Prepared
 from loom_worker.store.schema import (
     DELETED,
     agent_errors,
@@ -22,7 +23,7 @@ at once (0011_audit.py): 1.1 ms for a message of 100 words, a twelfth of that if
 ROWS_OF_A_TURN = 10
 """What a turn with its steps, calls and deliveries counts for, and a snapshot with its long text."""
 
-_A_DELETED_LANE = select(sessions.c.lane).where(sessions.c.workspace == DELETED).limit(1)
+_A_DELETED_LANE = Prepared(select(sessions.c.lane).where(sessions.c.workspace == DELETED).limit(1))
 _OLDEST = (
     select(messages.c.n, (func.length(messages.c.content) + func.coalesce(func.length(messages.c.grams), 0)))
     .where(messages.c.lane == bindparam("our_lane"))
@@ -43,14 +44,15 @@ def remove_live_rows(tx: Connection, lane: str) -> None:
 
 def has_rows(tx: Connection) -> bool:
     """True if a deleted session still has rows."""
-    return tx.execute(_A_DELETED_LANE).scalar() is not None
+    return _A_DELETED_LANE.first(tx, {}) is not None
 
 
 def remove_batch(tx: Connection, *, limit: int) -> int:
     """Remove the next rows of a deleted session, its own row last; return about how many, 0 if none are left."""
-    lane = tx.execute(_A_DELETED_LANE).scalar()
-    if lane is None:
+    found = _A_DELETED_LANE.first(tx, {})
+    if found is None:
         return 0
+    lane = found["lane"]
     few = max(limit // ROWS_OF_A_TURN, 1)
     return (
         _messages(tx, lane, limit=limit)

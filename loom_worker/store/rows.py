@@ -21,7 +21,7 @@ CHANGES = 10
 
 _NOT_COLUMNS = {
     *("usage", "patterns", "channel", "output_parts", "webhook", "trace_id", "calls", "position", "waiting"),
-    *("queue_depth", "is_busy", "is_cut"),
+    *("is_busy", "is_cut"),
 }
 CHOSEN = ("model", "tools", "backend")
 """What a session chose instead of its agent's own."""
@@ -29,13 +29,13 @@ _TURN_FIELDS = tuple(name for name in Turn.__slots__ if name not in _NOT_COLUMNS
 _SESSION_FIELDS = tuple(name for name in Session.__slots__ if name not in _NOT_COLUMNS)
 
 
-def session(row: Row, *, queue_depth: int = 0, is_busy: bool = False) -> Session:
+def session(row: Row, *, is_busy: bool = False) -> Session:
     """A row of ``sessions``."""
     fields = {name: row[name] for name in _SESSION_FIELDS} | {
         "agent": row["agent"] or DEFAULT_AGENT,
         "tools": choice(row).tools,
     }
-    return Session(**fields, usage=Usage.from_json(row["usage"]), queue_depth=queue_depth, is_busy=is_busy)
+    return Session(**fields, usage=Usage.from_json(row["usage"]), is_busy=is_busy)
 
 
 def choice(row: Row) -> Choice:

@@ -27,7 +27,7 @@ from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store import audit_tables, trace_tables, workspace_tables  # noqa: F401 - they belong to it, too
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0016"
+VERSION = "0017"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -40,6 +40,8 @@ _DUE = text("due_ms IS NOT NULL")
 _OF_USER: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("user IS NOT NULL"))
 _BY_KEY: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("key_id IS NOT NULL"))
 _UNFINISHED = text("status IN ('queued', 'in_progress', 'requires_action')")
+_NOT_COMPLETED: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("completed_ms IS NULL"))
+_DEAD: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("status = 'failed' AND reason = 'dead'"))
 _UNFINISHED_BY_KEY = text(f"key_id IS NOT NULL AND {_UNFINISHED.text}")
 
 sessions = Table(
@@ -66,6 +68,7 @@ sessions = Table(
     Column("next_seq", Integer, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("updated_ms", BigInteger, nullable=False),
+    Column("queue_depth", Integer, nullable=False, server_default="0"),  # unfinished turns; triggers on turns keep it
     UniqueConstraint("workspace", "id"),
     Index("sessions_by_time", "workspace", "created_ms", "id"),
     Index("sessions_by_user", "workspace", "user", "created_ms", "id", **_OF_USER),
@@ -118,7 +121,8 @@ turns = Table(
     Column("trace", JSON_OR_NULL),  # what its trace needs to know and no other column tells (values/traces.py)
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
-    Index("turns_open_by_workspace", "workspace", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
+    Index("turns_open_by_status", *("status", "workspace", "created_ms"), **_NOT_COMPLETED),
+    Index("turns_dead", "workspace", **_DEAD),
     Index("turns_open_by_key", "key_id", sqlite_where=_UNFINISHED_BY_KEY, postgresql_where=_UNFINISHED_BY_KEY),
     Index("turns_by_workspace", "workspace", "id"),
     Index("turns_by_key", "workspace", "idempotency_key", unique=True),

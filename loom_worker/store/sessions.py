@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection, Integer, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, Integer, and_, bindparam, insert, or_, select, update
 
 from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.chat import Usage
@@ -20,7 +20,7 @@ from loom_worker.store import purge, rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
 from loom_worker.store.removal import Deleted, remove
-from loom_worker.store.schema import DELETED, memory, sessions, turns, unfinished
+from loom_worker.store.schema import DELETED, memory, sessions, turns
 from loom_worker.store.tenants import ours, parameters
 
 _OF_LANE = select(sessions).where(sessions.c.lane == bindparam("our_lane"), sessions.c.workspace != DELETED)
@@ -166,10 +166,10 @@ class Sessions:
 
 
 def _with_queue(tx: Connection, row: Any) -> Session:
-    # One that has begun keeps the session busy while it waits for tools, for a person or for another worker.
-    queued = select(func.count(), func.count(turns.c.started_ms)).where(turns.c.lane == row["lane"], unfinished())
-    depth, busy = tx.execute(queued).one()
-    return rows.session(row, queue_depth=depth, is_busy=busy > 0)
+    # One that has begun keeps the session busy while it waits for tools, for a person or for another worker. It is
+    # always the first, for turns begin in their order.
+    first = statements.FIRST.first(tx, {"our_lane": row["lane"]}) if row["queue_depth"] else None
+    return rows.session(row, is_busy=first is not None and first["started_ms"] is not None)
 
 
 def _cursor(tx: Connection, tenant: Tenant, after: str) -> tuple[int, str]:
@@ -254,6 +254,7 @@ def add(tx: Connection, tenant: Tenant, new: NewSession, *, now_ms: int) -> dict
         "next_seq": 1,
         "created_ms": now_ms,
         "updated_ms": now_ms,
+        "queue_depth": 0,
     }
     tx.execute(insert(sessions), row)
     return row

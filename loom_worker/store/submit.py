@@ -239,10 +239,8 @@ class _Entrance:
         """How many unfinished turns of its session are before it."""
         if owner["status"] == "archived":
             raise Conflict(f"Session {owner['id']!r} is archived; set its status to active first.", "session-archived")
-        most = self.limits.workspace_depth
-        queue = {"our_lane": owner["lane"], "our_workspace": owner["workspace"], "most": most}
-        found = statements.DEPTHS.one(self.tx, queue)
-        depth, in_workspace, rules = found["lane"], found["workspace"], Rules.of(found["rules"])
+        workspace = statements.WORKSPACE.one(self.tx, {"our_workspace": owner["workspace"]})
+        depth, most, rules = owner["queue_depth"], self.limits.workspace_depth, Rules.of(workspace["rules"])
         if rules.is_disabled:
             raise Forbidden(f"The workspace {owner['workspace']!r} is disabled by its administrator.", DISABLED)
         if new.double_texting == "reject" and depth:
@@ -251,7 +249,7 @@ class _Entrance:
         if depth >= self.limits.lane_depth:
             raise QueueFull(f"Session {owner['id']!r} has {depth} unfinished turns, the most it may have.", 5.0)
         self._check_budgets(owner, new, rules)
-        if in_workspace >= most:
+        if (workspace["depth"] or 0) >= most:
             raise QueueFull(f"The workspace has {most} unfinished turns, the most it may have.", 5.0)
         return int(depth)
 

@@ -40,7 +40,7 @@ from loom_worker.store.schema import (
 )
 from loom_worker.store.tenants import OURS, of_session
 from loom_worker.store.trace_tables import metric_values, trace_outbox
-from loom_worker.store.workspace_tables import workspaces
+from loom_worker.store.workspace_tables import workspace_depths, workspaces
 
 _OUR_LANE: BindParameter[str] = bindparam("our_lane", type_=String)
 _OUR_ID: BindParameter[str] = bindparam("our_id", type_=String)
@@ -63,25 +63,19 @@ ASKED = Prepared(
 )
 """Who will answer, and by what rules."""
 SESSION = Prepared(select(sessions).where(OURS, sessions.c.id == _OUR_ID))
-DEPTHS = Prepared(
+WORKSPACE = Prepared(
     select(
-        select(func.count()).where(turns.c.lane == _OUR_LANE, unfinished()).scalar_subquery().label("lane"),
-        select(func.count())
-        .select_from(
-            select(turns.c.id)
-            .where(turns.c.workspace == bindparam("our_workspace"), unfinished())
-            .limit(bindparam("most", type_=Integer))
-            .subquery()
-        )
+        select(workspace_depths.c.turns)
+        .where(workspace_depths.c.workspace == bindparam("our_workspace"))
         .scalar_subquery()
-        .label("workspace"),
+        .label("depth"),
         select(workspaces.c.rules)
         .where(workspaces.c.name == bindparam("our_workspace"))
         .scalar_subquery()
         .label("rules"),
     )
 )
-"""How many unfinished turns there are, and the rules of the workspace."""
+"""How many unfinished turns the workspace has, None if none, and its rules; a session's row has its own count."""
 COUNT_ON = Prepared(
     update(sessions)
     .where(sessions.c.lane == _OUR_LANE)
@@ -209,6 +203,10 @@ SET_TRACE = Prepared(update(turns).where(turns.c.id == _OUR_ID).values(trace=bin
 
 # It is looked at: one snapshot.
 
+FIRST = Prepared(
+    select(turns.c.started_ms).where(turns.c.lane == _OUR_LANE, unfinished()).order_by(turns.c.seq).limit(1)
+)
+"""When the first unfinished turn of a lane began; None: it has not."""
 TURN = Prepared(select(*turn_columns()).where(turns.c.id == _OUR_ID, of_session(turns.c.lane)))
 AHEAD = Prepared(
     select(func.count().label("turns")).where(

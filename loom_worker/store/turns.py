@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, literal, select
+from sqlalchemy import ColumnElement, Connection, Select, func, literal, select
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.cutting import FIELD_BYTES
@@ -15,9 +15,11 @@ from loom_worker.core.values.turns import Call, Step, Turn
 from loom_worker.store import rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
-from loom_worker.store.schema import kept, steps, turn_columns, turns, unfinished, verdicts
+from loom_worker.store.schema import kept, sessions, steps, turn_columns, turns, unfinished, verdicts
 from loom_worker.store.sessions import found
 from loom_worker.store.tenants import of_session, ours, parameters
+from loom_worker.store.turn_conditions import begun, dead, queued
+from loom_worker.store.workspace_tables import workspace_depths
 
 
 class Turns:
@@ -95,34 +97,28 @@ class Turns:
         """
         is_text = (turns.c.input, turns.c.output_text)
         columns = [literal("").label(each.name) if each in is_text else each for each in turns.c]
-        query = select(*columns).where(unfinished(), turns.c.status != "queued")
+        query = select(*columns).where(begun())
         if tenant is not None:
             query = query.where(*_of(tenant))
         with self._database.read() as tx:
-            found = tx.execute(query.order_by(turns.c.id).limit(limit)).mappings().all()
+            found = tx.execute(query.order_by(turns.c.created_ms, turns.c.id).limit(limit)).mappings().all()
             return tuple(rows.turn(row, calls=read_calls(tx, row["id"])) for row in found)
 
     def stats(self, tenant: Tenant | None, *, now_ms: int) -> Json:
         """Counts of a tenant's unfinished turns, and the age of the oldest queued one; None: all workspaces."""
-        waiting = turns.c.parked_until_ms.is_not(None)
-        query = select(
-            func.count(func.distinct(turns.c.lane)),
-            func.count().filter(turns.c.status == "queued"),
-            func.count().filter(turns.c.held_by.is_not(None)),
-            func.count().filter(waiting),
-            func.min(turns.c.created_ms).filter(turns.c.status == "queued"),
-        ).where(unfinished())
-        dead = select(func.count()).where(turns.c.status == "failed", turns.c.reason == "dead", kept())
-        if tenant is not None:
-            query, dead = query.where(*_of(tenant)), dead.where(*_of(tenant))
+        is_theirs = () if tenant is None else _of(tenant)
+        held, parked = turns.c.held_by.is_not(None), turns.c.parked_until_ms.is_not(None)
+        under_way = select(func.count(), func.count().filter(held), func.count().filter(parked))
         with self._database.read() as tx:
-            lanes, queued, running, parked, oldest_ms = tx.execute(query).one()
-            dead_turns = tx.execute(dead).scalar_one()
+            open_turns, lanes = tx.execute(_depths(tenant)).one()
+            begun_turns, running, waiting = tx.execute(under_way.where(begun(), *is_theirs)).one()
+            oldest_ms = tx.execute(_oldest_queued(tenant)).scalar()
+            dead_turns = tx.execute(select(func.count()).where(dead(), kept(), *is_theirs)).scalar_one()
         return {
             "lanes": lanes,
-            "queued": queued,
+            "queued": open_turns - begun_turns,
             "running": running,
-            "waiting": parked,
+            "waiting": waiting,
             "oldest_queued_age_s": None if oldest_ms is None else round((now_ms - oldest_ms) / 1000, 3),
             "dead": dead_turns,
         }
@@ -149,6 +145,26 @@ def _of(tenant: Tenant) -> list[ColumnElement[bool]]:
     """True of the tenant's turns, those of deleted sessions included unless the tenant is a user."""
     in_workspace = turns.c.workspace == workspace_of(tenant)
     return [in_workspace, of_session(turns.c.lane, ours(tenant))] if user_of(tenant) else [in_workspace]
+
+
+def _depths(tenant: Tenant | None) -> Select[int, int]:
+    """Unfinished turns, and the sessions that have them: of a workspace in one row, of a user in its sessions."""
+    known = workspace_depths.c
+    counted = select(func.coalesce(func.sum(known.turns), 0), func.coalesce(func.sum(known.lanes), 0))
+    if tenant is None:
+        return counted
+    if user_of(tenant) is None:
+        return counted.where(known.workspace == workspace_of(tenant))
+    depth = sessions.c.queue_depth
+    return select(func.coalesce(func.sum(depth), 0), func.count().filter(depth > 0)).where(ours(tenant))
+
+
+def _oldest_queued(tenant: Tenant | None) -> Select[int | None]:
+    """When the turn that waits longest was accepted."""
+    if tenant is not None:
+        return select(turns.c.created_ms).where(queued(), *_of(tenant)).order_by(turns.c.created_ms).limit(1)
+    first = select(func.min(turns.c.created_ms)).where(queued(), turns.c.workspace == workspace_depths.c.workspace)
+    return select(func.min(first.scalar_subquery())).where(workspace_depths.c.turns > 0)
 
 
 def turn_row(tx: Connection, tenant: Tenant, turn_id: str) -> Any:

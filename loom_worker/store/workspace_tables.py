@@ -1,4 +1,4 @@
-"""The tables of workspaces: their rules, API keys, who is who in channels, and what is spent of budgets."""
+"""The tables of workspaces: rules, API keys, who is who in channels, what is spent, and how many turns wait."""
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table, Text
 
@@ -48,6 +48,16 @@ workspaces = Table(
     Column("updated_ms", BigInteger, nullable=False),
 )
 """Workspaces for which something was ever set; the others have no row."""
+
+workspace_depths = Table(
+    "workspace_depths",
+    METADATA,
+    Column("workspace", String(64), primary_key=True),
+    Column("turns", Integer, nullable=False),
+    Column("lanes", Integer, nullable=False),  # sessions that have such turns
+    sqlite_with_rowid=False,  # one tree to look through instead of two
+)
+"""Unfinished turns of each workspace that ever had one; triggers on turns keep it (0017_depths.sql)."""
 
 guard_actions = Table(
     "guard_actions",

@@ -10,7 +10,8 @@ from loom_worker.core.values.workspaces import Rules, Workspace
 from loom_worker.store.audit import append
 from loom_worker.store.cancel import weaker_than
 from loom_worker.store.database import Database
-from loom_worker.store.schema import turns, unfinished
+from loom_worker.store.schema import turns
+from loom_worker.store.turn_conditions import begun, waiting_or_begun
 from loom_worker.store.workspace_tables import workspaces
 
 MOST_WOKEN = 1_000
@@ -21,15 +22,17 @@ _STOP = (
     update(turns)
     .where(
         turns.c.workspace == bindparam("our_name"),
-        unfinished(),
-        turns.c.started_ms.is_not(None),
+        begun(),
         weaker_than("interrupt"),
     )
     .values(cancel="interrupt")
     .returning(turns.c.lane)
 )
 _WAITING = (
-    select(turns.c.lane).where(turns.c.workspace == bindparam("our_name"), unfinished()).distinct().limit(MOST_WOKEN)
+    select(turns.c.lane)
+    .where(turns.c.workspace == bindparam("our_name"), waiting_or_begun())
+    .distinct()
+    .limit(MOST_WOKEN)
 )
 
 

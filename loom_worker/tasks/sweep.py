@@ -130,7 +130,8 @@ class Sweep:
         self._reap()
         # By the clock that is behind: a worker that is an hour ahead would remove what was stored just now.
         self.expiry.remove_expired(min(self.clock_ms(), redis_s * 1000))
-        swept = Swept(len(late) + self._wake_answered(), self._wake_lost(), self._send_due(), self._compress_due())
+        answered, lost = (self._wake_answered(), self._wake_lost()) if self.claims.has_open_turns() else (0, 0)
+        swept = Swept(len(late) + answered, lost, self._send_due(), self._compress_due())
         self.traces.once(self.clock_ms())
         return swept
 

@@ -37,6 +37,16 @@ ORPHANS = {
     }.items()
 }
 """Rows of turns that do not exist: messages and usage carry no foreign key that would forbid them."""
+_OPEN = "status IN ('queued', 'in_progress', 'requires_action')"
+MISCOUNTED = f"""
+SELECT 'session ' || lane, queue_depth, (SELECT count(*) FROM turns WHERE turns.lane = sessions.lane AND turns.{_OPEN})
+  AS found FROM sessions WHERE queue_depth <> found
+UNION ALL
+SELECT 'workspace ' || workspace, turns,
+  (SELECT count(*) FROM turns WHERE turns.workspace = workspace_depths.workspace AND {_OPEN}) AS found
+FROM workspace_depths WHERE turns <> found
+"""
+"""Sessions and workspaces whose counted turns are not their rows."""
 UNAUDITED = (
     "SELECT id, found FROM (SELECT id, (SELECT count(*) FROM audit WHERE audit.workspace = turns.workspace"
     " AND turn_id = turns.id AND action = 'turn.ended') AS found FROM turns WHERE completed_ms IS NOT NULL)"
@@ -258,6 +268,8 @@ def _faults(connection: sqlite3.Connection) -> Iterator[str]:
             yield f"orphan: {table} {key} belongs to no turn"
     for turn_id, count in connection.execute(UNAUDITED):
         yield f"audit: turn {turn_id} has ended and has {count} rows"
+    for whose, depth, found in connection.execute(MISCOUNTED):
+        yield f"depth: {whose} is said to have {depth} unfinished turns, and has {found}"
     yield from _broken_chains(connection)
 
 

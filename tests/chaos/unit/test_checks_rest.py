@@ -71,6 +71,11 @@ def test_a_message_of_a_turn_that_goes_on_is_found(run: Run) -> None:
     assert_found(run.evidence(), "I9", "is in_progress, with 1 messages")
 
 
+def test_a_session_whose_turns_are_miscounted_is_found(run: Run) -> None:
+    run.sql("UPDATE sessions SET queue_depth = queue_depth + 1 WHERE lane = (SELECT min(lane) FROM sessions)")
+    assert_found(run.evidence(), "I9", "unfinished turns, and has")
+
+
 def test_an_index_that_lacks_a_row_is_found(run: Run) -> None:
     with closing(sqlite3.connect(run.settings.home / "loom.db")) as connection:
         connection.execute("PRAGMA writable_schema = ON")

@@ -110,10 +110,10 @@ def purged(database: Database, *, limit: int = 200) -> int:
 
 
 def counts(database: Database) -> dict[str, int]:
-    """How many rows each table has, but for those that only grow: the audit, and what was counted."""
+    """How many rows each table has, but for those that only grow: the audit, and what is counted."""
     with database.read() as tx:
         return {
             name: tx.execute(select(func.count()).select_from(table)).scalar_one()
             for name, table in metadata.tables.items()
-            if name not in ("audit", "audit_chains", "metric_values")
+            if name not in ("audit", "audit_chains", "metric_values", "workspace_depths")
         }

@@ -31,7 +31,7 @@ def plans(database: Database, act: Callable[[], object]) -> list[str]:
     found = []
     with database.read() as tx:
         for statement in said:
-            if statement.startswith(("SELECT", "UPDATE", "DELETE")):
+            if statement.startswith(("SELECT", "WITH", "UPDATE", "DELETE")):
                 # With its values in it, so that what looks like a parameter is part of a text.
                 rows = tx.exec_driver_sql("EXPLAIN QUERY PLAN " + statement.replace("%", "%%")).all()
                 found += [str(row[-1]) for row in rows]
@@ -71,16 +71,25 @@ def said_deleted_and_purged(database: Database) -> None:
 MARIA = WorkspaceUser(WORKSPACE, "maria")
 
 ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
-    "submit": (lambda database: submitted(database), "turns_unfinished"),
+    "submit": (lambda database: submitted(database), "sessions_2 (workspace=? AND id=?)"),
     "submit with a key": (lambda database: submitted(database, idempotency_key="k"), "turns_by_key"),
-    "the depth of the workspace": (lambda database: submitted(database), "turns_open_by_workspace"),
+    "the depth of the workspace": (lambda database: submitted(database), "workspace_depths USING PRIMARY KEY"),
     "claim": (
         lambda database: Claims(database).claim("lane", worker="w", now_ms=NOW_MS),
         "turns_unfinished (lane=?)",
     ),
     "open lanes": (
         lambda database: Claims(database).open_lanes(created_before_ms=NOW_MS, limit=9),
-        "turns_unfinished",
+        "turns_unfinished (lane>?)",
+    ),
+    "lanes with news": (lambda database: Claims(database).answered_lanes(limit=9), "turns_open_by_status (status=?)"),
+    "the queue": (
+        lambda database: Turns(database).stats(WORKSPACE, now_ms=NOW_MS),
+        "turns_open_by_status (status=? AND workspace=?)",
+    ),
+    "turns that killed their workers": (
+        lambda database: Turns(database).stats(WORKSPACE, now_ms=NOW_MS),
+        "turns_dead (workspace=?)",
     ),
     "one open lane": (lambda database: Claims(database).open_lane("lane"), "turns_unfinished (lane=?)"),
     "due deliveries": (lambda database: Outbox(database).due(now_ms=NOW_MS, limit=9), "outbox_due (next_ms<?)"),

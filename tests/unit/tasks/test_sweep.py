@@ -22,6 +22,7 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
 from loom_worker.tasks.sweep import AGAIN_MS, COMPRESS_GRACE_MS, UNACKED, Sweep, Sweeper, Swept
+from tests.support.sql_heard import heard
 from tests.support.stage import Book
 from tests.support.until import until
 from tests.unit.store import made
@@ -75,6 +76,17 @@ def test_one_sweeps_at_a_time_and_the_lock_lasts_less_than_a_pause(sweep: Sweep,
     assert valkey.get(keys.SWEEP) == "w0"
     remaining: Any = valkey.pttl(keys.SWEEP)
     assert 0 < remaining < SETTINGS.sweep_s * 1000
+
+
+def test_where_no_turn_is_open_no_lane_is_looked_for(sweep: Sweep, database: Database) -> None:
+    made.said(database, turns=2)
+    with heard(database) as said:
+        sweep_now(sweep)
+    assert [one for one in said if "FROM turns" in one and "LIMIT 1" not in one] == []
+    made.submitted(database)
+    with heard(database) as said:
+        assert sweep_now(sweep).lost == 1
+    assert [one for one in said if "requires_action'" in one and "held_by IS NULL" in one]
 
 
 def test_a_turn_of_which_redis_knows_nothing_is_rung_once(
