@@ -6,11 +6,15 @@
 
 import threading
 from dataclasses import dataclass
+from typing import Any
+
+from celery import Celery
 
 from loom_worker.agents.live import LiveAgents
 from loom_worker.core import crash_points
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
+from loom_worker.events.log import EventLog
 from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
@@ -92,17 +96,9 @@ def service(settings: Settings) -> Service:
     stopping = Stopping(settings.lanes.drain_s)
     fitted = components(settings, agents, database, client, process=process_name(), stopping=stopping)
     fitted.metrics.start()
-    wakeups = WakeupQueue(app, client)
     waits = WaitReports(Turns(database), LiveWaits(client), agents)
     parts = ServiceParts(
-        announcer=Announcer(
-            TurnSignals(client, lanes, events),
-            lanes,
-            events,
-            wakeups=wakeups,
-            dispatcher=CeleryDispatcher(app, wakeups),
-            publisher=Publisher(),
-        ),
+        announcer=_announcer(app, client, lanes, events),
         runtimes=fitted.registry,
         contexts=ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database)),
         patterns=PatternCatalog(
@@ -136,6 +132,12 @@ def service(settings: Settings) -> Service:
         agents=agents,
         parts=parts,
     )
+
+
+def _announcer(app: Celery, client: Any, lanes: Lanes, events: EventLog) -> Announcer:
+    signals, wakeups = TurnSignals(client, lanes, events), WakeupQueue(app, client)
+    dispatcher = CeleryDispatcher(app, wakeups)
+    return Announcer(signals, lanes, events, wakeups=wakeups, dispatcher=dispatcher, publisher=Publisher())
 
 
 def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool = True) -> Process:

@@ -15,7 +15,6 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    and_,
     case,
     func,
     literal_column,
@@ -368,7 +367,7 @@ pattern_uses = Table(
 )
 """What came of turns that used a pattern: sums by the pattern's text, which outlive the turns."""
 
-_OWNS = (sessions.c.lane == turns.c.lane, sessions.c.workspace == turns.c.workspace)
+OWNS = (sessions.c.lane == turns.c.lane, sessions.c.workspace == turns.c.workspace)
 
 
 def turn_columns(*, answer_chars: int | None = None) -> list[ColumnElement[Any]]:
@@ -389,13 +388,7 @@ def turn_columns(*, answer_chars: int | None = None) -> list[ColumnElement[Any]]
 
 def kept() -> ColumnElement[bool]:
     """True of a turn unless its session is deleted and the turn only waits to be removed."""
-    return select(sessions.c.lane).where(*_OWNS).exists()
-
-
-def kept_delivery() -> ColumnElement[bool]:
-    """True of a delivery unless its session is deleted."""
-    owned = select(turns.c.id).join(sessions, and_(*_OWNS)).where(turns.c.id == outbox.c.turn_id)
-    return owned.exists()
+    return select(sessions.c.lane).where(*OWNS).exists()
 
 
 def unfinished() -> ColumnElement[bool]:

@@ -1,9 +1,9 @@
-"""Conditions on turns that an index answers without walking through all that wait (0059-counted-queues.md)."""
+"""Conditions on turns; those of unfinished ones are answered by indexes, without a walk (0059-counted-queues.md)."""
 
-from sqlalchemy import ColumnElement, and_, literal_column
+from sqlalchemy import ColumnElement, and_, literal_column, select
 
 from loom_worker.core.values.turns import UNFINISHED
-from loom_worker.store.schema import turns
+from loom_worker.store.schema import OWNS, outbox, sessions, turns
 
 
 def waiting_or_begun() -> ColumnElement[bool]:
@@ -24,3 +24,9 @@ def queued() -> ColumnElement[bool]:
 def dead() -> ColumnElement[bool]:
     """True of a turn that killed its workers too often, in the literals of ``turns_dead``."""
     return and_(turns.c.status == literal_column("'failed'"), turns.c.reason == literal_column("'dead'"))
+
+
+def kept_delivery() -> ColumnElement[bool]:
+    """True of a delivery unless its session is deleted."""
+    owned = select(turns.c.id).join(sessions, and_(*OWNS)).where(turns.c.id == outbox.c.turn_id)
+    return owned.exists()

@@ -92,16 +92,22 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     crash_points.reached("turn.ended")
     log.info("turn.%s", turn.status, extra=log_ids(turn))
     tell_end(turn, worker.monitor)
-    if worker.is_isolated:  # its parent holds the lease, and gives the lane back itself
-        writer.emit(f"turn.{turn.status}", turn.as_json())
-    else:
-        worker.renewer.let_go(execution.held)  # a beat in between would write the lease of the idle lane again
-        writer.end(f"turn.{turn.status}", turn.as_json(), partial(_tell_and_leave, execution.held, turn, worker))
+    _tell_readers(turn, execution, writer)
     worker.traces.added(SPANS + SPANS_OF_REPLY * len(state.replies) + SPANS_OF_CALL * len(state.calls))
     if delivery is not None:
         worker.dispatcher.deliver(delivery.id)
     if is_full:
         worker.dispatcher.summarize(turn.lane)
+
+
+def _tell_readers(turn: Turn, execution: Execution, writer: EventWriter) -> None:
+    """Write the final event, and go on behind the turn."""
+    kind, worker = f"turn.{turn.status}", execution.worker
+    if worker.is_isolated:  # its parent holds the lease, and gives the lane back itself
+        writer.emit(kind, turn.as_json())
+    else:
+        worker.renewer.let_go(execution.held)  # a beat in between would write the lease of the idle lane again
+        writer.end(kind, turn.as_json(), partial(_tell_and_leave, execution.held, turn, worker))
 
 
 def _trace(state: TurnState, execution: Execution) -> TurnTrace:
