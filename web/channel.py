@@ -55,7 +55,8 @@ class HttpChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
         """Serve a request, or go on with one; for a thread of the pool."""
         request = self.requests[0]
         try:
-            super().service()
+            with self.server.pace():
+                super().service()
         except Detached:
             return
         # Another thread may serve the connection's next request by now.
