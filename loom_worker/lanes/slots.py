@@ -18,7 +18,7 @@ SLICE_S = 0.25
 """How often a waiting thread looks if the process is to stop."""
 
 
-class Slots:
+class FreeSlots:
     """Names slots, and counts those that wait. Any thread may use it."""
 
     def __init__(self, lanes: Lanes, stopping: Stopping, *, process: str, most_waiting: int) -> None:

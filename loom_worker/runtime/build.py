@@ -19,7 +19,7 @@ from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
 from loom_worker.lanes.live_waits import LiveWaits
-from loom_worker.lanes.slots import Slots
+from loom_worker.lanes.slots import FreeSlots
 from loom_worker.memory.compress import THREADS_PER_SESSION, Compressor
 from loom_worker.runtime.components import Components, components
 from loom_worker.runtime.sweeping import Links, events_of, process_name, redis_of, sweeper
@@ -145,7 +145,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
     stopping = Stopping(settings.lanes.drain_s)
     agents = LiveAgents(settings.agents_dir)
     fitted = components(settings, agents, links.database, links.client, process=links.name, stopping=stopping)
-    slots = Slots(links.lanes, stopping, process=links.name, most_waiting=settings.worker_concurrency // 2)
+    slots = FreeSlots(links.lanes, stopping, process=links.name, most_waiting=settings.worker_concurrency // 2)
     threads = CeleryThreads(settings.worker_concurrency, slots) if takes_turns else None
     traces = links.traces.flusher()
     turns = TurnWorker(

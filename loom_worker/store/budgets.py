@@ -28,7 +28,7 @@ from loom_worker.core.values.budgets import (
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
 from loom_worker.store.database import Database
-from loom_worker.store.prepared import Prepared
+from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import calls, sessions, turns, unfinished, usage
 from loom_worker.store.workspace_tables import spending, workspaces
 
@@ -185,7 +185,9 @@ def _add(tx: Connection, changes: Mapping[Account, Amount], *, now_ms: int) -> N
 
 
 @cache
-def _adding(count: int) -> Prepared:
+def _adding(count: int) -> PreparedStatement:
     """Add the same to so many accounts, of which most are kept for nobody: one statement finds those that there are."""
     places = [tuple_(*(bindparam(f"{name}_{n}", type_=Text) for name in _NAMES)) for n in range(count)]
-    return Prepared(update(spending).where(tuple_(*(spending.c[name] for name in _NAMES)).in_(places)).values(_MORE))
+    return PreparedStatement(
+        update(spending).where(tuple_(*(spending.c[name] for name in _NAMES)).in_(places)).values(_MORE)
+    )

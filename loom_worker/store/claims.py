@@ -31,7 +31,7 @@ from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
 from loom_worker.store.fence import fenced_update, ours
 from loom_worker.store.metric_values import count
-from loom_worker.store.prepared import Prepared, Row
+from loom_worker.store.prepared import PreparedStatement, Row
 from loom_worker.store.schema import calls, sessions, turns, unfinished, verdicts
 from loom_worker.store.turns import read_calls
 from loom_worker.store.workspace_tables import workspaces
@@ -54,7 +54,7 @@ _open = _open.union_all(
 )
 _FIRST_SEQ = select(func.min(turns.c.seq)).where(turns.c.lane == _open.c.lane, unfinished()).correlate(_open)
 _MAY_BEGIN = and_(sessions.c.status == "active", ~_DISABLED)
-_OPEN_LANES = Prepared(
+_OPEN_LANES = PreparedStatement(
     select(turns.c.lane)
     .select_from(_open)
     .join(turns, and_(turns.c.lane == _open.c.lane, turns.c.seq == _FIRST_SEQ.scalar_subquery()))
@@ -66,12 +66,12 @@ _OPEN_LANES = Prepared(
     .limit(_MOST)
 )
 """From lane to lane, and of each lane only the first turn: the others cannot begin before it."""
-_ANY_OPEN = Prepared(select(turns.c.lane).where(unfinished()).limit(1))
+_ANY_OPEN = PreparedStatement(select(turns.c.lane).where(unfinished()).limit(1))
 _OF_TURN = select(calls.c.id).where(calls.c.turn_id == turns.c.id, calls.c.status == "pending")
 _IS_ASKING = _OF_TURN.where(calls.c.approval == "waiting").exists()
 _IS_GRANTED = or_(calls.c.approval == "approved", calls.c.approval == "edited")
 _IS_UNSENT = _OF_TURN.where(_IS_GRANTED, calls.c.sends == 0).exists()
-_ANSWERED_LANES = Prepared(
+_ANSWERED_LANES = PreparedStatement(
     select(turns.c.lane)
     .where(turns.c.status == "requires_action", turns.c.held_by.is_(None), turns.c.completed_ms.is_(None))
     .where(or_(turns.c.cancel.is_not(None), ~_IS_ASKING, _IS_UNSENT))

@@ -33,7 +33,7 @@ from loom_worker.store.fence import check_fence
 from loom_worker.store.history_cache import HistoryCache
 from loom_worker.store.ledger import Charge
 from loom_worker.store.messages import clear_recalled, messages_with_ids, recall
-from loom_worker.store.prepared import Prepared
+from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import memory, memory_snapshots, messages
 from loom_worker.store.sessions import find_lane, found, of_lane
 from loom_worker.store.turn_records import add_spans, last_ended
@@ -66,8 +66,8 @@ _APPLY = (
     .values(version=memory.c.version + 1, **{name: bindparam(name) for name in _CHANGED})
 )
 _DUE = select(memory.c.lane).order_by(memory.c.due_ms).limit(bindparam("most", type_=Integer))
-_SINCE = Prepared(_DUE.where(memory.c.due_ms <= bindparam("due_ms", type_=BigInteger)))
-_AHEAD = Prepared(_DUE.where(memory.c.due_ms > bindparam("due_ms", type_=BigInteger)))
+_SINCE = PreparedStatement(_DUE.where(memory.c.due_ms <= bindparam("due_ms", type_=BigInteger)))
+_AHEAD = PreparedStatement(_DUE.where(memory.c.due_ms > bindparam("due_ms", type_=BigInteger)))
 _PAGE = (
     select(messages)
     .where(messages.c.lane == bindparam("our_lane"))

@@ -12,7 +12,7 @@ from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.store import rows
 from loom_worker.store.audit import append
 from loom_worker.store.database import Database
-from loom_worker.store.prepared import Prepared
+from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import outbox, turns
 from loom_worker.store.tenants import of_session, ours
 from loom_worker.store.turn_conditions import kept_delivery
@@ -20,7 +20,7 @@ from loom_worker.store.turn_records import add_spans
 from loom_worker.store.turns import checked_cursor
 
 _INSERT = insert(outbox)
-_DUE = Prepared(
+_DUE = PreparedStatement(
     select(outbox.c.id)
     .where(
         outbox.c.status == literal_column("'pending'"),  # as in the partial index outbox_due

@@ -16,7 +16,7 @@ Values = Mapping[str, Any]
 Row = dict[str, Any]
 
 
-class Prepared:
+class PreparedStatement:
     """One statement. It is compiled for the database of the first transaction that runs it; any thread may run it."""
 
     def __init__(self, statement: Statement, *, columns: Iterable[str] = ()) -> None:

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, Integer, Table, bindparam, delete, func, select
 
-from loom_worker.store.prepared import Prepared
+from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import (
     DELETED,
     agent_errors,
@@ -23,7 +23,7 @@ at once (0011_audit.py): 1.1 ms for a message of 100 words, a twelfth of that if
 ROWS_OF_A_TURN = 10
 """What a turn with its steps, calls and deliveries counts for, and a snapshot with its long text."""
 
-_A_DELETED_LANE = Prepared(select(sessions.c.lane).where(sessions.c.workspace == DELETED).limit(1))
+_A_DELETED_LANE = PreparedStatement(select(sessions.c.lane).where(sessions.c.workspace == DELETED).limit(1))
 _OLDEST = (
     select(messages.c.n, (func.length(messages.c.content) + func.coalesce(func.length(messages.c.grams), 0)))
     .where(messages.c.lane == bindparam("our_lane"))

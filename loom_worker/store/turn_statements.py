@@ -24,7 +24,7 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.store import rows
 from loom_worker.store.audit_tables import audit, audit_chains
-from loom_worker.store.prepared import Prepared
+from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import (
     calls,
     kept,
@@ -47,12 +47,12 @@ _OUR_ID: BindParameter[str] = bindparam("our_id", type_=String)
 
 # A turn is accepted: one snapshot, in which its text is looked at, then one transaction.
 
-BY_IDEMPOTENCY_KEY = Prepared(
+BY_IDEMPOTENCY_KEY = PreparedStatement(
     select(*turn_columns(), kept().label("is_kept")).where(
         turns.c.workspace == bindparam("our_workspace"), turns.c.idempotency_key == bindparam("key")
     )
 )
-ASKED = Prepared(
+ASKED = PreparedStatement(
     select(
         select(sessions.c.agent).where(OURS, sessions.c.id == _OUR_ID).scalar_subquery().label("agent"),
         select(workspaces.c.rules)
@@ -62,8 +62,8 @@ ASKED = Prepared(
     )
 )
 """Who will answer, and by what rules."""
-SESSION = Prepared(select(sessions).where(OURS, sessions.c.id == _OUR_ID))
-WORKSPACE = Prepared(
+SESSION = PreparedStatement(select(sessions).where(OURS, sessions.c.id == _OUR_ID))
+WORKSPACE = PreparedStatement(
     select(
         select(workspace_depths.c.turns)
         .where(workspace_depths.c.workspace == bindparam("our_workspace"))
@@ -76,12 +76,12 @@ WORKSPACE = Prepared(
     )
 )
 """How many unfinished turns the workspace has, None if none, and its rules; a session's row has its own count."""
-COUNT_ON = Prepared(
+COUNT_ON = PreparedStatement(
     update(sessions)
     .where(sessions.c.lane == _OUR_LANE)
     .values(next_seq=sessions.c.next_seq + 1, updated_ms=bindparam("now_ms"))
 )
-INSERT_TURN = Prepared(insert(turns), columns=turns.c.keys())
+INSERT_TURN = PreparedStatement(insert(turns), columns=turns.c.keys())
 
 # It is claimed: one transaction.
 
@@ -110,48 +110,50 @@ WITH_SESSION = (
     .join(sessions, sessions.c.lane == turns.c.lane)
     .limit(1)
 )
-HEAD = Prepared(WITH_SESSION.where(turns.c.lane == _OUR_LANE, unfinished()).order_by(turns.c.seq))
-OURS_WITH_SESSION = Prepared(WITH_SESSION.where(*IS_OURS))
+HEAD = PreparedStatement(WITH_SESSION.where(turns.c.lane == _OUR_LANE, unfinished()).order_by(turns.c.seq))
+OURS_WITH_SESSION = PreparedStatement(WITH_SESSION.where(*IS_OURS))
 _CLAIMED = ("status", "fence", "held_by", "deaths", "started_ms", "parked_until_ms", "claimed_us", "trace")
-CLAIM = Prepared(update(turns).where(turns.c.id == _OUR_ID).values({name: bindparam(name) for name in _CLAIMED}))
-STEPS = Prepared(select(steps).where(steps.c.turn_id == _OUR_ID).order_by(steps.c.n))
-CALLS = Prepared(select(calls).where(calls.c.turn_id == _OUR_ID).order_by(calls.c.position))
+CLAIM = PreparedStatement(
+    update(turns).where(turns.c.id == _OUR_ID).values({name: bindparam(name) for name in _CLAIMED})
+)
+STEPS = PreparedStatement(select(steps).where(steps.c.turn_id == _OUR_ID).order_by(steps.c.n))
+CALLS = PreparedStatement(select(calls).where(calls.c.turn_id == _OUR_ID).order_by(calls.c.position))
 
 # Its memory is read: one snapshot, in which it is still ours.
 
-STILL_OURS = Prepared(select(turns.c.cancel).where(*IS_OURS))
-MEMORY = Prepared(select(memory).where(memory.c.lane == _OUR_LANE))
+STILL_OURS = PreparedStatement(select(turns.c.cancel).where(*IS_OURS))
+MEMORY = PreparedStatement(select(memory).where(memory.c.lane == _OUR_LANE))
 _l1 = select(messages).where(messages.c.lane == _OUR_LANE, messages.c.n >= bindparam("first_n"))
 _l1 = _l1.limit(bindparam("most", type_=Integer))
-LATEST, OLDEST = Prepared(_l1.order_by(messages.c.n.desc())), Prepared(_l1.order_by(messages.c.n))
+LATEST, OLDEST = PreparedStatement(_l1.order_by(messages.c.n.desc())), PreparedStatement(_l1.order_by(messages.c.n))
 """Messages from a number on."""
 
 # It goes on, or ends: one transaction each.
 
 
 @cache
-def fenced_update(names: tuple[str, ...]) -> Prepared:
+def fenced_update(names: tuple[str, ...]) -> PreparedStatement:
     """Change these columns of a turn that is still ours."""
-    return Prepared(update(turns).where(*IS_OURS).values({name: bindparam(name) for name in names}))
+    return PreparedStatement(update(turns).where(*IS_OURS).values({name: bindparam(name) for name in names}))
 
 
 @cache
-def final_update(names: tuple[str, ...]) -> Prepared:
+def final_update(names: tuple[str, ...]) -> PreparedStatement:
     """The same, if the client's cancel request is the known one."""
     is_known = turns.c.cancel.is_not_distinct_from(bindparam("known_cancel", type_=String))
-    return Prepared(update(turns).where(*IS_OURS, is_known).values({name: bindparam(name) for name in names}))
+    return PreparedStatement(update(turns).where(*IS_OURS, is_known).values({name: bindparam(name) for name in names}))
 
 
-INSERT_STEPS = Prepared(insert(steps), columns=steps.c.keys())
-INSERT_MESSAGES = Prepared(insert(messages), columns=[name for name in messages.c.keys() if name != "n"])  # noqa: SIM118 - no dict
-USED = Prepared(select(sessions.c.usage).where(sessions.c.lane == _OUR_LANE))
+INSERT_STEPS = PreparedStatement(insert(steps), columns=steps.c.keys())
+INSERT_MESSAGES = PreparedStatement(insert(messages), columns=[name for name in messages.c.keys() if name != "n"])  # noqa: SIM118 - no dict
+USED = PreparedStatement(select(sessions.c.usage).where(sessions.c.lane == _OUR_LANE))
 _sent_rom = bindparam("sent_rom", type_=Text)
 _IS_FIRST_ROM = and_(
     sessions.c.rom.is_(None),
     _sent_rom.is_not(None),
     sessions.c.backend.is_not_distinct_from(bindparam("sent_backend", type_=Text)),
 )
-CHARGE_SESSION = Prepared(
+CHARGE_SESSION = PreparedStatement(
     update(sessions)
     .where(sessions.c.lane == _OUR_LANE)
     .values(
@@ -170,10 +172,10 @@ BOOKED = (
     *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "llm_calls"),
 )
 """What an entry of the ledger is made of, beside the user of the session and the key of the turn."""
-ENTER = Prepared(insert(usage).values(user=_USER, key_id=_KEY, **{name: bindparam(name) for name in BOOKED}))
+ENTER = PreparedStatement(insert(usage).values(user=_USER, key_id=_KEY, **{name: bindparam(name) for name in BOOKED}))
 _SUMMED = ("uses", "succeeded", "failed", "cost_usd", "tokens")
 _put = upsert(pattern_uses)
-COUNT_USES = Prepared(
+COUNT_USES = PreparedStatement(
     _put.on_conflict_do_update(
         index_elements=["workspace", "pattern_id", "digest"],
         set_={
@@ -183,32 +185,32 @@ COUNT_USES = Prepared(
     ),
     columns=pattern_uses.c.keys(),
 )
-AUDIT_HEAD = Prepared(
+AUDIT_HEAD = PreparedStatement(
     select(audit_chains.c.last_seq, audit_chains.c.last_hash).where(
         audit_chains.c.workspace == bindparam("our_workspace")
     )
 )
-INSERT_AUDIT = Prepared(insert(audit), columns=audit.c.keys())
+INSERT_AUDIT = PreparedStatement(insert(audit), columns=audit.c.keys())
 _counted = upsert(metric_values).values(
     series=bindparam("of", type_=Text),  # SQLAlchemy keeps the names of columns for itself
     value=bindparam("by", type_=Float),
 )
-COUNT_METRIC = Prepared(
+COUNT_METRIC = PreparedStatement(
     _counted.on_conflict_do_update(
         index_elements=["series"], set_={"value": metric_values.c.value + _counted.excluded.value}
     )
 )
-ENQUEUE_TRACE = Prepared(insert(trace_outbox), columns=("turn_id", "span_n", "added_ms"))
-SET_TRACE = Prepared(update(turns).where(turns.c.id == _OUR_ID).values(trace=bindparam("known")))
+ENQUEUE_TRACE = PreparedStatement(insert(trace_outbox), columns=("turn_id", "span_n", "added_ms"))
+SET_TRACE = PreparedStatement(update(turns).where(turns.c.id == _OUR_ID).values(trace=bindparam("known")))
 
 # It is looked at: one snapshot.
 
-FIRST = Prepared(
+FIRST = PreparedStatement(
     select(turns.c.started_ms).where(turns.c.lane == _OUR_LANE, unfinished()).order_by(turns.c.seq).limit(1)
 )
 """When the first unfinished turn of a lane began; None: it has not."""
-TURN = Prepared(select(*turn_columns()).where(turns.c.id == _OUR_ID, of_session(turns.c.lane)))
-AHEAD = Prepared(
+TURN = PreparedStatement(select(*turn_columns()).where(turns.c.id == _OUR_ID, of_session(turns.c.lane)))
+AHEAD = PreparedStatement(
     select(func.count().label("turns")).where(
         turns.c.lane == _OUR_LANE, turns.c.seq < bindparam("our_seq"), unfinished()
     )

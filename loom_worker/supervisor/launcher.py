@@ -12,7 +12,7 @@ from loom_worker.supervisor.fork_server import IS_SUPPORTED, ForkFailed, ForkSer
 from loom_worker.supervisor.specs import loom_command
 
 
-class Child(Protocol):
+class StartedProcess(Protocol):
     """A process that was started: ``subprocess.Popen`` or ``Forked``."""
 
     @property
@@ -37,7 +37,7 @@ class Launcher:
         self._adopts = server is not None
         self._own = {server.pid} if server is not None else set[int]()
 
-    def start(self, argv: Sequence[str], environ: Mapping[str, str], *, outputs: tuple[int, int]) -> Child:
+    def start(self, argv: Sequence[str], environ: Mapping[str, str], *, outputs: tuple[int, int]) -> StartedProcess:
         """Start a process in a session of its own, with an empty input.
 
         Args:
@@ -50,7 +50,7 @@ class Launcher:
         self._own.add(child.pid)
         return child
 
-    def _started(self, argv: Sequence[str], environ: Mapping[str, str], outputs: tuple[int, int]) -> Child:
+    def _started(self, argv: Sequence[str], environ: Mapping[str, str], outputs: tuple[int, int]) -> StartedProcess:
         loom = loom_command()
         if self._server is not None and tuple(argv[: len(loom)]) == loom:
             try:

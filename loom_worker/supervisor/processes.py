@@ -10,7 +10,7 @@ from pathlib import Path
 from loom_worker.core.isolation import process_env
 from loom_worker.supervisor import logs
 from loom_worker.supervisor.decide import Spec
-from loom_worker.supervisor.launcher import Child, Launcher
+from loom_worker.supervisor.launcher import Launcher, StartedProcess
 
 
 class Processes:
@@ -35,7 +35,7 @@ class Processes:
         self._log_dir = log_dir
         self._logs_json = logs_json
         self._environ = dict(environ)
-        self._running: dict[str, Child] = {}
+        self._running: dict[str, StartedProcess] = {}
         self._seen: set[str] = set()
         self.unlogged: set[str] = set()
         """Those whose output goes nowhere, for their log could not be opened."""

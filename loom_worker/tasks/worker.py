@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from loom_worker.lanes.readiness import Threads
-from loom_worker.lanes.slots import Slots
+from loom_worker.lanes.slots import FreeSlots
 from loom_worker.memory.compress import Compressor
 from loom_worker.tasks.task_events import TaskEvents
 from loom_worker.trace.export import Exporter
@@ -43,7 +43,7 @@ def current() -> Worker:
 class CeleryThreads(Threads):
     """The threads of a Celery worker, by Celery's own books."""
 
-    slots: Slots | None = None
+    slots: FreeSlots | None = None
     """Those of the process: a thread that only waits for a lane is not at work."""
 
     def busy(self) -> int:

@@ -24,7 +24,7 @@ from loom_worker.events.writer import EventFlusher
 from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer, LiveWorkers
-from loom_worker.lanes.slots import Slots
+from loom_worker.lanes.slots import FreeSlots
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
 from loom_worker.store.claims import Claims
@@ -89,7 +89,7 @@ class TurnWorker:
     memories: Memories
     budgets: Budgets
     lanes: Lanes
-    slots: Slots
+    slots: FreeSlots
     signals: TurnSignals
     renewer: LeaseRenewer
     events: EventLog

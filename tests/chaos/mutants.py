@@ -27,7 +27,7 @@ from loom_worker.memory.summarize import CompressionRules
 from loom_worker.service import service
 from loom_worker.store import approvals, calls, claims, journal, rows
 from loom_worker.store import turn_statements as statements
-from loom_worker.store.prepared import Prepared
+from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import calls as calls_table
 from loom_worker.store.schema import steps, turns, verdicts
 from loom_worker.turn import context
@@ -47,9 +47,9 @@ def _no_fence() -> None:
 
     anyones = (turns.c.id == bindparam("our_id"), bindparam("our_fence", type_=Integer) >= 0)
     statements.IS_OURS = anyones  # type: ignore[assignment]
-    statements.STILL_OURS = Prepared(select(turns.c.cancel).where(*anyones))
-    statements.OURS_WITH_SESSION = Prepared(statements.WITH_SESSION.where(*anyones))
-    statements.INSERT_STEPS = Prepared(insert(steps).prefix_with("OR REPLACE"), columns=steps.c.keys())
+    statements.STILL_OURS = PreparedStatement(select(turns.c.cancel).where(*anyones))
+    statements.OURS_WITH_SESSION = PreparedStatement(statements.WITH_SESSION.where(*anyones))
+    statements.INSERT_STEPS = PreparedStatement(insert(steps).prefix_with("OR REPLACE"), columns=steps.c.keys())
     journal._INSERT_CALLS = journal._INSERT_CALLS.prefix_with("OR REPLACE")
     LeaseRenewer._lose = lose_quietly  # type: ignore[method-assign,assignment]
 
@@ -57,7 +57,7 @@ def _no_fence() -> None:
 def _wrong_order() -> None:
     """The newest turn of a lane runs first."""
     head: Any = statements.HEAD.statement
-    statements.HEAD = Prepared(head.order_by(None).order_by(turns.c.seq.desc()))
+    statements.HEAD = PreparedStatement(head.order_by(None).order_by(turns.c.seq.desc()))
 
 
 def _lost_outbox() -> None:

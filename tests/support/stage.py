@@ -26,7 +26,7 @@ from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer
 from loom_worker.lanes.live_waits import LiveWaits
-from loom_worker.lanes.slots import Slots
+from loom_worker.lanes.slots import FreeSlots
 from loom_worker.llm.meter import Metered
 from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.sizes import Sizes
@@ -231,7 +231,7 @@ class Stage:
             budgets=Budgets(self.database),
             lanes=lanes,
             # No thread waits for a lane: a test plays one worker after the other.
-            slots=Slots(lanes, stopping, process=name, most_waiting=0),
+            slots=FreeSlots(lanes, stopping, process=name, most_waiting=0),
             signals=TurnSignals(self.redis, lanes, parts.get("events", self.events)),
             renewer=LeaseRenewer(self.redis, self.lanes, name, self.settings.lanes),
             events=self.events,

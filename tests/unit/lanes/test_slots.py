@@ -10,7 +10,7 @@ from loom_worker.core.settings import LaneSettings
 from loom_worker.core.stopping import Stopping
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes, Lease
-from loom_worker.lanes.slots import Slots
+from loom_worker.lanes.slots import FreeSlots
 from tests.support.until import until
 
 LANE, OTHER = "a1", "b2"
@@ -21,8 +21,8 @@ def lanes(valkey: Any) -> Lanes:
     return Lanes(valkey, LaneSettings())
 
 
-def slots(lanes: Lanes, *, process: str = "w", most_waiting: int = 4, stopping: Stopping | None = None) -> Slots:
-    return Slots(lanes, stopping or Stopping(1.0), process=process, most_waiting=most_waiting)
+def slots(lanes: Lanes, *, process: str = "w", most_waiting: int = 4, stopping: Stopping | None = None) -> FreeSlots:
+    return FreeSlots(lanes, stopping or Stopping(1.0), process=process, most_waiting=most_waiting)
 
 
 def wakeup(lane: str) -> str:

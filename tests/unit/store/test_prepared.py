@@ -12,7 +12,7 @@ from loom_worker.store import turn_statements
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.memory import Memories
-from loom_worker.store.prepared import Prepared
+from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.turns import Turns
 from tests.support.sql_heard import heard
@@ -26,25 +26,25 @@ def test_a_row_is_what_sqlalchemy_makes_of_it(database: Database) -> None:
     submitted(database)
     with database.read() as tx:
         (theirs,) = tx.execute(SESSION, {"our_id": "s1"}).mappings()
-        ours = Prepared(SESSION).first(tx, {"our_id": "s1"})
+        ours = PreparedStatement(SESSION).first(tx, {"our_id": "s1"})
     assert ours == dict(theirs)
     assert isinstance(ours["usage"], dict)
 
 
 def test_what_is_not_there_is_none_or_nothing(database: Database) -> None:
     with database.read() as tx:
-        assert Prepared(SESSION).first(tx, {"our_id": "s2"}) is None
-        assert Prepared(SESSION).all(tx, {"our_id": "s2"}) == []
+        assert PreparedStatement(SESSION).first(tx, {"our_id": "s2"}) is None
+        assert PreparedStatement(SESSION).all(tx, {"our_id": "s2"}) == []
 
 
 def test_a_value_that_is_missing_is_an_error_before_anything_is_written(database: Database) -> None:
     with pytest.raises(KeyError, match="our_id"), database.read() as tx:
-        Prepared(SESSION).first(tx, {})
+        PreparedStatement(SESSION).first(tx, {})
 
 
 def test_json_and_null_are_stored_as_sqlalchemy_stores_them(database: Database) -> None:
     submitted(database)
-    change = Prepared(
+    change = PreparedStatement(
         update(sessions)
         .where(sessions.c.id == bindparam("our_id"))
         .values(kernel=bindparam("known"), budget=bindparam("b"))
@@ -60,7 +60,7 @@ def test_json_and_null_are_stored_as_sqlalchemy_stores_them(database: Database) 
 
 def test_what_a_failed_transaction_wrote_is_gone(database: Database) -> None:
     claim = running(database)
-    name = Prepared(update(turns).where(turns.c.id == bindparam("our_id")).values(agent=bindparam("agent")))
+    name = PreparedStatement(update(turns).where(turns.c.id == bindparam("our_id")).values(agent=bindparam("agent")))
 
     def write_and_fail() -> None:
         with database.write() as tx:
@@ -79,7 +79,7 @@ def test_both_ways_write_in_one_transaction(database: Database) -> None:
     def write_both() -> None:
         with database.write() as tx:
             tx.execute(update(turns).values(agent="other"))
-            Prepared(insert(turns), columns=("id",)).run(tx, {"id": claim.turn.id})
+            PreparedStatement(insert(turns), columns=("id",)).run(tx, {"id": claim.turn.id})
 
     with pytest.raises(sqlite3.IntegrityError):
         write_both()
@@ -90,14 +90,14 @@ def test_both_ways_write_in_one_transaction(database: Database) -> None:
 def test_a_snapshot_holds_from_its_beginning(database: Database) -> None:
     submitted(database)
     with database.read() as tx:
-        before = Prepared(SESSION).first(tx, {"our_id": "s1"})
+        before = PreparedStatement(SESSION).first(tx, {"our_id": "s1"})
         submitted(database)
-        assert Prepared(SESSION).first(tx, {"our_id": "s1"}) == before
+        assert PreparedStatement(SESSION).first(tx, {"our_id": "s1"}) == before
 
 
-def prepared() -> dict[str, Prepared]:
+def prepared() -> dict[str, PreparedStatement]:
     found: dict[str, Any] = vars(turn_statements)
-    named = {name: each for name, each in found.items() if isinstance(each, Prepared)}
+    named = {name: each for name, each in found.items() if isinstance(each, PreparedStatement)}
     return named | {"fenced_update": turn_statements.fenced_update(("status",))}
 
 

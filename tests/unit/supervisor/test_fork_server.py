@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.supervisor.fork_server import IS_SUPPORTED, Forked, ForkFailed, ForkServer
-from loom_worker.supervisor.launcher import Child, Launcher
+from loom_worker.supervisor.launcher import Launcher, StartedProcess
 from loom_worker.supervisor.specs import loom_command
 from tests.support.processes import is_alive, killed_at_the_end
 from tests.support.until import until
@@ -168,7 +168,7 @@ def test_a_server_that_is_gone_forks_nothing_and_the_launcher_starts_a_program()
     assert isinstance(version_of(Launcher(server)), subprocess.Popen)
 
 
-def version_of(launcher: Launcher) -> Child:
+def version_of(launcher: Launcher) -> StartedProcess:
     """A child that has said its version."""
     with tempfile.TemporaryFile() as said:
         child = launcher.start((*loom_command(), "--version"), ENVIRON, outputs=(said.fileno(), said.fileno()))
