@@ -69,18 +69,21 @@ local function take(lane, token)
   return true
 end
 
--- Of the process with most free slots, which is the least busy one, the slot that was busy last. A slot's name is its
--- process' name, a hyphen and its number.
+-- Of the process with most free slots, which is the least busy one, the slot that was busy last. Of two with as many the
+-- one that was busy longer ago: so all take turns, and learn of new content. A slot's name is its process' name, a
+-- hyphen and its number.
 local function free_slot()
-  local best, most, count = nil, 0, {}
-  for _, slot in ipairs(redis.call('ZRANGEBYSCORE', FREE, string.format('(%.0f', now_ms()), '+inf')) do
+  local count, latest, place, best = {}, {}, {}, nil
+  for n, slot in ipairs(redis.call('ZRANGEBYSCORE', FREE, string.format('(%.0f', now_ms()), '+inf')) do
     local process = string.match(slot, '^(.*)%-')
-    count[process] = (count[process] or 0) + 1
-    if count[process] >= most then
-      best, most = slot, count[process]
+    count[process], latest[process], place[process] = (count[process] or 0) + 1, slot, n
+  end
+  for process, free in pairs(count) do
+    if not best or free > count[best] or (free == count[best] and place[process] < place[best]) then
+      best = process
     end
   end
-  return best
+  return best and latest[best]
 end
 
 -- 0: a free slot has the lane now. 1: none is free, so send a wake-up.

@@ -66,6 +66,17 @@ def test_the_process_with_most_free_slots_is_given_the_lane(lanes: Lanes) -> Non
     assert lanes.withdraw("w-2") == Lease(LANE, "w-2", 1), "of its slots the one that was busy last"
 
 
+def test_processes_with_as_many_free_slots_take_turns(lanes: Lanes) -> None:
+    for slot in ("v-1", "w-1"):
+        lanes.next(slot, wait_s=60)
+    lanes.submit(LANE, [(1, "a")])
+    lease = lanes.withdraw("v-1")
+    assert lease == Lease(LANE, "v-1", 1)
+    assert lanes.advance(lease, 1, slot="v-2", wait_s=61) == (None, False)
+    lanes.submit(LANE, [(2, "b")])
+    assert lanes.withdraw("w-1") == Lease(LANE, "w-1", 2)
+
+
 def test_a_free_slot_takes_the_wake_up_that_has_waited_longest(lanes: Lanes, valkey: Any) -> None:
     for lane in (LANE, OTHER):
         lanes.submit(lane, [(1, f"of {lane}")])
