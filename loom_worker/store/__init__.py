@@ -6,11 +6,10 @@ tables (with ``audit_tables``, ``workspace_tables``, ``trace_tables`` and ``tabl
 space, ``backup`` copies.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``fence`` keeps others from writing, ``journal`` records
-its steps and its end; ``turn_statements`` holds all that a plain turn asks, ``turn_conditions`` what
-indexes answer. ``calls`` are its tool calls, ``verdicts``
-those of judges, ``approvals`` a person's decisions, ``cancel`` cancel requests, ``turns`` reads them,
-``turn_statuses`` looks many up at once, ``turn_records`` reads all that their traces tell, and adds what no journal
-tells.
+its steps and its end; ``turn_statements`` holds all that a plain turn asks, ``turn_conditions`` what indexes answer.
+``calls`` are its tool calls, ``verdicts`` those of judges, ``approvals`` a person's decisions, ``cancel`` cancel
+requests, ``turns`` reads them, ``turn_statuses`` looks many up at once, ``turn_records`` reads all that their traces
+tell, and adds what no journal tells.
 
 Sessions: ``sessions``, their ``messages`` and ``memory`` (``history_cache`` keeps what was read); ``search`` finds
 messages (``search_words`` parses the question, ``search_rank`` orders the hits).

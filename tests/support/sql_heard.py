@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import event
-
 from loom_worker.store.database import Database
+from tests.support.every_connection import each_connection
 
 
 @contextmanager
@@ -17,12 +16,5 @@ def heard(database: Database) -> Iterator[list[str]]:
     def listen(raw: Any, *_: Any) -> None:
         raw.set_trace_callback(said.append)
 
-    with database.write(), database.read() as tx:  # the writer's connection is checked out for good
-        engine = tx.engine
-    event.listen(engine, "checkout", listen)
-    database.close()  # so that the writer is, too, checked out anew
-    try:
+    with each_connection(database, listen):
         yield said
-    finally:
-        event.remove(engine, "checkout", listen)
-        database.close()

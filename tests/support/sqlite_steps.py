@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import event
-
 from loom_worker.store.database import Database
+from tests.support.every_connection import each_connection
 
 
 @dataclass
@@ -33,12 +32,5 @@ def counted(database: Database) -> Iterator[Steps]:
     def listen(raw: Any, *_: Any) -> None:
         raw.set_progress_handler(steps.tick, 1)
 
-    with database.write(), database.read() as tx:  # the writer's connection is checked out for good
-        engine = tx.engine
-    event.listen(engine, "checkout", listen)
-    database.close()  # so that the writer is, too, checked out anew
-    try:
+    with each_connection(database, listen):
         yield steps
-    finally:
-        event.remove(engine, "checkout", listen)
-        database.close()
