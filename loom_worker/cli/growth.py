@@ -45,9 +45,10 @@ BOUNDS = {
     "user_deletions": "the users whose data is being deleted",
 }
 """Tables and what bounds their rows; a test holds it against the schema."""
-EVENTS = "LOOM_EVENT_LOG_BYTES a turn, LOOM_EVENT_TTL_S after its end"
+EVENTS = "LOOM_EVENT_LOG_BYTES a turn, LOOM_EVENT_TTL_S after its end, LOOM_EVENT_TOTAL_BYTES"
 REDIS_BOUNDS = {
     "loom:events": EVENTS,
+    "loom:event-logs": EVENTS,
     "loom:end": EVENTS,
     "loom:written": EVENTS,
     "loom:gone": "an hour after its session was deleted",

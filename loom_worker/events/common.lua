@@ -1,6 +1,7 @@
 -- Each entry has the fields t (type), d (data), f (fence) and b: the bytes of all events so far, so that what a stream
 -- holds is the difference of two entries, whoever trimmed it.
 local OVERHEAD = 64  -- bytes of an entry beside its type and data, about
+local ENDED_LOGS, ENDED_BYTES = 'loom:event-logs:ended', 'loom:event-logs:bytes'  -- see keep_ended
 
 local function size(kind, data)
   return #kind + #data + OVERHEAD
@@ -52,20 +53,45 @@ local function tell(stream, last, has_ended)
   end
 end
 
+-- Keep the log of a turn that has ended for ttl_s, and the logs of all of them together below total bytes: those that
+-- ended first go before their time. A log is its journal told again, so readers lose nothing.
+local function keep_ended(stream, bytes, ttl_s, total)
+  local now_s = tonumber(redis.call('TIME')[1])
+  local own = string.format('%s %.0f %.0f', stream, bytes, now_s + ttl_s)
+  redis.call('RPUSH', ENDED_LOGS, own)
+  local held = redis.call('INCRBY', ENDED_BYTES, bytes)
+  local oldest = redis.call('LINDEX', ENDED_LOGS, 0)
+  while oldest ~= own do
+    local its_stream, its_bytes, until_s = string.match(oldest, '^(%S+) (%d+) (%d+)$')
+    local has_expired = tonumber(until_s) <= now_s  -- or does within the second
+    if not has_expired then
+      if held <= total then
+        break
+      end
+      redis.call('UNLINK', its_stream)
+    end
+    redis.call('LPOP', ENDED_LOGS)
+    held = redis.call('DECRBY', ENDED_BYTES, its_bytes)
+    oldest = redis.call('LINDEX', ENDED_LOGS, 0)
+  end
+  redis.call('EXPIRE', ENDED_LOGS, ttl_s + 1)
+  redis.call('EXPIRE', ENDED_BYTES, ttl_s + 1)
+end
+
 -- Add events to a log. KEYS, from a place on: stream, ended, gone, who wrote how much. ARGV, behind a place: 1 ttl_s while
--- it runs, 2 ttl_s after the end, 3 max_bytes, 4 least (-1: only if empty), 5 fence (0: whoever), 6 is_final, 7 the
--- writer ('': unnamed), 8 how many events it had written before these, then (type, data) pairs.
+-- it runs, 2 ttl_s after the end, 3 max_bytes, 4 of all ended logs, 5 least (-1: only if empty), 6 fence (0: whoever),
+-- 7 is_final, 8 the writer ('': unnamed), 9 how many events it had written before these, then (type, data) pairs.
 -- The last id, or, with nothing written: -1: the stream is shorter than `least`, so it was lost and must be restored;
 -- -2: an owner with a higher fence has written; -3: the turn's session is deleted. Ids are 1, 2, 3… without gaps,
 -- whoever writes. What comes behind the end does not prolong the log.
 local function append(place, behind)
   local stream, ended, gone, wrote = unpack(KEYS, place, place + 3)
-  local ttl_s, ended_ttl_s, max_bytes, least = unpack(ARGV, behind + 1, behind + 4)
-  local first = behind + 9  -- of the pairs
+  local ttl_s, ended_ttl_s, max_bytes, total, least = unpack(ARGV, behind + 1, behind + 5)
+  local first = behind + 10  -- of the pairs
   if redis.call('EXISTS', gone) == 1 then
     return -3
   end
-  local last, bytes, fence = 0, 0, tonumber(ARGV[behind + 5])
+  local last, bytes, fence = 0, 0, tonumber(ARGV[behind + 6])
   local tail = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
   if tail[1] then
     last = tonumber(string.match(tail[1][1], '^%d+'))
@@ -81,7 +107,7 @@ local function append(place, behind)
     return -1
   end
   -- A Redis that stood still answers nobody in time, and then runs what was sent twice: what is there is not added again.
-  local writer, before, skipped = ARGV[behind + 7], tonumber(ARGV[behind + 8]), 0
+  local writer, before, skipped = ARGV[behind + 8], tonumber(ARGV[behind + 9]), 0
   if writer ~= '' then
     local whose, written = string.match(redis.call('GET', wrote) or '', '^(%w+) (%d+)$')
     written = whose == writer and tonumber(written) or 0
@@ -99,10 +125,11 @@ local function append(place, behind)
   if bytes > tonumber(max_bytes) then  -- of all events so far: mostly fewer, and nothing needs to be read
     trim(stream, last, bytes, tonumber(max_bytes))
   end
-  local is_final = ARGV[behind + 6] == '1'
+  local is_final = ARGV[behind + 7] == '1'
   if is_final then
     redis.call('SET', ended, '', 'EX', ended_ttl_s)
     redis.call('EXPIRE', wrote, ended_ttl_s)
+    keep_ended(stream, math.min(bytes, tonumber(max_bytes)), ended_ttl_s, tonumber(total))
   end
   redis.call('EXPIRE', stream, (is_final or redis.call('EXISTS', ended) == 1) and ended_ttl_s or ttl_s)
   tell(stream, last, is_final)

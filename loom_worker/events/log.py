@@ -110,7 +110,8 @@ class EventLog:
         """The arguments of append, for a script that does more in the same step."""
         pairs = [part for kind, data in unsent.events for part in (kind, _text(kind, data))]
         is_final = int(any(kind in TERMINAL for kind, _ in unsent.events))
-        limits = (RUNNING_TTL_S, self._settings.ttl_s, self._settings.log_bytes)
+        mine = self._settings
+        limits = (RUNNING_TTL_S, mine.ttl_s, mine.log_bytes, mine.total_bytes)
         return [*limits, unsent.least, unsent.fence, is_final, *unsent.written, *pairs]
 
     def last_id(self, turn_id: str) -> int:
@@ -146,7 +147,7 @@ class EventLog:
         pairs = [part for event, text in kept for part in (event.type, text)]
         with translate_redis_errors():
             keys = [_key(turn_id), _gone(turn_id)]
-            args = [ttl_s, fence, kept[0][0].id - 1, int(is_final), *pairs]
+            args = [ttl_s, fence, kept[0][0].id - 1, int(is_final), self._settings.total_bytes, *pairs]
             _check_not_deleted(self._restore(keys=keys, args=args), turn_id)
 
     def forget(self, turns: Mapping[str, bool]) -> None:

@@ -142,6 +142,39 @@ def test_a_log_is_kept_a_short_time_after_its_end_also_if_something_comes_late(v
     assert 0 < valkey.ttl("loom:end:t") <= FEW.ttl_s
 
 
+def test_logs_of_ended_turns_hold_so_many_bytes_together_and_the_first_goes_first(valkey: redis.Redis) -> None:
+    events = EventLog(valkey, valkey, EventSettings(total_bytes=10_000))
+    for n in range(30):
+        ended(events, f"t{n}", size=900)
+    kept = [n for n in range(30) if valkey.exists(f"loom:events:t{n}")]
+    assert kept == list(range(kept[0], 30)), "the first go first"
+    assert 8 <= len(kept) <= 11, "what fits is kept"
+    assert valkey.llen("loom:event-logs:ended") == len(kept)
+    assert 0 < valkey.ttl("loom:event-logs:bytes") <= valkey.ttl(f"loom:events:t{kept[-1]}") + 2
+    ended(events, "one", size=20_000)
+    assert [event.type for event in events.read("one", after=0, wait_ms=0)] == ["x", "turn.completed"]
+    assert valkey.keys("loom:events:*") == ["loom:events:one"], "the newest stays, whatever its size"
+
+
+def test_logs_that_expire_or_are_restored_count_as_well(valkey: redis.Redis) -> None:
+    events = EventLog(valkey, valkey, EventSettings(total_bytes=10_000, ttl_s=1))
+    for n in range(8):
+        ended(events, f"t{n}", size=900)
+    until(lambda: not valkey.exists("loom:events:t7"), 10, "the logs have expired")
+    for n in range(8, 12):
+        text = Event(1, "x", {"text": "a" * 900})
+        events.restore(f"t{n}", [text, Event(2, "turn.completed", {})])
+    until(lambda: not valkey.exists("loom:events:t11"), 10, "these, too")
+    ended(events, "last", size=900)
+    assert int(valkey.get("loom:event-logs:bytes") or 0) < 2_500
+    assert valkey.exists("loom:events:last")
+
+
+def ended(events: EventLog, turn_id: str, *, size: int) -> None:
+    """Write the log of a turn that has ended, of about so many bytes."""
+    events.append(turn_id, [("x", {"text": "a" * size}), ("turn.completed", {})], least=0)
+
+
 def test_what_is_forgotten_nobody_writes_again(events: EventLog, valkey: redis.Redis) -> None:
     events.append("t", [("x", {})], least=0)
     events.append("u", [("turn.completed", {})], least=0)
@@ -153,7 +186,8 @@ def test_what_is_forgotten_nobody_writes_again(events: EventLog, valkey: redis.R
             events.restore(turn_id, [Event(1, "x", {})])
     assert events.append("long ago", [("x", {})], least=0) == 1
     valkey.delete("loom:events:long ago")
-    assert sorted(valkey.keys("loom:*")) == ["loom:gone:not begun", "loom:gone:t", "loom:gone:u"]
+    left = set(valkey.keys("loom:*")) - set(valkey.keys("loom:event-logs:*"))
+    assert sorted(left) == ["loom:gone:not begun", "loom:gone:t", "loom:gone:u"]
     assert all(valkey.ttl(key) > 0 for key in valkey.keys("loom:*"))
 
 
