@@ -6,6 +6,6 @@ the views; ``auth``, ``caller``, ``rate_limits`` and ``connection_limits`` decid
 ``check``, ``query`` and ``bodies`` read what clients send; ``answers`` and ``problems`` write what they get;
 ``openapi``, ``operations``, ``admin_operations``, ``api_operation``, ``parameters``, ``request_schemas``,
 ``answer_schemas``, ``judge_schemas``, ``workspace_schemas``, ``audit_schemas``, ``trace_schemas``, ``schemas`` and
-``docs`` describe it; ``serve``, ``connections``, ``loop``, ``channel``, ``parser`` and ``detached`` (requests that wait
-without a thread) run it; ``long_polls`` and ``events`` wait so.
+``docs`` describe it; ``serve``, ``connections``, ``loop``, ``request_threads``, ``channel``, ``parser`` and
+``detached`` (requests that wait without a thread) run it; ``long_polls`` and ``events`` wait so.
 """

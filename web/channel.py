@@ -31,7 +31,7 @@ class HttpChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
     taken_s = 0.0
     waits_since_s: float | None = None
     is_parked = False
-    """True while the request that runs has no thread; the loop then looks at the connection only if told to."""
+    """True while the request that runs has no thread."""
     _parked: HttpTask | None = None
     _is_watched = False
 
@@ -55,10 +55,11 @@ class HttpChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
         """Serve a request, or go on with one; for a thread of the pool."""
         request = self.requests[0]
         try:
-            with self.server.pace():
-                super().service()
+            super().service()
         except Detached:
             return
+        finally:
+            self.server.note(self)
         # Another thread may serve the connection's next request by now.
         if request.task is not None and request.task.continuation is not None:
             request.task.continuation.close()
@@ -66,10 +67,14 @@ class HttpChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
     def write_soon(self, data: bytes) -> int:
         """Send bytes, and have the loop send what is left of them."""
         count: int = super().write_soon(data)
-        if self.is_parked and (self.total_outbufs_len or self.will_close):
+        if self.total_outbufs_len or self.will_close:
             self.server.note(self)
-            self.server.pull_trigger()
         return count
+
+    def _flush_outbufs_below_high_watermark(self) -> None:
+        if self.total_outbufs_len > self.adj.outbuf_high_watermark:
+            self.server.note(self)  # it waits until the loop has sent something
+        super()._flush_outbufs_below_high_watermark()
 
     def readable(self) -> bool:
         """Whether the loop is to look for bytes; of a parked request, for the client's end."""

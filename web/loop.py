@@ -2,9 +2,7 @@
 
 Waitress looks at every connection in each round (5,000 idle ones cost it 20 ms a round), takes one new connection a
 round, stops listening when it has too many, and takes any byte for a sign of life. Here a round costs what happens in
-it: idle connections stand in the selector and are not looked at, and only those on which a request runs, which a
-thread of the pool may change at any moment, are looked at each time. A request that waits without a thread is parked:
-its connection is looked at when somebody has noted that it changed.
+it: connections stand in the selector, and one that a thread has changed is looked at once that thread has noted it.
 """
 
 import errno
@@ -16,17 +14,16 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.server import TcpWSGIServer
-from waitress.task import ThreadedTaskDispatcher
 
 from web.channel import HttpChannel
-from web.connections import STUCK_S, Connections, Stage
+from web.connections import STUCK_S, Connections
+from web.request_threads import RequestThreads
 
 log = logging.getLogger("loom.web")
 
@@ -36,11 +33,6 @@ TICK_S = 1.0
 """How often connections are looked through for slow ones."""
 REPORT_S = 60.0
 """How often the log says what was dropped, if anything was."""
-AT_ONCE = 2
-"""Requests that are worked on at a time. With more, each waits for Python's interpreter lock again and again, some
-twenty times within one transaction: 25 clients got 86 turns/s, and 150 to 175 with two (measured)."""
-AT_ONCE_S = 0.02
-"""A request that was kept waiting for so long is worked on all the same: the others may wait for the database."""
 _PAUSE_S = 0.1
 """Without descriptors nothing is accepted for so long."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -58,20 +50,17 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
     def __init__(self, app: Any, listener: socket.socket, connections: Connections, **options: Any) -> None:
         adjustments = Adjustments(sockets=[listener], **options)
         adjustments.socket_options = _socket_options()
-        dispatcher = ThreadedTaskDispatcher()
-        dispatcher.set_thread_count(adjustments.threads)
+        self.threads = RequestThreads(adjustments.threads)
         self.thread_id = 0
         self._connections = connections
         self._selector = selectors.DefaultSelector()
-        self._running: set[HttpChannel] = set()
         self._noted: deque[HttpChannel] = deque()
         self._dropped: dict[str, int] = {}
-        self._at_once = threading.BoundedSemaphore(AT_ONCE)
         self._next_tick_s = self._next_report_s = self._paused_until_s = 0.0
-        self._is_ending = False
+        self._is_ending = self._is_woken = False
         sockinfo = (listener.family, listener.type, listener.proto, listener.getsockname())
         super().__init__(
-            app, {}, True, listener, dispatcher=dispatcher, adj=adjustments, bind_socket=False, sockinfo=sockinfo
+            app, {}, True, listener, dispatcher=self.threads, adj=adjustments, bind_socket=False, sockinfo=sockinfo
         )
 
     def run(self) -> None:
@@ -83,8 +72,15 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
             self._round()
 
     def note(self, made: HttpChannel) -> None:
-        """Look at a connection in the next round, though its request is parked; for any thread."""
+        """A connection has changed: look at it now; for any thread."""
         self._noted.append(made)
+        self.pull_trigger()
+
+    def pull_trigger(self) -> None:
+        """Begin another round now; for any thread."""
+        if not self._is_woken:
+            self._is_woken = True
+            super().pull_trigger()
 
     def end(self, thread: threading.Thread) -> None:
         """End the loop, which runs in a thread, and close every connection, the listener and the trigger."""
@@ -96,21 +92,15 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
             wasyncore.close_all(self._map)
             self._selector.close()
 
-    @contextmanager
-    def pace(self) -> Iterator[None]:
-        """For a thread that works on a request: wait while others do, but not for long."""
-        is_counted = self._at_once.acquire(timeout=AT_ONCE_S)
-        try:
-            yield
-        finally:
-            if is_counted:
-                self._at_once.release()
+    def add_task(self, task: HttpChannel) -> None:
+        """Have a request served; for any thread."""
+        if self.threads.add_task(task) and threading.get_ident() != self.thread_id:
+            self.pull_trigger()  # the loop sleeps until something is due, and this may be sooner
 
     def forget(self, made: Any, descriptor: int | None) -> None:
         """A connection or the listener is about to be closed; waitress may say so twice, without descriptor then."""
         if descriptor is None:
             return
-        self._running.discard(made)
         self._connections.remove(made)
         with suppress(KeyError):  # Nothing is wanted of it while its request runs.
             self._selector.unregister(descriptor)
@@ -160,17 +150,20 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         self._selector.unregister(self._fileno)
 
     def _round(self) -> None:
+        self._is_woken = False  # first: what is noted from here on wakes the next round
         while self._noted:
             self._review(self._noted.popleft())
-        for made in tuple(self._running):
-            self._review(made)
-        for key, events in self._selector.select(_PAUSE_S if self._paused_until_s else TICK_S):
+        due_in_s = self.threads.due_in_s()
+        longest_s = _PAUSE_S if self._paused_until_s else TICK_S
+        for key, events in self._selector.select(longest_s if due_in_s is None else min(due_in_s, longest_s)):
             if self._map.get(key.fd) is key.data:
                 flags = select.POLLIN if events & selectors.EVENT_READ else 0
                 flags |= select.POLLOUT if events & selectors.EVENT_WRITE else 0
                 wasyncore.readwrite(key.data, flags)
                 if isinstance(key.data, HttpChannel):
                     self._review(key.data)
+        if due_in_s is not None:
+            self.threads.relieve()
         now_s = time.monotonic()
         if self._paused_until_s and now_s >= self._paused_until_s and self.accepting:
             self._paused_until_s = 0.0
@@ -200,14 +193,9 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
         """Book what a connection does now, and what it waits for."""
         if made._fileno is None:
             return
-        stage = made.stage()
-        self._drop(self._connections.move(made, stage, time.monotonic()), "too many uploads")
+        self._drop(self._connections.move(made, made.stage(), time.monotonic()), "too many uploads")
         if made._fileno is None:
             return
-        if stage is Stage.RUNNING and not made.is_parked:
-            self._running.add(made)
-        else:
-            self._running.discard(made)
         wanted = (selectors.EVENT_READ if made.readable() else 0) | (selectors.EVENT_WRITE if made.writable() else 0)
         if wanted != made.wanted:
             self._want(made, wanted)

@@ -67,14 +67,13 @@ class HttpServer:
         self._limiter.begin_drain()
         self._waiter.drain()
         deadline = time.monotonic() + grace_s
-        dispatcher = self._server.task_dispatcher
         # The waiters first: those that are sent home need a thread once more.
-        while (self._waiter.count or dispatcher.queue or dispatcher.active_count) and time.monotonic() < deadline:
+        while (self._waiter.count or self._server.threads.is_busy) and time.monotonic() < deadline:
             time.sleep(_CHECK_S)
 
     def stop(self) -> None:
         """Close every connection and end the threads."""
-        self._server.task_dispatcher.shutdown(timeout=2.0)
+        self._server.threads.shutdown(timeout=2.0)
         self._server.end(self._loop)
 
 

@@ -8,13 +8,13 @@ are a pure function of the request (``questions/``): the same conversation alway
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 
 from loom_worker.core.errors import Interrupted, ProviderFailed
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import FREE
-from loom_worker.core.values.chat import ChatMessage, Reply, ReplyEvent, Request, TextDelta, ToolUse, Usage
+from loom_worker.core.values.chat import ChatMessage, Reply, ReplyEvent, Request, TextDelta, ToolSpec, ToolUse, Usage
 from loom_worker.demo.questions.steps import ScriptStep, next_step
 from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES
 from loom_worker.llm.response import POLL_S
@@ -52,6 +52,7 @@ class Scripted:
         self._max_reply_bytes = max_reply_bytes
         self._latency_s = latency_s(model)
         self._stopping = stopping
+        self._counted_tools: dict[tuple[tuple[str, str], ...], int] = {}
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
         """Stream the reply to a request, a few words at a time; nothing costs anything.
@@ -101,14 +102,20 @@ class Scripted:
 
     def _usage(self, request: Request, step: ScriptStep) -> Usage:
         # Text by text: those of earlier turns recur with every call, and a counter may remember them.
-        texts = [request.system, request.memory, *(_as_text(message) for message in request.messages)]
-        tools = json.dumps([[tool.name, tool.description, dict(tool.input_schema)] for tool in request.tools])
+        texts = [request.system, request.memory, *(text for each in request.messages for text in _texts(each))]
         return Usage(
-            input_tokens=sum(map(self._count, texts)) + (self._count(tools) if request.tools else 0),
+            input_tokens=sum(self._count(text) for text in texts if text) + self._tools_tokens(request.tools),
             output_tokens=self._count(_said(step)),
             cost_usd=FREE,
             llm_calls=1,
         )
+
+    def _tools_tokens(self, tools: Sequence[ToolSpec]) -> int:
+        described = tuple((tool.name, tool.description) for tool in tools)
+        if described not in self._counted_tools:
+            whole = json.dumps([[tool.name, tool.description, dict(tool.input_schema)] for tool in tools])
+            self._counted_tools[described] = self._count(whole) if tools else 0
+        return self._counted_tools[described]
 
 
 def latency_s(model: str) -> float:
@@ -140,12 +147,14 @@ def _said(step: ScriptStep) -> str:
     return step.text + (json.dumps(step.calls) if step.calls else "")
 
 
-def _as_text(message: ChatMessage) -> str:
-    uses = [f"{use.name} {json.dumps(use.arguments)}" for use in message.tool_uses]
-    return "\n".join([message.context, message.text, *uses, *(outcome.content for outcome in message.outcomes)])
+def _texts(message: ChatMessage) -> list[str]:
+    texts = [message.context, message.text]
+    texts += [f"{use.name} {json.dumps(use.arguments)}" for use in message.tool_uses]
+    texts += [outcome.content for outcome in message.outcomes]
+    return texts
 
 
 def _call_id(request: Request, n: int) -> str:
     """An id that no other call of the conversation has: it depends on all earlier messages."""
-    earlier = "\0".join(_as_text(message) for message in request.messages)
+    earlier = "\0".join("\n".join(_texts(message)) for message in request.messages)
     return "toolu_" + sha256(f"{len(request.messages)} {n} {earlier}".encode("utf-8", "replace")).hexdigest()[:24]

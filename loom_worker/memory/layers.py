@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 
 from loom_worker.core.text import longest
 from loom_worker.core.values.chat import ChatMessage, Frame, ToolSpec
@@ -82,7 +83,7 @@ def _rom(system_prompt: str, schema_lines: Sequence[str]) -> str:
 
 def turns(history: Sequence[Message]) -> list[tuple[Message, ...]]:
     """Split a history into its turns, oldest first."""
-    return [tuple(turn) for _, turn in groupby(history, key=lambda message: message.turn_id)]
+    return [tuple(turn) for _, turn in groupby(history, key=attrgetter("turn_id"))]
 
 
 def with_added(question: ChatMessage, text: str) -> ChatMessage:

@@ -37,6 +37,10 @@ PRAGMAS = (
 )
 """Set on every connection."""
 
+KEPT_READERS = 8
+"""Connections that are kept for the next snapshot. To take one from SQLAlchemy's pool and to give it back takes longer
+than most snapshots."""
+
 LOCK_STEP_S = 0.0003
 """Pause between two tries for the lock that another process holds."""
 
@@ -73,6 +77,8 @@ class Database:
         self._busy_timeout_s = busy_timeout_s
         self._sync = sync
         self._writing = threading.Lock()
+        self._readers: list[Connection] = []
+        """Kept open, the one that was used last at the end; see KEPT_READERS."""
         self._writer: Connection | None = None
         self._writer_sync = ""
 
@@ -83,9 +89,17 @@ class Database:
         Raises:
             Unavailable: the database did not answer.
         """
-        with self._translate_errors(), self._engine.connect() as connection:
-            connection.begin()  # at once: a prepared statement goes past SQLAlchemy, which would begin with its first
-            yield connection
+        with self._translate_errors():
+            reader = self._reader()
+            raw = self._raw(reader)
+            try:
+                raw.execute("BEGIN")
+                yield reader
+            except (DBAPIError, sqlite3.Error):
+                reader.invalidate()
+                raise
+            finally:
+                self._give_back(reader, raw)
 
     @contextmanager
     def write(self, *, durable: bool = False, is_timed: bool = True) -> Iterator[Connection]:
@@ -135,12 +149,14 @@ class Database:
         """Give back all connections; the database can be used again afterwards."""
         with self._writing:
             self._drop_writer()
+        while self._readers:
+            self._readers.pop().close()
         self._engine.dispose()
 
     @contextmanager
     def _begin(self, *, durable: bool) -> Iterator[Connection]:
         if self._writer is None:
-            self._writer = self._engine.connect().execution_options(loom_writes=True)
+            self._writer = self._engine.connect()
             self._writer_sync = ""
             # It waits for the write lock by itself, and once it has that nobody else keeps it waiting.
             self._raw(self._writer).execute("PRAGMA busy_timeout=0")
@@ -157,6 +173,19 @@ class Database:
             _end(self._writer, raw, commits=False)
             raise
         _end(self._writer, raw, commits=True)
+
+    def _reader(self) -> Connection:
+        try:
+            return self._readers.pop()
+        except IndexError:
+            return self._engine.connect()
+
+    def _give_back(self, reader: Connection, raw: Any) -> None:
+        if reader.invalidated or len(self._readers) >= KEPT_READERS:
+            reader.close()
+        else:
+            _end(reader, raw, commits=False)
+            self._readers.append(reader)
 
     def _drop_writer(self) -> None:
         if self._writer is not None:
@@ -200,27 +229,21 @@ def _engine(url: str, *, readers: int, busy_timeout_s: float) -> Engine:
     engine = create_engine(
         url,
         module=sqlite3,
-        pool_size=min(readers, 8),
+        pool_size=KEPT_READERS + 1,  # and the writer
         max_overflow=readers,
         hide_parameters=True,  # they hold what users wrote, and its errors are logged
         connect_args={"check_same_thread": False, "timeout": busy_timeout_s},
     )
     event.listen(engine, "connect", _set_pragmas)
-    event.listen(engine, "begin", _begin_statement)
     return engine
 
 
 def _set_pragmas(dbapi_connection: Any, _record: Any) -> None:
-    # pysqlite would open transactions by itself, deferred; 8 writers of deferred ones met 271,198 SQLITE_BUSY in 4 s.
+    # We begin transactions ourselves. The driver's own are deferred; 8 writers of those met 271,198 SQLITE_BUSY in 4 s.
     dbapi_connection.isolation_level = None
     into_wal(dbapi_connection)
     for pragma in PRAGMAS:
         dbapi_connection.execute(f"PRAGMA {pragma}").fetchall()
-
-
-def _begin_statement(connection: Connection) -> None:
-    if not connection.get_execution_options().get("loom_writes"):  # its transaction has begun already
-        Database._raw(connection).execute("BEGIN")  # past SQLAlchemy: 30 us less for each snapshot
 
 
 def _begin_writing(raw: Any, busy_s: float) -> None:

@@ -215,7 +215,7 @@ def test_event_logs_of_a_session_that_was_deleted_while_redis_was_away_are_remov
     sweep.events.append(claim.turn.id, [("turn.queued", {}), ("turn.completed", {})], least=0)
     sweep.sessions.delete(claim.turn.workspace, "s1")
     sweep_now(sweep)
-    assert valkey.keys("loom:e*") == []
+    assert valkey.keys("loom:events:*") + valkey.keys("loom:end:*") == []
     with pytest.raises(Fenced):
         sweep.events.append(claim.turn.id, [("tool_call.completed", {})], least=0)
 
