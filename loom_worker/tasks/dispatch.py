@@ -1,6 +1,5 @@
 """Sending: wake-ups, tool calls and deliveries, by ids alone; a message is under a kilobyte."""
 
-import contextlib
 import json
 import logging
 import os
@@ -8,7 +7,6 @@ import queue
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from celery import Celery, chord, signature
@@ -106,23 +104,22 @@ class Publisher:
 
     def __init__(self, most_waiting: int = 10_000) -> None:
         """Args: most_waiting: what waits beyond it is dropped; the sweep finds it in the database."""
-        self._waiting: queue.Queue[Callable[[], object] | None] = queue.Queue(most_waiting)
+        self._most_waiting = most_waiting
+        self._waiting: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="loom-publisher", daemon=True)
         self._thread.start()
 
     def put(self, action: Callable[[], object]) -> None:
         """Have something sent soon; never blocks, never raises."""
-        try:
-            self._waiting.put_nowait(log_context.inherited(action))
-        except queue.Full:
+        if self._waiting.qsize() < self._most_waiting:
+            self._waiting.put(log_context.inherited(action))
+        else:
             log.warning("publisher is full; the sweep will send the wake-up")
 
     def close(self, timeout_s: float = 3.0) -> None:
         """Send what waits, then stop; what a broker that hangs has not taken by then is left to the sweep."""
-        deadline_s = time.monotonic() + timeout_s
-        with contextlib.suppress(queue.Full):
-            self._waiting.put(None, timeout=timeout_s)
-        self._thread.join(max(0.0, deadline_s - time.monotonic()))
+        self._waiting.put(None)
+        self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while (action := self._waiting.get()) is not None:
