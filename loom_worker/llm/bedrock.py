@@ -75,6 +75,7 @@ class BedrockServer(MessagesApi):
     region: str | None
     base_url: str | None
 
+    reads_body = True  # it finds the address in it, and signs it
     advice = ADVICE | {
         401: "The AWS credentials are not valid.",
         403: "The AWS credentials are not valid (any more), or may not call this model: see its access in the console.",

@@ -4,6 +4,7 @@ What is special about one kind of server is in its ``MessagesApi``; this is the 
 the SDK and its HTTP client share among all of them. Why the stream is read here, and not by the SDK: see ``anthropic``.
 """
 
+import json
 import os
 import threading
 import time
@@ -53,6 +54,9 @@ class MessagesApi(ABC):
 
     advice: ClassVar[Mapping[int, str]] = ADVICE
     """What to do about an error, by its status; ``{model}`` stands for the model's name."""
+    reads_body: ClassVar[bool] = False
+    """True: the SDK's client must see the body as a mapping. It then copies it node by node, which takes a fifth of a
+    turn's processor time (measured); else it is given the bytes."""
     bad_address: ClassVar[str] = "The address of the model's provider is no URL: set ANTHROPIC_BASE_URL."
 
     @property
@@ -252,7 +256,7 @@ class _Call:
         try:
             stream = self._server.client().post(
                 "/v1/messages",
-                body=self._body,
+                **({"body": self._body} if self._server.reads_body else {"content": _encoded(self._body)}),
                 cast_to=object,
                 options={"timeout": timeout, "headers": PLAIN},
                 stream=True,
@@ -268,6 +272,10 @@ class _Call:
     def is_given_up(self) -> bool:
         """See ProviderCall.is_given_up."""
         return (self._stopping is not None and self._stopping.is_due) or self._request.is_given_up()
+
+
+def _encoded(body: Json) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def kind_and_message(body: Any) -> tuple[str, str]:
