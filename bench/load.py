@@ -90,13 +90,15 @@ def make_steady(loom: Running, *, sessions: int, prefix: str, turns: int, ask: A
     burst(loom, turns * sessions, sessions=sessions, prefix=prefix, ask=ask)
 
 
-def latencies(loom: Running, turns: int, *, sessions: int, prefix: str = "alone") -> tuple[list[float], list[float]]:
+def latencies(
+    loom: Running, turns: int, *, sessions: int, prefix: str = "alone", ask: Ask = hello
+) -> tuple[list[float], list[float]]:
     """Milliseconds to the 202, and to the end of the turn as a client sees it; one turn after the other."""
     client = loom.client()
     accepted, ended = [], []
     for n in range(turns):
         began_s = time.perf_counter()
-        turn_id = client.submit(f"{prefix}-{n % sessions}", HELLO)
+        turn_id = client.submit(f"{prefix}-{n % sessions}", ask(n))
         accepted.append((time.perf_counter() - began_s) * 1000)
         client.wait(turn_id)
         ended.append((time.perf_counter() - began_s) * 1000)

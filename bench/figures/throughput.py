@@ -1,14 +1,15 @@
-"""Turns a second, over few and many sessions, with models that take no time, 5 ms and a second.
+"""Turns a second, over few and many sessions, with models of 0 ms, 5 ms and a second; over HTTP also one by one.
 
 The few have a past of many turns each; the many are new, so each of their turns makes a session.
 """
 
-from bench.load import Ask, Burst, burst, hello, make_steady, warm_up
+from bench.load import Ask, Burst, burst, hello, latencies, make_steady, warm_up
 from bench.model import model_server, question
 from bench.noop import noop_tasks
 from bench.past import make_sessions
 from bench.report import Report
 from bench.scale import Scale
+from bench.stats import percentile
 from bench.system import SCRIPTED, Running, System
 
 FEW, MANY = 50, 1000
@@ -18,6 +19,8 @@ THREADS = 256
 NOOP_TASKS = 500
 PAST = 5_000
 """Between the number of a measured question and those of the past: equal numbers are the same turn to the model."""
+ALONE = 50_000
+"""The number of the first question that is asked alone."""
 
 
 def scripted(report: Report, scale: Scale) -> None:
@@ -40,6 +43,7 @@ def over_http(report: Report, scale: Scale) -> None:
     """The model behind HTTP, asked through the provider's SDK; its server uses the same cores."""
     with model_server() as server, System(**server.environ) as loom:
         warm_up(loom, ask=lambda n: question(n))
+        _one_by_one(report, loom, scale)
         for place, latency_ms in enumerate(LATENCIES_MS):
             for sessions in (FEW, MANY):
                 prefix = f"{sessions}x{latency_ms}ms"
@@ -48,6 +52,15 @@ def over_http(report: Report, scale: Scale) -> None:
                 ask = _asking(first, latency_ms)
                 done = burst(loom, turns(scale, sessions, latency_ms), sessions=sessions, prefix=prefix, ask=ask)
                 add(report, done, sessions=sessions, latency_ms=latency_ms, model="HTTP server")
+
+
+def _one_by_one(report: Report, loom: Running, scale: Scale) -> None:
+    """Turns that nobody competes with."""
+    steady(loom, scale, sessions=FEW, prefix="alone", ask=_asking(ALONE + PAST, 0))
+    _, ended = latencies(loom, scale.latency_turns, sessions=FEW, prefix="alone", ask=_asking(ALONE, 0))
+    for share in (50, 95):
+        name = f"submit to end seen, p{share}, a model of 0 ms"
+        report.add(name, percentile(ended, share), "ms", model="HTTP server")
 
 
 def steady(loom: Running, scale: Scale, *, sessions: int, prefix: str, ask: Ask = hello) -> None:
