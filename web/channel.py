@@ -67,7 +67,7 @@ class HttpChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
     def write_soon(self, data: bytes) -> int:
         """Send bytes, and have the loop send what is left of them."""
         count: int = super().write_soon(data)
-        if self.total_outbufs_len or self.will_close:
+        if self.total_outbufs_len or self.will_close or self.waits_since_s is not None:
             self.server.note(self)
         return count
 

@@ -78,7 +78,7 @@ class ServerLoop(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
 
     def pull_trigger(self) -> None:
         """Begin another round now; for any thread."""
-        if not self._is_woken:
+        if not (self._is_woken or self._is_ending):  # once it has ended, its pipe may be another's file
             self._is_woken = True
             super().pull_trigger()
 

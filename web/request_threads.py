@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections import deque
+from itertools import takewhile
 from typing import Protocol
 
 log = logging.getLogger("loom.web")
@@ -19,6 +20,8 @@ AT_ONCE = 2
 than one or three (measured)."""
 HELD_UP_S = 0.02
 """A request that takes longer waits for something, the database as a rule: another one is served meanwhile."""
+START_AGAIN_S = 1.0
+"""Where the system gives no thread more, another one is asked for after so long."""
 
 
 class RequestTask(Protocol):
@@ -45,6 +48,7 @@ class RequestThreads:
         """Since when each serves its request, in this order."""
         self._idle: list[_Slot] = []
         self._threads: list[threading.Thread] = []
+        self._start_again_s = 0.0
         self._is_stopping = False
 
     @property
@@ -55,20 +59,24 @@ class RequestThreads:
     def add_task(self, task: RequestTask) -> bool:
         """Have a request served; True if it has to wait, so that ``due_in_s`` may have changed. For any thread."""
         with self._lock:
-            self._waiting.append(task)
-            self._serve()
+            if not self._is_stopping:
+                self._waiting.append(task)
+                self._serve()
             return bool(self._waiting)
 
     def due_in_s(self) -> float | None:
-        """When the next waiting request is to be served if nothing ends before; None if there is no such time."""
+        """When the next waiting request is to be served if nothing ends before; None if nothing waits."""
         with self._lock:
-            if not self._waiting or len(self._serving) >= self._most:
+            if not self._waiting:
                 return None
+            if len(self._serving) >= self._most:
+                return HELD_UP_S
             now_s = time.monotonic()
-            return min(
-                (left_s for since_s in self._serving.values() if (left_s := since_s + HELD_UP_S - now_s) > 0),
-                default=0.0,
-            )
+            working = self._working(now_s)
+            due_s = min(working) + HELD_UP_S if len(working) >= AT_ONCE else now_s
+            if not self._idle:
+                due_s = max(due_s, self._start_again_s)
+            return max(0.0, due_s - now_s)
 
     def relieve(self) -> None:
         """Have others served beside requests that are held up."""
@@ -94,29 +102,37 @@ class RequestThreads:
         for thread in self._threads:
             thread.join(max(0.0, until_s - time.monotonic()))
 
+    def _working(self, now_s: float) -> list[float]:
+        """Since when those are served that are not held up, the latest first."""
+        return list(takewhile(lambda since_s: now_s < since_s + HELD_UP_S, reversed(self._serving.values())))
+
     def _is_free(self, now_s: float) -> bool:
         """Whether another request may be served."""
-        if len(self._serving) >= self._most:
-            return False
-        working = 0
-        for since_s in reversed(self._serving.values()):
-            if since_s + HELD_UP_S <= now_s:
-                break
-            working += 1
-        return working < AT_ONCE
+        return len(self._serving) < self._most and len(self._working(now_s)) < AT_ONCE
 
     def _serve(self) -> None:
         now_s = time.monotonic()
-        while self._waiting and self._is_free(now_s) and not self._is_stopping:
-            slot = self._idle.pop() if self._idle else self._start()
+        while self._waiting and self._is_free(now_s):
+            slot = self._idle.pop() if self._idle else self._start(now_s)
+            if slot is None:
+                return
             self._serving[slot] = now_s
             slot.give(self._waiting.popleft())
 
-    def _start(self) -> "_Slot":
+    def _start(self, now_s: float) -> "_Slot | None":
+        """A thread more; None if the system gives none, and then not for a while."""
+        if now_s < self._start_again_s:
+            return None
         slot = _Slot()
         name = f"loom-request-{len(self._threads)}"
-        self._threads.append(threading.Thread(target=self._run, args=(slot,), name=name, daemon=True))
-        self._threads[-1].start()
+        thread = threading.Thread(target=self._run, args=(slot,), name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._start_again_s = now_s + START_AGAIN_S
+            log.warning("a request waits for another one to end: no thread more than %d: %s", len(self._threads), error)
+            return None
+        self._threads.append(thread)
         return slot
 
     def _run(self, slot: "_Slot") -> None:

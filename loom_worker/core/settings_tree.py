@@ -124,7 +124,7 @@ class EventSettings:
     log_bytes: int = setting("LOOM_EVENT_LOG_BYTES", Whole(64 * 1024, 1 << 30), 4 * 1024 * 1024)
     """Size of one turn's log, whose oldest events are dropped beyond it. Twice the longest reply, so that a reader who
     keeps up is never sent to the database."""
-    total_bytes: int = setting("LOOM_EVENT_TOTAL_BYTES", Whole(1024 * 1024), 256 * 1024 * 1024)
+    total_bytes: int = setting("LOOM_EVENT_TOTAL_BYTES", Whole(1024 * 1024, 1 << 40), 256 * 1024 * 1024)
     """Size of the logs of all turns that have ended; those that ended first are dropped beyond it."""
     ttl_s: int = setting("LOOM_EVENT_TTL_S", Whole(most=7 * 86_400), 120)
     """How long a log is kept after its turn has ended. An hour took 4.8 GB at 150 turns/s."""

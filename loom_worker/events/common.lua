@@ -68,7 +68,9 @@ local function keep_ended(stream, bytes, ttl_s, total)
       if held <= total then
         break
       end
-      redis.call('UNLINK', its_stream)
+      if its_stream ~= stream then  -- else it was written again meanwhile
+        redis.call('UNLINK', its_stream)
+      end
     end
     redis.call('LPOP', ENDED_LOGS)
     held = redis.call('DECRBY', ENDED_BYTES, its_bytes)

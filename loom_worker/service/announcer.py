@@ -1,18 +1,11 @@
 """Tells workers and readers what a client did."""
 
-from collections import deque
-
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
 from loom_worker.tasks.wakeups import WakeupQueue
-
-MOST_AT_ONCE = 50
-"""Turns that are announced in one round trip."""
-MOST_WAITING = 10_000
-"""Accepted turns that wait while Redis does not answer; those that came first are left to the sweep."""
 
 
 class Announcer:
@@ -34,12 +27,10 @@ class Announcer:
         self._wakeups = wakeups
         self._dispatcher = dispatcher
         self._publisher = publisher
-        self._accepted_turns: deque[Turn] = deque(maxlen=MOST_WAITING)
 
     def accepted(self, turn: Turn) -> None:
         """Put an accepted turn on its lane and wake it."""
-        self._accepted_turns.append(turn)
-        self._publisher.put(self._tell_accepted)
+        self._publisher.put(lambda: self._accepted(turn))
 
     def wake(self, lane: str) -> None:
         """Make a lane go on whose session is active again."""
@@ -62,13 +53,8 @@ class Announcer:
         """Send what waits, then stop; see Publisher.close."""
         self._publisher.close()
 
-    def _tell_accepted(self) -> None:
-        """Announce all that were accepted since the last time, for under load there are several."""
-        waiting = self._accepted_turns
-        turns: list[Turn] = []
-        while waiting and len(turns) < MOST_AT_ONCE:
-            turns.append(waiting.popleft())
-        for turn in self._signals.accepted(*turns):
+    def _accepted(self, turn: Turn) -> None:
+        if self._signals.accepted(turn):
             self._wakeups.wake(turn.lane)
 
     def _alert(self, lane: str) -> None:

@@ -170,6 +170,16 @@ def test_logs_that_expire_or_are_restored_count_as_well(valkey: redis.Redis) -> 
     assert valkey.exists("loom:events:last")
 
 
+def test_a_log_that_is_written_again_does_not_go_for_its_older_entry(valkey: redis.Redis) -> None:
+    events = EventLog(valkey, valkey, EventSettings(total_bytes=10_000))
+    ended(events, "t", size=7_000)
+    events.append("t", [("turn.completed", {})], least=0)
+    assert [event.id for event in events.read("t", after=0, wait_ms=0)] == [1, 2, 3]
+    ended(events, "u", size=7_000)
+    assert valkey.keys("loom:events:*") == ["loom:events:u"]
+    assert int(valkey.get("loom:event-logs:bytes") or 0) < 8_000
+
+
 def ended(events: EventLog, turn_id: str, *, size: int) -> None:
     """Write the log of a turn that has ended, of about so many bytes."""
     events.append(turn_id, [("x", {"text": "a" * size}), ("turn.completed", {})], least=0)

@@ -42,7 +42,7 @@ def taken(signals: TurnSignals, lanes: Lanes) -> Lease:
 def test_an_accepted_turn_is_on_its_lane_and_its_log_begins(
     signals: TurnSignals, events: EventLog, valkey: redis.Redis
 ) -> None:
-    assert signals.accepted(TURN) == (TURN,), "a wake-up must be sent"
+    assert signals.accepted(TURN), "a wake-up must be sent"
     assert valkey.zrange(keys.lane("a1"), 0, -1) == ["turn_1"]
     assert kinds(events) == ["turn.queued"]
     assert not signals.accepted(TURN)

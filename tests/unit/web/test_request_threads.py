@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.until import AT_ONCE_S, until
 from web import request_threads
-from web.request_threads import AT_ONCE, HELD_UP_S, RequestThreads
+from web.request_threads import AT_ONCE, HELD_UP_S, START_AGAIN_S, RequestThreads
 
 
 class Clock:
@@ -99,7 +99,7 @@ def test_there_are_never_more_threads_than_may_be(threads: RequestThreads, clock
         clock.now_s += 1
         threads.relieve()
     until(served(*requests[:5]), AT_ONCE_S, "as many as may be are served")
-    assert threads.due_in_s() is None, "only an end can help"
+    assert threads.due_in_s() == HELD_UP_S, "only an end can help: the loop must not look all the time"
     for request in requests:
         request.end()
     until(served(*requests), AT_ONCE_S, "the others after them")
@@ -143,3 +143,31 @@ def test_what_waits_when_the_server_stops_is_cancelled_and_the_threads_end(threa
     threads.shutdown(timeout=AT_ONCE_S)
     gone = before - {thread.name for thread in threading.enumerate()}
     assert {request.served_by for request in requests[:AT_ONCE]} <= gone
+    given(threads, 1)
+    assert threads.due_in_s() is None, "what comes late must not keep the loop busy"
+    assert not threads.is_busy
+
+
+def test_a_request_waits_where_the_system_gives_no_thread_more(
+    threads: RequestThreads, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = given(threads, 1)[0], Request()
+    until(served(first), AT_ONCE_S, "the first one is served")
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        threads.add_task(second)
+        threads.relieve()
+        assert caplog.text.count("can't start new thread") == 1, "not asked for again at once"
+        assert threads.due_in_s() == START_AGAIN_S
+        clock.now_s += START_AGAIN_S
+        threads.relieve()
+        assert caplog.text.count("can't start new thread") == 2
+    first.end()
+    until(served(second), AT_ONCE_S, "the thread that is there serves it")
+    second.end()
+    until(lambda: not threads.is_busy, AT_ONCE_S, "all are served")
+    threads.shutdown(timeout=AT_ONCE_S)
