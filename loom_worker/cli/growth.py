@@ -48,7 +48,7 @@ BOUNDS = {
 EVENTS = "LOOM_EVENT_LOG_BYTES a turn, LOOM_EVENT_TTL_S after its end, LOOM_EVENT_TOTAL_BYTES"
 REDIS_BOUNDS = {
     "loom:events": EVENTS,
-    "loom:event-logs": EVENTS,
+    "loom:ended-logs": EVENTS,
     "loom:end": EVENTS,
     "loom:written": EVENTS,
     "loom:gone": "an hour after its session was deleted",

@@ -1,7 +1,7 @@
 -- Each entry has the fields t (type), d (data), f (fence) and b: the bytes of all events so far, so that what a stream
 -- holds is the difference of two entries, whoever trimmed it.
 local OVERHEAD = 64  -- bytes of an entry beside its type and data, about
-local ENDED_LOGS, ENDED_BYTES = 'loom:event-logs:ended', 'loom:event-logs:bytes'  -- see keep_ended
+local ENDED_LOGS = 'loom:ended-logs'  -- see keep_ended
 
 local function size(kind, data)
   return #kind + #data + OVERHEAD
@@ -55,17 +55,19 @@ end
 
 -- Keep the log of a turn that has ended for ttl_s, and the logs of all of them together below total bytes: those that
 -- ended first go before their time. A log is its journal told again, so readers lose nothing.
+-- An entry is the log's stream, its bytes, those of all logs until then, and when it expires.
 local function keep_ended(stream, bytes, ttl_s, total)
   local now_s = tonumber(redis.call('TIME')[1])
-  local own = string.format('%s %.0f %.0f', stream, bytes, now_s + ttl_s)
+  local sum = bytes + tonumber(string.match(redis.call('LINDEX', ENDED_LOGS, -1) or '', '^%S+ %d+ (%d+)') or '0')
+  local own = string.format('%s %.0f %.0f %.0f', stream, bytes, sum, now_s + ttl_s)
   redis.call('RPUSH', ENDED_LOGS, own)
-  local held = redis.call('INCRBY', ENDED_BYTES, bytes)
+  redis.call('EXPIRE', ENDED_LOGS, ttl_s + 1)
   local oldest = redis.call('LINDEX', ENDED_LOGS, 0)
   while oldest ~= own do
-    local its_stream, its_bytes, until_s = string.match(oldest, '^(%S+) (%d+) (%d+)$')
+    local its_stream, its_bytes, its_sum, until_s = string.match(oldest, '^(%S+) (%d+) (%d+) (%d+)$')
     local has_expired = tonumber(until_s) <= now_s  -- or does within the second
     if not has_expired then
-      if held <= total then
+      if sum - its_sum + its_bytes <= total then
         break
       end
       if its_stream ~= stream then  -- else it was written again meanwhile
@@ -73,11 +75,8 @@ local function keep_ended(stream, bytes, ttl_s, total)
       end
     end
     redis.call('LPOP', ENDED_LOGS)
-    held = redis.call('DECRBY', ENDED_BYTES, its_bytes)
     oldest = redis.call('LINDEX', ENDED_LOGS, 0)
   end
-  redis.call('EXPIRE', ENDED_LOGS, ttl_s + 1)
-  redis.call('EXPIRE', ENDED_BYTES, ttl_s + 1)
 end
 
 -- Add events to a log. KEYS, from a place on: stream, ended, gone, who wrote how much. ARGV, behind a place: 1 ttl_s while
