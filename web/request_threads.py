@@ -175,4 +175,5 @@ class _Slot:
     def take(self) -> RequestTask | None:
         """Wait for something to do."""
         self._has_task.acquire()
-        return self._task
+        task, self._task = self._task, None
+        return task
