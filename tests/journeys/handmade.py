@@ -49,6 +49,12 @@ def broken() -> str:
 
 
 @tool(read_only=True)
+def overdone() -> str:
+    """Fail so often that nobody calls it any more; others need one that is called."""
+    raise RuntimeError("the shelf fell down again")
+
+
+@tool(read_only=True)
 def count(n: int) -> int:
     """The number after n."""
     if n < 0:

@@ -3,16 +3,19 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.journeys.conftest import AGENTS
+from tests.support.agents import written
 from tests.support.exposition import Scrape, scrape
 from tests.support.messages_server import MessagesServer, Say, failure
 from tests.support.messages_wire import WireCall
 from tests.support.metric_names import declared, expressions, family_of, selected
 from tests.support.system import System, plain_agent
-from tests.support.until import until
+from tests.support.until import AT_ONCE_S, until, within
 from tests.support.webhook_receiver import WebhookReceiver
 
 pytestmark = [pytest.mark.journey, pytest.mark.takes(45)]
@@ -27,7 +30,22 @@ def is_at_ease(system: System) -> bool:
     return not system.rows("SELECT 1 FROM memory WHERE due_ms IS NOT NULL OR held_by IS NOT NULL")
 
 
-def test_a_turn_shows_in_every_metric_that_it_concerns(server: MessagesServer, system: System) -> None:
+@pytest.fixture
+def own_system(server: MessagesServer, library: Path, tmp_path: Path) -> Iterator[System]:
+    """A Loom in which no turn of another test can still be counted: what ended may be counted a second later."""
+    environ = {
+        "ANTHROPIC_BASE_URL": server.url,
+        "LOOM_AGENTS_DIR": written(tmp_path / "agents", {"watched": AGENTS["watched"]}),
+        "LOOM_PATTERNS_DIR": str(library),
+        "LOOM_PATTERNS_SHIPPED": "0",
+        "LOOM_ALLOW_PRIVATE_WEBHOOKS": "1",
+    }
+    with System(tmp_path / "home", **environ) as system:
+        yield system
+
+
+def test_a_turn_shows_in_every_metric_that_it_concerns(server: MessagesServer, own_system: System) -> None:
+    system = own_system
     before = scrape(system)
     with WebhookReceiver() as receiver:
         calls = [WireCall("toolu_1", "count", {"n": 1}), WireCall("toolu_2", "count", {"n": -1})]
@@ -65,7 +83,8 @@ def test_a_turn_shows_in_every_metric_that_it_concerns(server: MessagesServer, s
         "webhook times": 2,
         "misses": 3,
     }
-    until(lambda: differences() == expected, 30, f"all is counted: {expected}, not {differences()}")
+    within(lambda: differences() == expected, AT_ONCE_S)
+    assert differences() == expected
     after = scrape(system)
     assert after.of("loom_memory_compressions_total") > before.of("loom_memory_compressions_total")
     assert after.of("loom_sqlite_commit_seconds_count") > before.of("loom_sqlite_commit_seconds_count")

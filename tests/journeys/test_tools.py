@@ -132,19 +132,19 @@ def test_a_tool_dies_with_its_worker_and_is_run_again_only_if_that_does_no_harm(
 def test_a_tool_that_failed_five_times_is_answered_at_once_in_every_session_and_stays_listed(
     server: MessagesServer, system: System
 ) -> None:
-    server.then(Say("", calls(*[("broken", {})] * 5)), Say("All broken."))
+    server.then(Say("", calls(*[("overdone", {})] * 5)), Say("All broken."))
     first = system.ended(system.submit("breaks-a", "Try five.", agent="maker"))
     assert [call["status"] for call in first["tool_calls"]] == ["failed"] * 5
     assert all(call["error_id"] for call in first["tool_calls"])
 
-    server.then(Say("", calls(("broken", {}), ("count", {"n": 1}))), Say("Without it."))
+    server.then(Say("", calls(("overdone", {}), ("count", {"n": 1}))), Say("Without it."))
     turn = system.ended(system.submit("breaks-b", "Try once.", agent="maker"))
     assert turn["output_text"] == "Without it."
     refused, counted = turn["tool_calls"]
-    assert "UNAVAILABLE: broken has failed several times in a row" in refused["content"]
+    assert "UNAVAILABLE: overdone has failed several times in a row" in refused["content"]
     assert (refused["status"], counted["status"]) == ("failed", "completed")
-    assert "broken" in tools(server.requests[-1])
-    shown = r'loom_breaker_open\{name="tool:python:\w+:handmade\.py:broken"\} 1\.0'
+    assert "overdone" in tools(server.requests[-1])
+    shown = r'loom_breaker_open\{name="tool:python:\w+:handmade\.py:overdone"\} 1\.0'
     assert re.search(shown, system.get("/metrics").text)
 
 
