@@ -83,22 +83,21 @@ class RequestThreads:
         with self._lock:
             self._serve()
 
-    def shutdown(self, cancel_pending: bool = True, timeout: float = 5.0) -> None:
-        """End the threads, and serve nothing any more.
+    def shutdown(self, *, timeout_s: float) -> None:
+        """End the threads, and serve nothing any more; requests that wait are cancelled.
 
         Args:
-            cancel_pending: tell requests that wait.
-            timeout: seconds that those have that are served.
+            timeout_s: how long those have that are served.
         """
         with self._lock:
             self._is_stopping = True
-            waiting = tuple(self._waiting) if cancel_pending else ()
+            waiting = tuple(self._waiting)
             self._waiting.clear()
             while self._idle:
                 self._idle.pop().give(None)
         for task in waiting:
             task.cancel()
-        until_s = time.monotonic() + timeout
+        until_s = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, until_s - time.monotonic()))
 

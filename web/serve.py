@@ -73,7 +73,7 @@ class HttpServer:
 
     def stop(self) -> None:
         """Close every connection and end the threads."""
-        self._server.threads.shutdown(timeout=2.0)
+        self._server.threads.shutdown(timeout_s=2.0)
         self._server.end(self._loop)
 
 

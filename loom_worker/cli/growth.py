@@ -45,7 +45,7 @@ BOUNDS = {
     "user_deletions": "the users whose data is being deleted",
 }
 """Tables and what bounds their rows; a test holds it against the schema."""
-EVENTS = "LOOM_EVENT_LOG_BYTES a turn, LOOM_EVENT_TTL_S after its end, LOOM_EVENT_TOTAL_BYTES"
+EVENTS = "LOOM_EVENT_LOG_BYTES a turn, LOOM_EVENT_TTL_S after its end, LOOM_EVENT_TOTAL_BYTES together"
 REDIS_BOUNDS = {
     "loom:events": EVENTS,
     "loom:ended-logs": EVENTS,

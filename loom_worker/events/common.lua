@@ -66,13 +66,11 @@ local function keep_ended(stream, bytes, ttl_s, total)
   while oldest ~= own do
     local its_stream, its_bytes, its_sum, until_s = string.match(oldest, '^(%S+) (%d+) (%d+) (%d+)$')
     local has_expired = tonumber(until_s) <= now_s  -- or does within the second
-    if not has_expired then
-      if sum - its_sum + its_bytes <= total then
-        break
-      end
-      if its_stream ~= stream then  -- else it was written again meanwhile
-        redis.call('UNLINK', its_stream)
-      end
+    if not has_expired and sum - its_sum + its_bytes <= total then
+      break
+    end
+    if not has_expired and its_stream ~= stream then  -- ours was written again meanwhile
+      redis.call('UNLINK', its_stream)
     end
     redis.call('LPOP', ENDED_LOGS)
     oldest = redis.call('LINDEX', ENDED_LOGS, 0)

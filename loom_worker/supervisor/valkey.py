@@ -67,8 +67,8 @@ def argv(binary: Path, *, socket_path: Path, data_dir: Path) -> tuple[str, ...]:
         "appendonly": "yes",
         "appendfsync": "everysec",
         "save": "",
-        # How often a second it looks after itself: 10 times, as by default, take 1.5 ms of a core at rest. A wait
-        # for a list may last a quarter of a second longer.
+        # How often a second it looks after itself: 10 times, as by default, take 1.5 ms of each second of a core
+        # at rest. A wait for a list may last a quarter of a second longer.
         "hz": "4",
         # An evicted lane or wake-up would be a lost signal.
         "maxmemory-policy": "noeviction",

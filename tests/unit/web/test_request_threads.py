@@ -49,7 +49,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def threads(clock: Clock) -> Iterator[RequestThreads]:
     made = RequestThreads(5)
     yield made
-    made.shutdown(timeout=AT_ONCE_S)
+    made.shutdown(timeout_s=AT_ONCE_S)
 
 
 def served(*requests: Request) -> Callable[[], bool]:
@@ -136,11 +136,11 @@ def test_what_waits_when_the_server_stops_is_cancelled_and_the_threads_end(threa
     requests = given(threads, AT_ONCE + 1)
     until(served(*requests[:AT_ONCE]), AT_ONCE_S, "the first ones are served")
     before = {thread.name for thread in threading.enumerate()}
-    threads.shutdown(timeout=0)
+    threads.shutdown(timeout_s=0)
     assert [request.is_cancelled for request in requests] == [False] * AT_ONCE + [True]
     for request in requests:
         request.end()
-    threads.shutdown(timeout=AT_ONCE_S)
+    threads.shutdown(timeout_s=AT_ONCE_S)
     gone = before - {thread.name for thread in threading.enumerate()}
     assert {request.served_by for request in requests[:AT_ONCE]} <= gone
     given(threads, 1)
@@ -170,4 +170,4 @@ def test_a_request_waits_where_the_system_gives_no_thread_more(
     until(served(second), AT_ONCE_S, "the thread that is there serves it")
     second.end()
     until(lambda: not threads.is_busy, AT_ONCE_S, "all are served")
-    threads.shutdown(timeout=AT_ONCE_S)
+    threads.shutdown(timeout_s=AT_ONCE_S)
