@@ -14,7 +14,7 @@ LAYERS = {
     **dict.fromkeys("store lanes blobs".split(), 1),
     **dict.fromkeys("agents llm tools backends patterns skills memory guard judge".split(), 2),
     **dict.fromkeys("webhook trace events demo".split(), 2),
-    **dict.fromkeys("turn".split(), 3),
+    **dict.fromkeys("turn workflows".split(), 3),
     **dict.fromkeys("runtime tasks service".split(), 4),
     **dict.fromkeys("web cli supervisor".split(), 5),
 }

@@ -18,6 +18,7 @@ from loom_worker.core.values.turns import Call, Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
 from web.judge_schemas import JUDGE
+from web.run_schemas import RUN_ANSWERS
 from web.schemas import (
     CUT,
     FLAG,
@@ -45,8 +46,8 @@ _TURN = answer(
     members(
         Turn,
         "id object session_id seq status reason position attempt input output_text output_parts "
-        "channel tool_calls patterns judge usage error waiting timings trace_id metadata retry_of cancel created_at "
-        "started_at completed_at",
+        "channel tool_calls patterns judge usage error waiting timings trace_id metadata retry_of run_id cancel "
+        "created_at started_at completed_at",
         object={"const": "turn"},
         attempt=WHOLE,
         output_text=described(or_null(TEXT), "All that the turn said, as it was streamed."),
@@ -190,7 +191,7 @@ _EVENT = answer(
 _DELIVERY = answer(
     members(
         Delivery,
-        "id object turn_id url status attempts last_status last_error created_at next_attempt_at delivered_at",
+        "id object turn_id run_id url status attempts last_status last_error created_at next_attempt_at delivered_at",
         object={"const": "delivery"},
         next_attempt_at=or_null(TIME),
     ),
@@ -344,10 +345,12 @@ LISTS = (
     "AuditRow",
     "PatternMatch",
     "TraceSpan",
+    "Run",
 )
 """Answers that come in pages, too."""
 ANSWERS: dict[str, Schema] = {
     "Turn": _TURN,
+    **RUN_ANSWERS,
     "Session": _SESSION,
     "Message": _MESSAGE,
     "Hit": _HIT,

@@ -11,7 +11,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import PAGE_BYTES, Page, T, no_cursor
 from web.query import MAX_LIMIT, page_wanted
 
-_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class Route(NamedTuple):

@@ -26,6 +26,7 @@ from web.pages import PageViews
 from web.pairings import PairingViews
 from web.patterns import PatternViews
 from web.query import operation_of, require_declared_parameters
+from web.runs import RunViews
 from web.sessions import SessionViews
 from web.turns import TurnViews
 from web.users import UserViews
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from loom_worker.service.service import Service
 
 _PROBES = frozenset({"/healthz", "/readyz"})
-LOGGED = ("session", "turn", "call", "delivery", "key")
+LOGGED = ("session", "turn", "call", "delivery", "key", "run")
 """Ids of log lines that paths name, in routes as ``<turn_id>``."""
 
 
@@ -59,6 +60,7 @@ def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> 
         MemoryViews(service),
         TurnViews(service, limiter),
         EventViews(service, limiter),
+        RunViews(service, limiter),
         ErrorViews(service),
         KeyViews(service),
         PairingViews(service),

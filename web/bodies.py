@@ -14,9 +14,10 @@ from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.decisions import ApprovalVerdict, Decision
 from loom_worker.core.values.guardrails import by_stage
 from loom_worker.core.values.json import Json, from_rfc3339
+from loom_worker.core.values.runs import NewRun, RunDecision
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Webhook, is_blank
-from web import request_schemas
+from web import request_schemas, run_schemas
 from web.caller import ApiCaller
 from web.check import Checker
 from web.problems import ProblemDetails, Refused, invalid, malformed
@@ -39,6 +40,9 @@ _NEW_KEY = Checker(request_schemas.NEW_KEY)
 _ROTATE_KEY = Checker(request_schemas.ROTATE_KEY)
 _NEW_PAIRING = Checker(request_schemas.NEW_PAIRING)
 _EMPTY = Checker(request_schemas.EMPTY)
+_NEW_RUN = Checker(run_schemas.NEW_RUN)
+_CANCEL_RUN = Checker(run_schemas.CANCEL_RUN)
+_RUN_DECISION = Checker(run_schemas.RUN_DECISION)
 
 
 def json_body() -> Json:
@@ -227,6 +231,75 @@ def retry(turn_id: str, caller: ApiCaller) -> Retry:
         request_id=caller.request_id,
         key_id=caller.holder.key_id,
     )
+
+
+def new_run(body: Json, workflow: str, caller: ApiCaller) -> NewRun:
+    """Check a run that a client asks for.
+
+    Raises:
+        Refused: 422, with every flaw; 400 for the Idempotency-Key header.
+    """
+    key = idempotency_key(request.headers)
+    variables, given = body.get("variables"), body.get("input")
+    is_twice = isinstance(variables, dict) and "input" in variables and given is not None
+    _require(body, _NEW_RUN, (Flaw("/input", "is given twice: here, and in /variables/input"),) if is_twice else ())
+    named = {**body.get("variables", {}), **({} if given is None else {"input": given})}
+    return NewRun(
+        variables={name: _spelled(value) for name, value in named.items()},
+        webhook=_webhook(body.get("webhook")),
+        budget=body.get("budget"),
+        deadline_s=body.get("deadline_s"),
+        metadata=body.get("metadata", {}),
+        user=body.get("user"),
+        **_of_run_request(caller, key, f"/v1/workflows/{workflow}/runs", body),
+    )
+
+
+def retry_run(run_id: str, caller: ApiCaller) -> NewRun:
+    """Check a request to go on from where a run failed.
+
+    Raises:
+        Refused: 400 for the Idempotency-Key header; 415, 400 or 422 for a body that says anything.
+    """
+    key = idempotency_key(request.headers)
+    no_body()
+    return NewRun(**_of_run_request(caller, key, f"/v1/runs/{run_id}/retry", {}))
+
+
+def cancel_run() -> None:
+    """Check the request to cancel a run.
+
+    Raises:
+        Refused: 415, 400 or 422 for a body that says anything but ``interrupt``.
+    """
+    _require(_body_if_any(), _CANCEL_RUN)
+
+
+def run_decision(body: Json) -> tuple[RunDecision, str | None]:
+    """Check what a person says to a stage's output: the decision, and why.
+
+    Raises:
+        Refused: 422, with every flaw.
+    """
+    is_empty = body.get("decision") == "revise" and not body.get("reason")
+    _require(body, _RUN_DECISION, (Flaw("/reason", "must say what is to be changed"),) if is_empty else ())
+    return body["decision"], body.get("reason")
+
+
+def _of_run_request(caller: ApiCaller, key: str | None, path: str, body: Json) -> dict[str, Any]:
+    return {
+        "idempotency_key": key,
+        "fingerprint": None if key is None else fingerprint(caller.workspace, path, body),
+        "traceparent": caller.traceparent,
+        "trace": caller.trace,
+        "request_id": caller.request_id,
+        "key_id": caller.holder.key_id,
+    }
+
+
+def _spelled(value: str | float | bool) -> str:
+    """A variable's value as it stands in a prompt: numbers and truth values as JSON spells them."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def fingerprint(workspace: str, scope: str, body: Json) -> str:

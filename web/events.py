@@ -1,19 +1,21 @@
-"""A turn's events as server-sent events: each leaves at once, and a reader can go on where it stopped."""
+"""Events of turns and runs as server-sent events: each leaves at once, and a reader can go on where it stopped."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from flask import Response, request
 
 from loom_worker.core import log_context
 from loom_worker.core.errors import LoomError, NotFound
 from loom_worker.core.values.notifications import Event
+from loom_worker.core.values.turns import Turn
 from web.answers import Route, encode
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
 from web.detached import HttpTask, can_detach, detach
+from web.long_polls import A
 from web.problems import busy
 from web.query import whole_argument, whole_number
 from web.turns import known_turn_id
@@ -21,14 +23,16 @@ from web.turns import known_turn_id
 if TYPE_CHECKING:
     from loom_worker.service.event_source import Place
     from loom_worker.service.followed import EventBatch, FollowedReader
+    from loom_worker.service.keys import Keys
     from loom_worker.service.service import Service
+    from loom_worker.service.waiter import Waiter
 
 log = logging.getLogger("loom.web")
 
 OPENING = b"retry: 1000\n\n"
 """Sent at once, as headers leave with the first bytes only; a reader that is cut off comes back after 1000 ms."""
 HEARTBEAT = b": still here\n\n"
-GONE = b": the turn is gone\n\n"
+GONE = b": it is gone\n\n"
 """For people who look on: programs skip comments, come back, and get 404, which ends an EventSource for good."""
 AHEAD_BYTES = 64 * 1024
 """A reader is given nothing while it has not taken so many bytes."""
@@ -47,20 +51,36 @@ class EventViews:
 
     def stream(self, turn_id: str) -> Response:
         """Stream a turn's events until its final one."""
+        return EventStreams(self._service.waiter, self._service.keys, self._limiter).of(known_turn_id(turn_id))
+
+
+class EventStreams(Generic[A]):
+    """Streams the events of turns, or of runs."""
+
+    def __init__(self, waiter: "Waiter[A]", keys: "Keys", limiter: ConnectionLimiter) -> None:
+        self._waiter = waiter
+        self._keys = keys
+        self._limiter = limiter
+
+    def of(self, awaited_id: str) -> Response:
+        """Stream its events until the final one.
+
+        Raises:
+            NotFound: the caller has none of that id.
+        """
         given = request.headers.get("Last-Event-ID")
         # A reader that comes back sends this header, which is newer than its URL.
         after = whole_number(given, "Last-Event-ID") if given else whole_argument("starting_after", 0)
-        tenant, waiter = caller().tenant, self._service.waiter
+        tenant, waiter = caller().tenant, self._waiter
+        awaited = waiter.look(tenant, awaited_id)
+        if isinstance(awaited, Turn):
+            log_context.add(log_context.turn_ids(awaited))
         if not can_detach() or request.method == "HEAD":
-            turn = self._service.turn(tenant, known_turn_id(turn_id))
-            log_context.add(log_context.turn_ids(turn))
-            events = waiter.events(tenant, turn.id, after=after, is_stopping=self._until_the_key_ends())
-            return self._in_this_thread(events, turn.id)
-        turn = waiter.look(tenant, known_turn_id(turn_id))
-        log_context.add(log_context.turn_ids(turn))
-        place, first = waiter.begin(tenant, turn, after=after)
+            events = waiter.events(tenant, awaited.id, after=after, is_stopping=self._until_the_key_ends())
+            return self._in_this_thread(events, awaited.id)
+        place, first = waiter.begin(tenant, awaited, after=after)
         self._take_slot()
-        detach(_EventStream(self._service, self._limiter, place))
+        detach(_EventStream(waiter, self._keys, self._limiter, place))
         return _answer(iter([OPENING + _framed(first)]))
 
     def _take_slot(self) -> None:
@@ -79,17 +99,17 @@ class EventViews:
     def _until_the_key_ends(self) -> Callable[[], bool]:
         """True once this process stops, or the reader's key is revoked or has expired: a turn can wait for a day."""
         is_leaving, holder = self._limiter.leaving(), caller().holder
-        return lambda: is_leaving() or self._service.keys.has_ended(holder)
+        return lambda: is_leaving() or self._keys.has_ended(holder)
 
 
-class _EventStream:
+class _EventStream(Generic[A]):
     """A stream of events that goes on without a thread."""
 
     holds_answer = False
 
-    def __init__(self, service: "Service", limiter: ConnectionLimiter, place: "Place") -> None:
-        self._waiter = service.waiter
-        self._keys = service.keys
+    def __init__(self, waiter: "Waiter[A]", keys: "Keys", limiter: ConnectionLimiter, place: "Place") -> None:
+        self._waiter = waiter
+        self._keys = keys
         self._limiter = limiter
         self._place = place
         self._holder, self._holders = caller().holder, caller().holders

@@ -9,6 +9,7 @@ from web.answer_schemas import ANSWERS, LISTS
 from web.api_operation import ApiOperation
 from web.operations import OPERATIONS
 from web.parameters import PARAMETERS
+from web.run_schemas import RUN_REQUESTS
 from web.schemas import TEXT, Schema, list_of, ref
 
 VERSION = "1.0.0"
@@ -26,10 +27,11 @@ SCHEMAS: dict[str, Schema] = {
     "NewPairing": request_schemas.NEW_PAIRING,
     "RotateKey": request_schemas.ROTATE_KEY,
     "Empty": request_schemas.EMPTY,
+    **RUN_REQUESTS,
     **{f"{name}List": list_of(name) for name in LISTS},
 }
 
-_OPTIONAL_BODIES = frozenset({"Empty", "CancelTurn", "RotateKey"})
+_OPTIONAL_BODIES = frozenset({"Empty", "CancelTurn", "CancelRun", "RotateKey"})
 _NO_CONTENT = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 

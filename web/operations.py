@@ -2,6 +2,7 @@
 
 from web.admin_operations import ADMIN_OPERATIONS
 from web.api_operation import PAGE, ApiOperation
+from web.run_operations import RUN_OPERATIONS
 
 _TURN_FILTER = ("status", "reason", *PAGE)
 
@@ -311,6 +312,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "Empty",
         scope="admin",
     ),
+    *RUN_OPERATIONS,
     *ADMIN_OPERATIONS,
     ApiOperation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
     ApiOperation(

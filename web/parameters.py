@@ -69,6 +69,7 @@ PARAMETERS: dict[str, Json] = {
     },
     "turn": {"in": "query", "schema": TEXT, "description": "Of this turn only."},
     "of_agent": {"name": "agent", "in": "query", "schema": TEXT, "description": "Of this agent only."},
+    "of_workflow": {"name": "workflow", "in": "query", "schema": TEXT, "description": "Of this workflow only."},
     "model": {"in": "query", "schema": TEXT, "description": "Of this model only."},
     "kind": {"in": "query", "schema": one_of(Purpose), "description": "Of calls for this purpose only."},
     "kind_of_act": {

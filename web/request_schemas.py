@@ -28,7 +28,8 @@ MAX_GRACE_S = 30 * 86_400
 DOUBLE_TEXTING = ("enqueue", "reject", "interrupt", "rollback")
 
 
-def _object(properties: Schema, *, required: tuple[str, ...] = (), description: str) -> Schema:
+def object_of(properties: Schema, *, required: tuple[str, ...] = (), description: str) -> Schema:
+    """A body with these members and no others."""
     return {
         "type": "object",
         "description": description,
@@ -42,14 +43,14 @@ def _text(longest: int, *, shortest: int = 0) -> Schema:
     return {"type": "string", "maxLength": longest} | ({"minLength": shortest} if shortest else {})
 
 
-_METADATA: Schema = {"type": "object", "description": "Yours to fill; at most 16 KiB of JSON."}
+METADATA: Schema = {"type": "object", "description": "Yours to fill; at most 16 KiB of JSON."}
 _KERNEL: Schema = {"type": "object", "description": "User identity, goals, preferences; at most 64 KiB of JSON."}
 _AMOUNTS: Schema = {
     "usd": {"type": "number", "minimum": 0, "maximum": MOST_USD},
     "tokens": {"type": "integer", "minimum": 0, "maximum": MOST_TOKENS},
     "tool_calls": {"type": "integer", "minimum": 0, "maximum": MOST_TOKENS},
 }
-_BUDGET: Schema = {
+PLAIN_BUDGET: Schema = {
     "type": "object",
     "description": "What may be spent; an absent member is unlimited.",
     "properties": _AMOUNTS,
@@ -63,7 +64,7 @@ _BUDGET_OVER_TIME: Schema = {
     "properties": {**_AMOUNTS, "day": _PERIOD, "month": _PERIOD},
     "additionalProperties": False,
 }
-_WEBHOOK: Schema = {
+WEBHOOK: Schema = {
     "type": ["string", "object", "null"],
     "description": "Where to report the end of the turn: a URL, or a URL with its own secret.",
     "maxLength": 2048,
@@ -72,7 +73,13 @@ _WEBHOOK: Schema = {
     "additionalProperties": False,
 }
 
-_USER: Schema = {**_text(256, shortest=1), "pattern": NOT_BLANK}
+DEADLINE: Schema = {
+    "type": ["number", "null"],
+    "exclusiveMinimum": 0,
+    "maximum": MAX_DEADLINE_S,
+    "description": "Seconds from acceptance after which it is given up.",
+}
+USER: Schema = {**_text(256, shortest=1), "pattern": NOT_BLANK}
 _CHANNEL: Schema = {
     "type": "object",
     "description": "Where the answer is read: the model is told, and `output_parts` holds the answer accordingly.",
@@ -125,7 +132,7 @@ _GUARDRAILS: Schema = {
     "additionalProperties": False,
 }
 
-NEW_TURN = _object(
+NEW_TURN = object_of(
     {
         "input": {
             "type": "string",
@@ -143,23 +150,18 @@ NEW_TURN = _object(
             "description": "When the session is busy: wait in its lane, be refused (409), or cancel the turn that runs "
             "(see CancelTurn) and wait behind those that are queued.",
         },
-        "webhook": _WEBHOOK,
-        "deadline_s": {
-            "type": ["number", "null"],
-            "exclusiveMinimum": 0,
-            "maximum": MAX_DEADLINE_S,
-            "description": "Seconds from acceptance after which the turn is given up.",
-        },
+        "webhook": WEBHOOK,
+        "deadline_s": DEADLINE,
         "max_attempts": {
             "type": ["integer", "null"],
             "minimum": 1,
             "maximum": 10,
             "description": "Deaths of the worker that runs it before the turn is given up.",
         },
-        "metadata": _METADATA,
-        "budget": or_null(_BUDGET),
+        "metadata": METADATA,
+        "budget": or_null(PLAIN_BUDGET),
         "user": {
-            **or_null(_USER),
+            **or_null(USER),
             "description": "Who asks, as the channel names the user. A pairing of the channel says which user of the "
             "workspace that is; without one it is this name. A session keeps the user of its first turn.",
         },
@@ -169,13 +171,13 @@ NEW_TURN = _object(
     description="A turn to be run.",
 )
 
-NEW_SESSION = _object(
+NEW_SESSION = object_of(
     {
         "id": or_null({"type": "string", "pattern": SESSION_ID}),
         "agent": NAME,
         "user": or_null(_text(256)),
         "title": or_null(_text(500)),
-        "metadata": _METADATA,
+        "metadata": METADATA,
         "kernel": _KERNEL,
         "budget": or_null(_BUDGET_OVER_TIME),
         "model": or_null(_text(128, shortest=1)),
@@ -183,10 +185,10 @@ NEW_SESSION = _object(
     description="A session to be made; every member is optional.",
 )
 
-SESSION_PATCH = _object(
+SESSION_PATCH = object_of(
     {
         "title": or_null(_text(500)),
-        "metadata": _METADATA,
+        "metadata": METADATA,
         "kernel": _KERNEL,
         "status": {"type": "string", "enum": ["active", "paused", "archived"]},
         "model": or_null(_text(128, shortest=1)),
@@ -212,7 +214,7 @@ SESSION_PATCH = _object(
 )
 
 _RETENTION_DAYS: Schema = {"minimum": 1, "maximum": 3650}
-WORKSPACE_PATCH = _object(
+WORKSPACE_PATCH = object_of(
     {
         "budget": {**or_null(_BUDGET_OVER_TIME), "description": "For all sessions of the workspace together."},
         "disabled": {
@@ -244,7 +246,7 @@ WORKSPACE_PATCH = _object(
     description="Rules that are to change: absent members stay as they are, null clears.",
 )
 
-RECALL = _object(
+RECALL = object_of(
     {
         "message_ids": {
             "type": "array",
@@ -258,7 +260,7 @@ RECALL = _object(
     description="Messages that are added to the session's next questions, until they are cleared.",
 )
 
-CANCEL_TURN = _object(
+CANCEL_TURN = object_of(
     {
         "action": {
             "type": "string",
@@ -271,7 +273,7 @@ CANCEL_TURN = _object(
     description="How to end a turn; an empty object or no body means `interrupt`.",
 )
 
-DECISION = _object(
+DECISION = object_of(
     {
         "decision": {
             "type": "string",
@@ -298,12 +300,12 @@ _SCOPES: Schema = {
     "description": "read: GET. chat: also what changes sessions and turns. admin: everything, keys included.",
 }
 
-NEW_KEY = _object(
+NEW_KEY = object_of(
     {
         "name": {**_text(128), "pattern": NOT_BLANK, "description": "For people, such as what the key is for."},
         "scopes": _SCOPES,
         "user": {
-            **or_null(_USER),
+            **or_null(USER),
             "description": "Whom the key acts for: it reaches this user's sessions alone, and the sessions that it "
             "creates are the user's. null: the whole workspace.",
         },
@@ -326,7 +328,7 @@ NEW_KEY = _object(
     description="A key to be made.",
 )
 
-ROTATE_KEY = _object(
+ROTATE_KEY = object_of(
     {
         "grace_s": {
             "type": "integer",
@@ -339,14 +341,14 @@ ROTATE_KEY = _object(
     description="How to replace a key; an empty object or no body ends the old one at once.",
 )
 
-NEW_PAIRING = _object(
+NEW_PAIRING = object_of(
     {
         "channel": NAME,
-        "identity": {**_USER, "description": "As the channel names the person: what turns send as `user`."},
-        "user": {**_USER, "description": "The user of the workspace who that is."},
+        "identity": {**USER, "description": "As the channel names the person: what turns send as `user`."},
+        "user": {**USER, "description": "The user of the workspace who that is."},
     },
     required=("channel", "identity", "user"),
     description="Who somebody of a channel is.",
 )
 
-EMPTY = _object({}, description="No members: an empty object, or no body at all.")
+EMPTY = object_of({}, description="No members: an empty object, or no body at all.")

@@ -49,7 +49,7 @@ class HttpServer:
         connections = Connections(limit=_connection_limit(), has_shares=not web.trusted_proxies)
         slots = min(web.max_waiting, connections.limit // 2)
         self._limiter = ConnectionLimiter(slots=slots, address_slots=connections.share * 3 // 4)
-        self._waiter = service.waiter
+        self._waiters = (service.waiter, service.runs.waiter)
         self._server = _loop(create_app(service, self._limiter), web, connections)
         self._loop = threading.Thread(target=self._server.run, name="loom-web", daemon=True)
 
@@ -65,11 +65,15 @@ class HttpServer:
     def drain(self, *, grace_s: float = DRAIN_S) -> None:
         """Refuse new turns, send waiters home, and return once nothing runs or the grace is over."""
         self._limiter.begin_drain()
-        self._waiter.drain()
+        for waiter in self._waiters:
+            waiter.drain()
         deadline = time.monotonic() + grace_s
         # The waiters first: those that are sent home need a thread once more.
-        while (self._waiter.count or self._server.threads.is_busy) and time.monotonic() < deadline:
+        while self._has_work() and time.monotonic() < deadline:
             time.sleep(_CHECK_S)
+
+    def _has_work(self) -> bool:
+        return any(waiter.count for waiter in self._waiters) or self._server.threads.is_busy
 
     def stop(self) -> None:
         """Close every connection and end the threads."""

@@ -13,7 +13,7 @@ from web.answers import Route, is_id, json_answer, listed, page_answer
 from web.bodies import cancel_action, decision, json_body, new_turn, preferred_wait_s, retry
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
-from web.long_polls import LongPolls, TurnAnswer
+from web.long_polls import EndAnswer, LongPolls
 from web.problems import RETRY_S
 from web.query import choice_argument, page_wanted, text_argument, whole_argument
 from web.sessions import known_session_id
@@ -27,7 +27,7 @@ class TurnViews:
 
     def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
         self._service = service
-        self._polls = LongPolls(service, limiter)
+        self._polls = LongPolls(service.waiter, limiter)
         self._max_wait_s = service.settings.web.max_wait_s
 
     def routes(self) -> tuple[Route, ...]:
@@ -57,7 +57,7 @@ class TurnViews:
     def get(self, turn_id: str) -> Response:
         """Look at one turn, or wait for its end."""
         wait_s = min(whole_argument("wait", 0), self._max_wait_s)
-        return self._polls.of(known_turn_id(turn_id), TurnAnswer(wait_s))
+        return self._polls.of(known_turn_id(turn_id), EndAnswer(wait_s))
 
     def trace(self, turn_id: str) -> Response:
         """List the spans of a turn, while it runs and after."""
@@ -116,7 +116,7 @@ class TurnViews:
             headers["Idempotency-Replayed"] = "true"
         if preferred_s is None:
             return json_answer(turn.as_json(), 202, {**headers, "Retry-After": str(RETRY_S)})
-        return self._polls.of_known(turn, TurnAnswer(min(preferred_s, self._max_wait_s), headers), since_s=asked_s)
+        return self._polls.of_known(turn, EndAnswer(min(preferred_s, self._max_wait_s), headers), since_s=asked_s)
 
 
 def known_turn_id(turn_id: str) -> str:

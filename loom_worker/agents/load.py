@@ -177,9 +177,9 @@ def _agent(path: Path, document: Document) -> tuple[Agent, list[Problem]]:
     if not _NAME.fullmatch(name):
         raise meta.invalid("name", "a name of letters, digits, '.', '_' and '-', at most 128,", name)
     meta.get("labels")
-    built = _built(meta, spec, name)
+    plain = built(meta, spec, name)
     agent = replace(
-        built,
+        plain,
         unknown_keys=tuple(key for key, _ in root.unknown()),
         raw=document.content or {},
         source=f"{path}:{document.line}",
@@ -199,7 +199,8 @@ def _without_effect(agent: Agent, root: Fields, document: Document) -> Iterator[
         yield Problem(text, "take one of them out", agent.file, line, agent.name, is_warning=True)
 
 
-def _built(meta: Fields, spec: Fields, name: str) -> Agent:
+def built(meta: Fields, spec: Fields, name: str) -> Agent:
+    """The agent that these fields describe; ``meta`` holds its version and description."""
     config, llm = spec.under("config"), spec.under("llm")
     patterns, skills = config.under("patterns"), config.under("skills")
     spec.keep("observability")

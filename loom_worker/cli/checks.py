@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from loom_worker.agents.load import load
 from loom_worker.core import sqlite_driver
@@ -229,13 +230,13 @@ def backend(settings: Settings) -> InstallationCheck:
 def agents(settings: Settings, problems: Sequence[Problem]) -> Iterator[InstallationCheck]:
     """Which agents there are, and all that is wrong with them, their tools, data and models."""
     for problem in problems:
-        name = "agents" if problem.file else "tools" if problem.field == "loom.tools" else "settings"
+        name = _subject(problem, settings)
         if problem.is_warning:
             yield InstallationCheck(
                 name, True, str(replace(problem, fix="")), warning=problem.fix or "it has no effect"
             )
         else:
-            fix = problem.fix or "mend the file, or take it out of LOOM_AGENTS_DIR"
+            fix = problem.fix or f"mend the file, or take it out of LOOM_{name.upper()}_DIR"
             yield InstallationCheck(name, False, str(replace(problem, fix="")), fix)
     folder = settings.agents_dir
     if folder is None:
@@ -245,6 +246,13 @@ def agents(settings: Settings, problems: Sequence[Problem]) -> Iterator[Installa
     names = ", ".join(sorted(name for name, agent in found.agents.items() if agent.source.startswith(str(folder))))
     if names:
         yield InstallationCheck("agents", True, f"{names} in {folder}")
+
+
+def _subject(problem: Problem, settings: Settings) -> str:
+    """What a problem is of."""
+    if not problem.file:
+        return "tools" if problem.field == "loom.tools" else "settings"
+    return "workflows" if Path(problem.file).parent == settings.workflows_dir else "agents"
 
 
 def model(settings: Settings) -> InstallationCheck:

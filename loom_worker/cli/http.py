@@ -120,7 +120,7 @@ class LoomClient:
             raise NotRunning(f"Loom is not running at {self.url}; start it with `loom up`") from error
         except urllib3.exceptions.HTTPError as error:
             raise Transient(f"{self.url} broke off: {error}") from error
-        content = _json(answer.data)
+        content = {} if answer.status == 204 else _json(answer.data)
         if answer.status >= 300 or content is None:
             problem = _problem(answer.status, content, self.url)
             raise Transient(problem) if answer.status >= 500 else Rejected(problem)

@@ -26,6 +26,8 @@ COMMANDS = {
     "sessions": "loom_worker.cli.sessions",
     "turns": "loom_worker.cli.turns",
     "trace": "loom_worker.cli.trace",
+    "workflow": "loom_worker.cli.workflow",
+    "runs": "loom_worker.cli.runs",
     "agents": "loom_worker.cli.agents",
     "tools": "loom_worker.cli.show",
     "patterns": "loom_worker.cli.patterns",

@@ -16,7 +16,7 @@ from loom_worker.core.variables import database_path
 
 log = logging.getLogger(__name__)
 
-QUEUES = ("turn", "tool", "judge", "webhook", "summary", "trace")
+QUEUES = ("turn", "tool", "judge", "workflow", "webhook", "summary", "trace")
 """Those of the Celery app, which is too heavy to be asked here; a test holds them together."""
 
 

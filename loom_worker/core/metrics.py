@@ -16,7 +16,7 @@ _SCORES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _ENDS = Label("status", ("completed", "incomplete", "failed", "cancelled"))
 _MODEL, _TOOL, _JUDGE = Label("model"), Label("tool"), Label("judge")
 _PURPOSE = Label("purpose", ("turn", "judge", "summary", "rerank"))
-_QUEUES = ("turn", "judge", "tool", "webhook", "summary", "trace", "control")
+_QUEUES = ("turn", "judge", "tool", "workflow", "webhook", "summary", "trace", "control")
 _LARGE_RESULT_EVENTS = (
     *("kept", "memory_hits", "memory_misses", "evicted", "damaged_in_memory", "damaged", "bombs"),
     *("lost", "disk_full", "unwritable", "store_full", "expired", "strays"),
@@ -29,6 +29,13 @@ TURNS = Counter(
     starts=(("completed", "none"), ("incomplete", "limits"), ("failed", "provider"), ("failed", "dead")),
 )
 """Counted in the transaction that ends a turn (store/metric_values.py), not by this process."""
+RUNS = Counter(
+    "loom_workflow_runs_total",
+    "Runs of workflows that have ended, by how and why. Exact, also where workers are killed.",
+    (_ENDS, Label("reason")),
+    starts=(("completed", "none"), ("failed", "invalid-output")),
+)
+"""Counted in the transaction that ends a run."""
 TURN_QUEUE_WAIT = Histogram(
     "loom_turn_queue_wait_seconds",
     "From the acceptance of a turn to its first start by a worker.",
@@ -205,7 +212,7 @@ WRITE_WAITS = Histogram(
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        *(TURNS, TURN_QUEUE_WAIT, TURN_FIRST_TOKEN, TURN_RUN, TURN_DURATION, TURN_DEATHS),
+        *(RUNS, TURNS, TURN_QUEUE_WAIT, TURN_FIRST_TOKEN, TURN_RUN, TURN_DURATION, TURN_DEATHS),
         *(LLM_REQUESTS, LLM_FIRST_TOKEN, LLM_TOKENS, LLM_COST, LLM_CALLS, LLM_UNPRICED_CALLS),
         *(TOOL_CALLS, TOOL_DURATION, JUDGE_SCORES, JUDGE_VERDICTS),
         *(PATTERN_HITS, PATTERN_LOOKUPS, PATTERN_RELOADS),

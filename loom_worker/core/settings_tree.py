@@ -256,6 +256,8 @@ class Settings:
     """Unless set, the embedded Valkey's socket in the home."""
     llm: LlmSettings = LlmSettings()
     agents_dir: Path | None = setting("LOOM_AGENTS_DIR", Folder(must_exist=True), None)
+    workflows_dir: Path | None = setting("LOOM_WORKFLOWS_DIR", Folder(must_exist=True), None)
+    """The user's own workflows; unless set, those in the package, which work on the sample shop."""
     patterns: PatternSettings = PatternSettings()
     workspaces_dir: Path = setting("LOOM_WORKSPACES_DIR", Folder(), Path("~/.loom/workspaces"))
     """Unless set, ``<home>/workspaces``; it holds ``<workspace>/skills``."""

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from loom_worker.agents.live import LiveAgents
+from loom_worker.agents.known import AgentSource
 from loom_worker.agents.load import Agents
 from loom_worker.core.errors import LoomError
 from loom_worker.core.settings import Settings
@@ -75,7 +75,7 @@ class AgentRegistry:
     def __init__(
         self,
         settings: Settings,
-        agents: Agents | LiveAgents,
+        agents: AgentSource,
         database: Database,
         *,
         models: Models,

@@ -10,11 +10,14 @@ from typing import Any
 
 from celery import Celery
 
+from loom_worker.agents.known import KnownAgents
 from loom_worker.agents.live import LiveAgents
 from loom_worker.core import crash_points
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
+from loom_worker.demo.workflows import shipped_workflows
 from loom_worker.events.log import EventLog
+from loom_worker.events.run_news import RunNews
 from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
@@ -28,14 +31,17 @@ from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.service import Service, ServiceParts
+from loom_worker.service.terms import Terms
 from loom_worker.service.turn_follower import POOL_THREADS
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
+from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
+from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turn_statuses import TurnStatuses
 from loom_worker.store.turns import Turns
@@ -52,6 +58,9 @@ from loom_worker.turn.waits import WaitTeller
 from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.body import WebhookBodies
 from loom_worker.webhook.deliver import Deliverer
+from loom_worker.workflows.advance import RunAdvancer, StepTeller
+from loom_worker.workflows.live import LiveWorkflows
+from loom_worker.workflows.plan import Planner
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,35 +101,32 @@ def service(settings: Settings) -> Service:
     database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.web.threads + POOL_THREADS)
     client, events = redis_of(settings), events_of(settings)
     lanes = Lanes(client, settings.lanes)
-    agents = LiveAgents(settings.agents_dir)
+    workflows = workflows_of(settings)
+    agents = KnownAgents(LiveAgents(settings.agents_dir), workflows)
     stopping = Stopping(settings.lanes.drain_s)
     fitted = components(settings, agents, database, client, process=process_name(), stopping=stopping)
     fitted.metrics.start()
     waits = WaitReports(Turns(database), LiveWaits(client), agents)
+    announcer = _announcer(app, client, lanes, events)
     parts = ServiceParts(
-        announcer=_announcer(app, client, lanes, events),
+        announcer=announcer,
+        runs=WorkflowRuns(
+            database,
+            journal=_run_journal(settings, database, agents),
+            workflows=workflows,
+            agents=agents,
+            announcer=announcer,
+            terms=Terms(settings, agents),
+            events=events,
+            lanes=lanes,
+        ),
         runtimes=fitted.registry,
         contexts=ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database)),
-        patterns=PatternCatalog(
-            library=fitted.knowledge.library,
-            uses=fitted.knowledge.uses,
-            matcher=fitted.knowledge,
-            agents=fitted.registry,
-            library_events=fitted.library_events,
-            workers=LiveWorkers(client),
-            learns=fitted.knowledge.learns,
-        ),
+        patterns=_pattern_catalog(fitted, client),
         references=fitted.expiring.references,
         bodies=WebhookBodies(_base_url(settings)),
         health=Health(database, client),
-        figures=Figures(
-            database,
-            client,
-            fitted.breakers,
-            waits,
-            fitted.expiring.references,
-            fitted.knowledge.library,
-        ),
+        figures=_figures(fitted, database, client, waits),
         components=fitted,
         rates=fitted.executor.rates,
     )
@@ -134,20 +140,62 @@ def service(settings: Settings) -> Service:
     )
 
 
+def _pattern_catalog(fitted: Components, client: Any) -> PatternCatalog:
+    return PatternCatalog(
+        library=fitted.knowledge.library,
+        uses=fitted.knowledge.uses,
+        matcher=fitted.knowledge,
+        agents=fitted.registry,
+        library_events=fitted.library_events,
+        workers=LiveWorkers(client),
+        learns=fitted.knowledge.learns,
+    )
+
+
+def _figures(fitted: Components, database: Database, client: Any, waits: WaitReports) -> Figures:
+    references, library = fitted.expiring.references, fitted.knowledge.library
+    return Figures(database, client, fitted.breakers, waits, references, library)
+
+
 def _announcer(app: Celery, client: Any, lanes: Lanes, events: EventLog) -> Announcer:
     signals, wakeups = TurnSignals(client, lanes, events), WakeupQueue(app, client)
     dispatcher = CeleryDispatcher(app, wakeups)
-    return Announcer(signals, lanes, events, wakeups=wakeups, dispatcher=dispatcher, publisher=Publisher())
+    return Announcer(
+        signals,
+        lanes,
+        events,
+        wakeups=wakeups,
+        dispatcher=dispatcher,
+        publisher=Publisher(),
+        steps=StepTeller(signals, RunNews(client), dispatcher),
+    )
+
+
+def _run_journal(settings: Settings, database: Database, agents: KnownAgents) -> RunJournal:
+    is_exported = settings.trace.endpoint is not None
+    planner = Planner(agents, WebhookBodies(_base_url(settings)), is_exported)
+    return RunJournal(database, settings.limits, planner, is_exported=is_exported)
+
+
+def _run_advancer(settings: Settings, links: Links, agents: KnownAgents, signals: TurnSignals) -> RunAdvancer:
+    teller = StepTeller(signals, RunNews(links.client), links.dispatcher)
+    return RunAdvancer(_run_journal(settings, links.database, agents), teller)
+
+
+def workflows_of(settings: Settings) -> LiveWorkflows:
+    """The user's workflows, or those in the package."""
+    return LiveWorkflows(settings.workflows_dir or shipped_workflows())
 
 
 def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool = True) -> Process:
     links, events = Links.of(settings), TaskEvents()
     stopping = Stopping(settings.lanes.drain_s)
-    agents = LiveAgents(settings.agents_dir)
+    agents = KnownAgents(LiveAgents(settings.agents_dir), workflows_of(settings))
     fitted = components(settings, agents, links.database, links.client, process=links.name, stopping=stopping)
     slots = FreeSlots(links.lanes, stopping, process=links.name, most_waiting=settings.worker_concurrency // 2)
     threads = CeleryThreads(settings.worker_concurrency, slots) if takes_turns else None
     traces = links.traces.flusher()
+    signals = TurnSignals(links.client, links.lanes, links.events)
     turns = TurnWorker(
         settings=settings,
         name=links.name,
@@ -159,10 +207,11 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         budgets=Budgets(links.database),
         lanes=links.lanes,
         slots=slots,
-        signals=TurnSignals(links.client, links.lanes, links.events),
+        signals=signals,
         renewer=LeaseRenewer(links.client, links.lanes, links.name, settings.lanes, threads=threads),
         events=links.events,
         dispatcher=links.dispatcher,
+        runs=_run_advancer(settings, links, agents, signals),
         agents=fitted.registry,
         knowledge=fitted.knowledge,
         tools=fitted.executor,

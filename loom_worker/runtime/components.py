@@ -4,8 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from loom_worker.agents.live import LiveAgents
-from loom_worker.agents.load import Agents
+from loom_worker.agents.known import AgentSource, KnownAgents
 from loom_worker.backends.mcp.servers import McpServers
 from loom_worker.core import redis_client
 from loom_worker.core.isolation import private, process_env
@@ -72,7 +71,7 @@ class Components:
 
 def components(
     settings: Settings,
-    agents: Agents | LiveAgents,
+    agents: AgentSource,
     database: Database,
     client: Any,
     *,
@@ -86,7 +85,7 @@ def components(
         process: its name, by which others know what it has loaded.
     """
     content = ContentVersions(client, process=process)
-    if isinstance(agents, LiveAgents):
+    if isinstance(agents, KnownAgents):
         agents.share(content)
     breakers, expiring = Breakers(client), ExpiringStores.of(settings, database)
     kept = result_tools(expiring.references, reference_bytes=settings.tools.reference_bytes)

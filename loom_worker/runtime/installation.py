@@ -25,11 +25,14 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent, McpServer, Scope
 from loom_worker.core.values.problems import Problem, in_order
 from loom_worker.core.values.tools import Tool
+from loom_worker.demo.workflows import shipped_workflows
 from loom_worker.judge.python_judges import judging_function
 from loom_worker.llm.bedrock import PACKAGES
 from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.tool_sets import Data
 from loom_worker.tools import custom
+from loom_worker.workflows import load as workflow_files
+from loom_worker.workflows.check import faults
 
 LOOK_S = 15.0
 """For all sources together; those that are not done by then are reported as silent."""
@@ -80,7 +83,14 @@ class Inspection:
         """Everything, each once, what cannot work first."""
         found = self._look_at(agents.agents.values())
         of_agents = (problem for agent in agents.agents.values() for problem in self._judged(agent, found[agent.name]))
-        return in_order((*self.settings.problems, *self._no_files(), *agents.problems, *of_agents))
+        of_workflows = self._of_workflows(agents)
+        return in_order((*self.settings.problems, *self._no_files(), *agents.problems, *of_agents, *of_workflows))
+
+    def _of_workflows(self, agents: Agents) -> Iterator[Problem]:
+        found = workflow_files.load(self.settings.workflows_dir or shipped_workflows())
+        yield from found.problems
+        for workflow in found.workflows.values():
+            yield from faults(workflow, agents)
 
     def _no_files(self) -> Iterator[Problem]:
         folder = self.settings.agents_dir

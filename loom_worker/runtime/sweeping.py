@@ -28,6 +28,7 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.metric_values import MetricValues
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.retention import Retention
+from loom_worker.store.runs import Runs
 from loom_worker.store.sessions import Sessions
 from loom_worker.tasks.app import app, configure
 from loom_worker.tasks.dispatch import CeleryDispatcher
@@ -139,6 +140,7 @@ def sweeper(settings: Settings, links: Links, expiring: ExpiringStores) -> Sweep
         links.outbox,
         links.memories,
         Sessions(links.database),
+        Runs(links.database),
         links.dispatcher,
         expiring,
         settings.lanes,

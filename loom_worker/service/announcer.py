@@ -4,8 +4,10 @@ from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.store.run_steps import RunStep
 from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
 from loom_worker.tasks.wakeups import WakeupQueue
+from loom_worker.workflows.advance import StepTeller
 
 
 class Announcer:
@@ -20,6 +22,7 @@ class Announcer:
         wakeups: WakeupQueue,
         dispatcher: CeleryDispatcher,
         publisher: Publisher,
+        steps: StepTeller,
     ) -> None:
         self._signals = signals
         self._lanes = lanes
@@ -27,6 +30,7 @@ class Announcer:
         self._wakeups = wakeups
         self._dispatcher = dispatcher
         self._publisher = publisher
+        self._steps = steps
 
     def accepted(self, turn: Turn) -> None:
         """Put an accepted turn on its lane and wake it."""
@@ -48,6 +52,10 @@ class Announcer:
     def deliver(self, delivery_id: str) -> None:
         """Send a webhook delivery now."""
         self._publisher.put(lambda: self._dispatcher.deliver(delivery_id))
+
+    def went_on(self, step: RunStep) -> None:
+        """Tell of what a step of a workflow's run has done."""
+        self._publisher.put(lambda: self._steps.tell(step))
 
     def close(self) -> None:
         """Send what waits, then stop; see Publisher.close."""

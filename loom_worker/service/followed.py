@@ -2,7 +2,7 @@
 
 import enum
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,6 +45,39 @@ class EventSink(Protocol):
 
         Args:
             error: why not, unless the reader has all, has left, is barred, or this process stops.
+        """
+        ...
+
+
+class ReadableEvents(Protocol):
+    """Where the events of what is followed are read."""
+
+    def advance(self, place: Place) -> tuple[Event, ...]:
+        """The next events, a limited number of them, and moves the place behind them; () if there are none now.
+
+        Raises:
+            NotFound: the tenant has no such turn or run.
+            Unavailable: the database did not answer.
+        """
+        ...
+
+    def read_many(self, places: Mapping[str, int]) -> dict[str, tuple[Event, ...]]:
+        """What there is now behind an id, by turn or run; what has nothing there is missing.
+
+        Raises:
+            Unavailable: nobody answered.
+        """
+        ...
+
+
+class FollowedStatuses(Protocol):
+    """The statuses of many turns or runs at once (``store/turn_statuses.py``, ``store/runs.py``)."""
+
+    def of(self, ids: Sequence[str], /) -> dict[str, str]:
+        """By id; what is deleted is missing.
+
+        Raises:
+            Unavailable: the database did not answer.
         """
         ...
 

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from loom_worker.agents.live import LiveAgents
-from loom_worker.agents.load import Agents
+from loom_worker.agents.known import AgentSource
 from loom_worker.core.errors import Flaw, Invalid
 from loom_worker.core.values.audit import INPUT_BLOCKED, AuditEntry
 from loom_worker.core.values.guardrails import NO_GUARDRAILS, Guardrails
@@ -24,7 +23,7 @@ BLOCKED = "guardrail-blocked"
 class InputGuard:
     """The stage *input* of guardrails."""
 
-    def __init__(self, database: Database, agents: Agents | LiveAgents) -> None:
+    def __init__(self, database: Database, agents: AgentSource) -> None:
         self._sessions = Sessions(database)
         self._audit = AuditRows(database)
         self._agents = agents

@@ -6,8 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from loom_worker.agents.live import LiveAgents
-from loom_worker.agents.load import Agents
+from loom_worker.agents.known import AgentSource
 from loom_worker.core import crash_points, log_context
 from loom_worker.core.errors import Flaw, Forbidden, Invalid, LoomError, NotFound, Unavailable
 from loom_worker.core.settings import Settings
@@ -36,6 +35,7 @@ from loom_worker.service.rate_limits import RateLimits
 from loom_worker.service.terms import Terms
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.user_deletion import UserDeletions
+from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.audit import AuditRows
@@ -78,6 +78,7 @@ class ServiceParts:
     """What the service works with, apart from the store."""
 
     announcer: Announcer
+    runs: WorkflowRuns
     runtimes: AgentRuntimes
     contexts: ContextReport
     patterns: PatternCatalog
@@ -103,7 +104,7 @@ class Service:
         database: Database,
         lanes: Lanes,
         waiter: TurnWaiter,
-        agents: Agents | LiveAgents,
+        agents: AgentSource,
         parts: ServiceParts,
     ) -> None:
         self.settings = settings
@@ -126,6 +127,7 @@ class Service:
         self.rate_limits = RateLimits(settings.web, parts.rates, self._ledger)
         self.workspaces = WorkspaceRules(database, parts.announcer)
         self.waiter = waiter
+        self.runs = parts.runs
         self.health = parts.health
         self.figures = parts.figures
         self._database = database
@@ -236,6 +238,7 @@ class Service:
                 self._announcer.alert(done.turn.lane)
             else:
                 self._announcer.ended(done.turn)
+                self.runs.turn_ended(done.turn.run_id)
                 if done.delivery is not None:
                     self._announcer.deliver(done.delivery.id)
         return self._waits.with_wait(done.turn)
@@ -317,6 +320,7 @@ class Service:
     def close(self) -> None:
         """Send what is still waiting to be sent, then close everything."""
         self.waiter.close()
+        self.runs.waiter.close()
         self._announcer.close()
         self._components.close()
         self._database.close()

@@ -1,7 +1,6 @@
 """On what terms agents work: what they may spend, and whether their calls can be paid for."""
 
-from loom_worker.agents.live import LiveAgents
-from loom_worker.agents.load import Agents
+from loom_worker.agents.known import AgentSource
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent, ModelChoice
 from loom_worker.core.values.json import Json
@@ -11,7 +10,7 @@ from loom_worker.llm.prices import OLLAMA, has_price
 class Terms:
     """See AgentTerms (``store/submit.py``)."""
 
-    def __init__(self, settings: Settings, agents: Agents | LiveAgents) -> None:
+    def __init__(self, settings: Settings, agents: AgentSource) -> None:
         self._settings = settings
         self._agents = agents
 

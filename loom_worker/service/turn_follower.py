@@ -14,12 +14,19 @@ from functools import partial
 from loom_worker.core.errors import LoomError, Unavailable
 from loom_worker.events.log import EventLog
 from loom_worker.service.end_waits import LOOK_S, EndWait, EndWaits
-from loom_worker.service.event_source import READ_EVENTS, EventSource, Place
-from loom_worker.service.followed import EventBatch, EventSink, FollowedReader, FollowedTurn, ReaderState
+from loom_worker.service.event_source import READ_EVENTS, Place
+from loom_worker.service.followed import (
+    EventBatch,
+    EventSink,
+    FollowedReader,
+    FollowedStatuses,
+    FollowedTurn,
+    ReadableEvents,
+    ReaderState,
+)
 from loom_worker.service.inbox_thread import InboxThread
 from loom_worker.service.news_listener import NewsListener
 from loom_worker.service.turn_looks import TurnLook, TurnLooks
-from loom_worker.store.turn_statuses import TurnStatuses
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +39,7 @@ POOL_THREADS = 4
 class TurnFollower:
     """Follows turns; its thread runs while there is anybody to follow them for."""
 
-    def __init__(self, source: EventSource, statuses: TurnStatuses, events: EventLog) -> None:
+    def __init__(self, source: ReadableEvents, statuses: FollowedStatuses, events: EventLog) -> None:
         self._source = source
         self._looks = TurnLooks(source, statuses)
         self._ends = EndWaits()

@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 
 from loom_worker.core.errors import LoomError, Unavailable
 from loom_worker.core.values.turns import UNFINISHED
-from loom_worker.service.event_source import EventSource
-from loom_worker.service.followed import FollowedReader
-from loom_worker.store.turn_statuses import TurnStatuses
+from loom_worker.service.followed import FollowedReader, FollowedStatuses, ReadableEvents
 
 
 @dataclass(slots=True)
@@ -41,7 +39,7 @@ class TurnLook:
 class TurnLooks:
     """Looks turns up, with one question however many they are."""
 
-    def __init__(self, source: EventSource, statuses: TurnStatuses) -> None:
+    def __init__(self, source: ReadableEvents, statuses: FollowedStatuses) -> None:
         self._source = source
         self._statuses = statuses
 

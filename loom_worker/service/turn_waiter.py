@@ -1,131 +1,28 @@
-"""Waiting for a turn's end, and reading its events while it runs and after; no database connection is held."""
+"""Waiting for a turn's end, and reading its events while it runs and after."""
 
-import queue
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 
-from loom_worker.core.errors import LoomError
-from loom_worker.core.values.notifications import Event
-from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog
-from loom_worker.service.end_waits import EndWait
-from loom_worker.service.event_source import EventSource, Place
-from loom_worker.service.followed import EventBatch, EventSink, FollowedReader
-from loom_worker.service.turn_follower import TurnFollower
+from loom_worker.service.event_source import EventSource
 from loom_worker.service.wait_reports import WaitReports
+from loom_worker.service.waiter import Waiter
 from loom_worker.store.turn_statuses import TurnStatuses
 from loom_worker.store.turns import Turns
 
-CHECK_S = 0.25
-"""How often one who waits in a thread of its own checks whether to stop."""
-QUEUED_BATCHES = 4
-"""Of events that are kept for one who reads in a thread of its own."""
 
-
-class TurnWaiter:
+class TurnWaiter(Waiter[Turn]):
     """Waits for turns to end, and reads their events, for clients."""
 
     def __init__(self, turns: Turns, events: EventLog, waits: WaitReports, statuses: TurnStatuses) -> None:
+        super().__init__(turns, EventSource(turns, events), statuses, events, waits)
         self.waits = waits
-        self._turns = turns
         self._events = events
-        self._source = EventSource(turns, events)
-        self._follower = TurnFollower(self._source, statuses, events)
 
     @property
     def event_log(self) -> EventLog:
         """What readers read."""
         return self._events
-
-    @property
-    def count(self) -> int:
-        """How many are followed for now, without a thread of their own or with one."""
-        return self._follower.count
-
-    def look(self, tenant: Tenant, turn_id: str) -> Turn:
-        """The turn as its row says, for one who will wait for it: without what an unfinished one waits for.
-
-        Raises:
-            NotFound: the tenant has no such turn.
-        """
-        return self._turns.get(tenant, turn_id)
-
-    def expect(self, turn_id: str, *, since_s: float | None = None) -> EndWait:
-        """A wait for a turn's end that needs no thread, and hears of it from now on: look at the turn after this.
-
-        Args:
-            since_s: the wait hears of an end from this moment on, a second ago at the most, by ``time.monotonic``.
-        """
-        return self._follower.expect(turn_id, since_s=since_s)
-
-    def begin(self, tenant: Tenant, turn: Turn, *, after: int) -> tuple[Place, tuple[Event, ...]]:
-        """A reader's place behind an id, for ``follow``, and what it is told before anything else.
-
-        Raises:
-            NotFound: the tenant has no such turn.
-        """
-        return self._source.begin(tenant, turn, after=after)
-
-    def follow(self, place: Place, sink: EventSink) -> FollowedReader:
-        """Read events without a thread: the sink gets those behind the place as they come, and is told of the end."""
-        return self._follower.follow(place, sink)
-
-    def resume(self, reader: FollowedReader) -> None:
-        """A reader that had no room may have some now."""
-        self._follower.resume(reader)
-
-    def leave(self, reader: FollowedReader) -> None:
-        """A reader wants no more; its sink is told of the end, if it was not told already."""
-        self._follower.leave(reader)
-
-    def wait(self, tenant: Tenant, turn_id: str, *, timeout_s: float, is_stopping: Callable[[], bool]) -> Turn:
-        """Wait in this thread: the turn as soon as it has ended or asks for a person, or as it is after timeout_s.
-
-        Raises:
-            NotFound: the tenant has no such turn.
-        """
-        until_s = time.monotonic() + timeout_s
-        expected = self.expect(turn_id)
-        try:
-            while True:
-                expected.renew()
-                turn = self._turns.get(tenant, turn_id)
-                if not must_wait(turn) or time.monotonic() >= until_s or is_stopping():
-                    return self.waits.with_wait(turn)
-                listener = _Over()
-                expected.begin(listener, until_s=until_s)
-                while not listener.is_told.wait(CHECK_S) and not is_stopping():
-                    pass
-        finally:
-            expected.close()
-
-    def events(
-        self, tenant: Tenant, turn_id: str, *, after: int, is_stopping: Callable[[], bool]
-    ) -> Iterator[Event | None]:
-        """Read in this thread: events behind an id, as they come; None when nothing came for 15 s.
-
-        Ends after a final one. A reader that is ahead of the log (it was lost, and rebuilt shorter) gets
-        ``stream.reset`` and then all of it.
-
-        Raises:
-            NotFound: the tenant has no such turn.
-        """
-        place, first = self._source.begin(tenant, self._turns.get(tenant, turn_id), after=after)
-        yield from first
-        sink = _QueueSink()
-        reader = self._follower.follow(place, sink)
-        try:
-            while not is_stopping():
-                found = sink.take()
-                if found is None:
-                    return
-                if found:
-                    self._follower.resume(reader)
-                yield from found
-        finally:
-            self._follower.leave(reader)
 
     def forget(self, turns: Mapping[str, bool]) -> None:
         """Remove the events of turns whose session is deleted; see EventLog.forget.
@@ -134,63 +31,3 @@ class TurnWaiter:
             Unavailable: Redis did not answer.
         """
         self._events.forget(turns)
-
-    def drain(self) -> None:
-        """Send all readers and waiters home, and every later one at once; cannot be undone."""
-        self._follower.drain()
-
-    def close(self) -> None:
-        """Follow nothing any more."""
-        self._follower.close()
-
-
-def must_wait(turn: Turn) -> bool:
-    """False for a turn that has ended or asks for a person: who waits for it is answered."""
-    return not turn.is_finished and turn.status != "requires_action"
-
-
-class _Over:
-    def __init__(self) -> None:
-        self.is_told = threading.Event()
-
-    def over(self) -> None:
-        self.is_told.set()
-
-
-class _Ended:
-    def __init__(self, error: LoomError | None) -> None:
-        self.error = error
-
-
-class _QueueSink:
-    """Where the events go of one who reads in a thread of its own; None stands for a heartbeat."""
-
-    def __init__(self) -> None:
-        self._given: queue.SimpleQueue[list[Event | None] | _Ended] = queue.SimpleQueue()
-
-    def take(self) -> list[Event | None] | None:
-        """What comes within CHECK_S; None: nothing more will. Raises the error with which it ended."""
-        try:
-            found = self._given.get(timeout=CHECK_S)
-        except queue.Empty:
-            return []
-        if not isinstance(found, _Ended):
-            return found
-        if found.error is not None:
-            raise found.error
-        return None
-
-    def has_room(self) -> bool:
-        return self._given.qsize() < QUEUED_BATCHES
-
-    def is_barred(self) -> bool:
-        return False
-
-    def send(self, batch: EventBatch) -> None:
-        self._given.put([*batch.events])
-
-    def send_heartbeat(self) -> None:
-        self._given.put([None])
-
-    def end(self, error: LoomError | None) -> None:
-        self._given.put(_Ended(error))

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from loom_worker.agents.live import LiveAgents
-from loom_worker.agents.load import Agents
+from loom_worker.agents.known import AgentSource
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Tenant
@@ -26,7 +25,7 @@ class WaitReports:
 
     turns: Turns
     live: LiveWaits
-    agents: Agents | LiveAgents
+    agents: AgentSource
 
     def with_wait(self, turn: Turn) -> Turn:
         """The turn with what it waits for; one that has ended is returned as it is."""

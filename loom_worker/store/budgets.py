@@ -29,6 +29,7 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
 from loom_worker.store.database import Database
 from loom_worker.store.prepared import PreparedStatement
+from loom_worker.store.run_tables import workflow_runs
 from loom_worker.store.schema import calls, sessions, turns, unfinished, usage
 from loom_worker.store.workspace_tables import spending, workspaces
 
@@ -41,6 +42,11 @@ _SPENT = (spending.c.nano_usd, spending.c.tokens, spending.c.tool_calls)
 _BUDGETS = select(
     select(turns.c.budget).where(turns.c.id == bindparam("our_turn")).scalar_subquery().label("turn"),
     select(~unfinished()).where(turns.c.id == bindparam("our_turn")).scalar_subquery().label("has_ended"),
+    select(turns.c.run_id).where(turns.c.id == bindparam("our_turn")).scalar_subquery().label("run_id"),
+    select(workflow_runs.c.budget)
+    .where(workflow_runs.c.id == turns.c.run_id, turns.c.id == bindparam("our_turn"))
+    .scalar_subquery()
+    .label("run"),
     select(sessions.c.budget).where(sessions.c.lane == bindparam("our_lane")).scalar_subquery().label("session"),
     select(workspaces.c.rules).where(workspaces.c.name == bindparam("our_workspace")).scalar_subquery().label("rules"),
 )
@@ -103,8 +109,8 @@ class Budgets:
             return tuple(limit.as_json(_used(tx, limit.account, now_ms=now_ms)) for limit in limits)
 
     def purge(self, *, before_ms: int) -> None:
-        """Remove accounts of days, months and turns that were not changed since."""
-        is_over = or_(spending.c.window != "", spending.c.level == "turn")
+        """Remove accounts of days, months, turns and runs that were not changed since."""
+        is_over = or_(spending.c.window != "", spending.c.level.in_(("turn", "run")))
         with self._database.write() as tx:
             tx.execute(delete(spending).where(is_over, spending.c.changed_ms < before_ms))
 
@@ -127,7 +133,7 @@ def check_left(tx: Connection, limits: Sequence[Limit], *, now_ms: int) -> None:
 
 
 def forget(tx: Connection, level: Level, key: str) -> None:
-    """Remove the accounts of a turn that has ended, or of a session that is deleted."""
+    """Remove the accounts of a turn or run that has ended, or of a session that is deleted."""
     tx.execute(_FORGET, {"our_level": level, "our_key": key})
 
 
@@ -137,7 +143,8 @@ def _limits(tx: Connection, payer: Payer, *, now_ms: int) -> tuple[Limit, ...]:
     if row.turn and row.has_ended:  # its account is closed, and would begin anew: a judge may come that late
         raise BudgetSpent("The turn that it was for has ended.", None)
     workspace = (row.rules or {}).get("budget")
-    return payer.limits(turn=row.turn, session=row.session, workspace=workspace, now_ms=now_ms)
+    run = (row.run_id or "", row.run)
+    return payer.limits(turn=row.turn, session=row.session, workspace=workspace, run=run, now_ms=now_ms)
 
 
 def _used(tx: Connection, account: Account, *, now_ms: int) -> Amount:
@@ -156,7 +163,7 @@ def _used(tx: Connection, account: Account, *, now_ms: int) -> Amount:
 def _earlier(tx: Connection, account: Account) -> Amount:
     """What the ledger has of an account, and what its unfinished turns have used, which is not in the ledger yet."""
     key = {"our_key": account.key}
-    if account.level == "turn":
+    if account.level in ("turn", "run"):  # they have their budget from their first moment
         return NOTHING
     if account.level == "session":
         used = Usage.from_json(tx.execute(_USED_BY_SESSION, key).scalar() or {})

@@ -1,7 +1,7 @@
 """Cancel requests: a turn that has not begun ends at once, a running one gets the request written into its row."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, case, literal, update
@@ -72,23 +72,35 @@ def cancel(
     """
     tenant, turn_id = asked_turn
     with database.write(durable=True) as tx:
-        row = turn_row(tx, tenant, turn_id)
-        if row["completed_ms"] is not None or STRENGTH[row["cancel"]] >= STRENGTH[action]:
-            return Cancelled(read_turn(tx, row), is_new=False)
-        asked = {"our_id": turn_id, "action": action}
-        if row["started_ms"] is None and action != "finish":
-            tx.execute(_END, {**asked, "now_ms": now_ms})
-        else:
-            tx.execute(_REQUEST, asked)
-        turn = read_turn(tx, turn_row(tx, tenant, turn_id))
-        if turn.is_finished:
-            append(tx, turn_ended(turn, user=user_of_lane(tx, turn.lane)))
-            if is_exported and not TurnTrace.of(row["trace"]).is_unsampled:
-                enqueue_trace(tx, turn_id, now_ms=now_ms)
-        delivery = deliver(turn) if turn.is_finished else None
+        done = cancel_turn(tx, tenant, turn_id, action, now_ms=now_ms, is_exported=is_exported)
+        delivery = deliver(done.turn) if done.is_new and done.turn.is_finished else None
         if delivery is not None:
             enqueue_delivery(tx, delivery)
-        return Cancelled(turn, is_new=True, delivery=delivery)
+        return replace(done, delivery=delivery)
+
+
+def cancel_turn(
+    tx: Connection, tenant: Tenant, turn_id: str, action: CancelAction, *, now_ms: int, is_exported: bool
+) -> Cancelled:
+    """Write a cancel request, in the transaction of whoever makes it.
+
+    Raises:
+        NotFound: the tenant has no such turn.
+    """
+    row = turn_row(tx, tenant, turn_id)
+    if row["completed_ms"] is not None or STRENGTH[row["cancel"]] >= STRENGTH[action]:
+        return Cancelled(read_turn(tx, row), is_new=False)
+    asked = {"our_id": turn_id, "action": action}
+    if row["started_ms"] is None and action != "finish":
+        tx.execute(_END, {**asked, "now_ms": now_ms})
+    else:
+        tx.execute(_REQUEST, asked)
+    turn = read_turn(tx, turn_row(tx, tenant, turn_id))
+    if turn.is_finished:
+        append(tx, turn_ended(turn, user=user_of_lane(tx, turn.lane)))
+        if is_exported and not TurnTrace.of(row["trace"]).is_unsampled:
+            enqueue_trace(tx, turn_id, now_ms=now_ms)
+    return Cancelled(turn, is_new=True)
 
 
 def weaker_than(action: CancelAction) -> ColumnElement[bool]:

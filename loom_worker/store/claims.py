@@ -23,7 +23,7 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
-from loom_worker.core.values.traces import Run, TurnTrace
+from loom_worker.core.values.traces import TurnTrace, WorkerRun
 from loom_worker.core.values.turns import CancelAction, Claim
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
@@ -232,6 +232,7 @@ def _claim(tx: Connection, row: Row) -> Claim:
         token_correction=row["session_token_correction"],
         memory_seen=row["session_memory_seen"],
         budget=row["session_budget"],
+        run_budget=row["run_budget"],
         rules=Rules.of(row["rules"]),
         verdicts=() if is_new else read_verdicts(tx, row["id"]),
         claimed_us=row["claimed_us"] or 0,
@@ -243,7 +244,7 @@ def _trace_of(row: Row, now_us: int) -> Json:
     """What a turn's trace knows when it is claimed: also when its last owner was found dead, if it has died."""
     known = TurnTrace.of(row["trace"])
     if row["held_by"] is not None and row["claimed_us"] is not None:
-        known = known.with_run(Run(row["fence"], row["held_by"], row["claimed_us"], now_us, "died"))
+        known = known.with_run(WorkerRun(row["fence"], row["held_by"], row["claimed_us"], now_us, "died"))
     return known.as_json()
 
 

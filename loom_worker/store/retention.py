@@ -20,6 +20,7 @@ from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.idle import DAY_MS, SESSIONS, IdleSessions, delete_idle
 from loom_worker.store.purge import BATCH_CHARACTERS, REST_S
+from loom_worker.store.run_removal import OldRuns
 from loom_worker.store.schema import (
     DELETED,
     memory,
@@ -85,6 +86,7 @@ class Retention:
         spans_days = settings.journal_days or FOR_EVER_DAYS  # they are bounded by their size, too
         self._walks.append(_Walk(_Spans(database), spans_days * DAY_MS))
         self._walks.append(_Walk(IdleSessions(database), 0))  # each workspace says how many days
+        self._walks.append(_Walk(OldRuns(database, settings.conversation_days), 0))
 
     def once(self, now_ms: int) -> None:
         """Remove some of what is too old, and give some free pages back to the disk.

@@ -23,10 +23,10 @@ from sqlalchemy import (
 )
 
 from loom_worker.core.values.turns import UNFINISHED
-from loom_worker.store import audit_tables, trace_tables, workspace_tables  # noqa: F401 - they belong to it, too
+from loom_worker.store import audit_tables, run_tables, trace_tables, workspace_tables  # noqa: F401 - they belong to it, too
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0017"
+VERSION = "0018"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -118,6 +118,7 @@ turns = Table(
     Column("judge", JSON_OR_NULL),  # what judges made of the latest answer that all of them have looked at
     Column("claimed_us", BigInteger),  # when its owner, or its last one, took it
     Column("trace", JSON_OR_NULL),  # what its trace needs to know and no other column tells (values/traces.py)
+    Column("run_id", String(40)),  # of the workflow's run that it is a stage of
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
     Index("turns_open_by_status", *("status", "workspace", "created_ms"), **_NOT_COMPLETED),
@@ -322,6 +323,7 @@ outbox = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("delivered_ms", BigInteger),
     Column("trace_id", String(32)),
+    Column("run_id", String(40)),  # whose end it reports; turn_id is then the turn that ended it
     Index(
         "outbox_due", "next_ms", sqlite_where=text("status = 'pending'"), postgresql_where=text("status = 'pending'")
     ),

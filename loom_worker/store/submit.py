@@ -108,7 +108,7 @@ def submit(
         depth = _Entrance(tx, limits, terms, now_ms).admit(owner, new)
         if new.double_texting in ("interrupt", "rollback"):
             overrule(tx, owner, new.double_texting)
-        return _insert(tx, limits, owner, new, now_ms=now_ms, position=depth), False
+        return insert_turn(tx, limits, owner, new, now_ms=now_ms, position=depth), False
 
 
 def replayed(database: Database, tenant: Tenant, new: NewTurn) -> Turn | None:
@@ -153,7 +153,7 @@ def retry(
             raise Conflict(f"Turn {turn_id} did not fail, it is {failed['status']}.", "not-retryable")
         owner = _with_agent(tx, found(tx, tenant, failed["session_id"]), None)
         depth = _Entrance(tx, limits, terms, now_ms).admit(owner, new)
-        return _insert(tx, limits, owner, new, now_ms=now_ms, position=depth), False
+        return insert_turn(tx, limits, owner, new, now_ms=now_ms, position=depth), False
 
 
 def _again(failed: Any, asked: Retry) -> NewTurn:
@@ -177,17 +177,20 @@ def _again(failed: Any, asked: Retry) -> NewTurn:
     )
 
 
-def _with_own_key(tenant: Tenant, new: NewTurn) -> NewTurn:
-    """The turn with an idempotency key that no other user of the workspace can send.
+def own_key(tenant: Tenant, key: str | None) -> str | None:
+    """An idempotency key as it is stored: one that no other user of the workspace can send.
 
     Otherwise a user would meet the turns of others, or at least learn which keys they have used. No client can send
     a key that begins with a control character.
     """
     user = user_of(tenant)
-    if user is None or new.idempotency_key is None:
-        return new
-    whole = json.dumps([user, new.idempotency_key])
-    return replace(new, idempotency_key="\x1f" + hashlib.sha256(whole.encode()).hexdigest())
+    if user is None or key is None:
+        return key
+    return "\x1f" + hashlib.sha256(json.dumps([user, key]).encode()).hexdigest()
+
+
+def _with_own_key(tenant: Tenant, new: NewTurn) -> NewTurn:
+    return replace(new, idempotency_key=own_key(tenant, new.idempotency_key))
 
 
 def _with_agent(tx: Connection, owner: Any, named: str | None) -> Any:
@@ -276,7 +279,13 @@ class _Entrance:
             raise QueueFull(str(error), wait_s, "budget-exceeded") from error
 
 
-def _insert(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn, *, now_ms: int, position: int) -> Turn:
+def insert_turn(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn, *, now_ms: int, position: int) -> Turn:
+    """Add a turn at the tail of its session, which has been looked at.
+
+    Args:
+        owner: the session's row.
+        position: how many unfinished turns of the session are before it.
+    """
     row = {
         **dict.fromkeys(turns.c.keys()),
         "id": new_id("turn_"),
@@ -306,6 +315,7 @@ def _insert(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn, *, 
         "key_id": new.key_id,
         "channel": new.channel.as_json() if new.channel else None,
         "guard": new.guard,
+        "run_id": new.run_id,
         "created_ms": now_ms,
         "trace": replace(new.trace, accepted_us=now_us()).as_json(),
     }

@@ -25,6 +25,7 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from loom_worker.store import rows
 from loom_worker.store.audit_tables import audit, audit_chains
 from loom_worker.store.prepared import PreparedStatement
+from loom_worker.store.run_tables import workflow_runs
 from loom_worker.store.schema import (
     calls,
     kept,
@@ -101,11 +102,16 @@ SESSION_COLUMNS = (
 """What a run needs of the session, read along with the turn."""
 RULES = select(workspaces.c.rules).where(workspaces.c.name == turns.c.workspace).scalar_subquery().label("rules")
 """A column for statements on turns: the rules of the turn's workspace."""
+RUN_BUDGET = (
+    select(workflow_runs.c.budget).where(workflow_runs.c.id == turns.c.run_id).scalar_subquery().label("run_budget")
+)
+"""A column: the budget of the workflow's run that the turn is a stage of."""
 WITH_SESSION = (
     select(
         turns,
         *(sessions.c[name].label(f"session_{name}") for name in SESSION_COLUMNS),
         RULES,
+        RUN_BUDGET,
     )
     .join(sessions, sessions.c.lane == turns.c.lane)
     .limit(1)

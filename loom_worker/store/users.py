@@ -13,6 +13,7 @@ from loom_worker.store.audit import append
 from loom_worker.store.audit_tables import audit, user_deletions
 from loom_worker.store.database import Database
 from loom_worker.store.removal import DELETED_REASON, Deleted, remove
+from loom_worker.store.run_removal import has_runs, remove_runs
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.workspace_tables import api_keys, pairings
 
@@ -55,7 +56,7 @@ class Users:
             has_session = tx.execute(select(sessions.c.lane).where(*_sessions_of(who)).limit(1)).first() is not None
             has_name = tx.execute(select(api_keys.c.id).where(*_keys_of(who), api_keys.c.name != "").limit(1)).first()
             is_paired = tx.execute(select(pairings.c.id).where(*_pairings_of(who)).limit(1)).first() is not None
-            if not (known or keys or has_session or has_name or is_paired):
+            if not (known or keys or has_session or has_name or is_paired or has_runs(tx, who)):
                 raise NotFound(f"There is nothing of a user {who.user!r}.")
             tx.execute(update(api_keys).where(is_kept).values(revoked_ms=now_ms))
             tx.execute(update(api_keys).where(*_keys_of(who)).values(name=""))
@@ -75,6 +76,7 @@ class Users:
             key_id = tx.execute(select(user_deletions.c.key_id).where(*_is_noted(who))).scalar()
             if not rows or key_id is None:
                 return ()
+            remove_runs(tx, who)  # a run has a session at least, so they are gone before these
             lanes = [row["lane"] for row in rows]
             count = tx.execute(select(func.count()).where(turns.c.lane.in_(lanes))).scalar_one()
             gone = tuple(remove(tx, row, Actor(key_id), now_ms=now_ms) for row in rows)
@@ -102,6 +104,8 @@ class Users:
             row = tx.execute(select(user_deletions).where(*_is_noted(who))).mappings().first()
             if row is None or tx.execute(select(sessions.c.lane).where(*_sessions_of(who)).limit(1)).first():
                 return
+            while remove_runs(tx, who):
+                pass  # those whose sessions went before them
             counts = [{"kind": "count", "name": name, "outcome": row[name]} for name in _COUNTED]
             tx.execute(delete(user_deletions).where(*_is_noted(who)))
             entry = _act("user.deleted", who, row["key_id"], now_ms=now_ms, subject=who.user)

@@ -10,9 +10,9 @@ from loom_worker.supervisor import valkey
 from loom_worker.supervisor.decide import Spec
 
 WORKERS = (
-    ("worker-1", "turn,judge"),
+    ("worker-1", "turn,judge,workflow"),
     # Two workers for turns: one survives the other. Judges wait for models as turns do.
-    ("worker-2", "turn,judge"),
+    ("worker-2", "turn,judge,workflow"),
     ("worker-3", "tool,webhook,summary,trace"),
 )
 WORKER_GRACE_S = 20.0

@@ -71,6 +71,10 @@ class CeleryDispatcher:
         """Have a lane's memory compressed."""
         self._send("loom.summary.compress", lane)
 
+    def advance(self, run_id: str) -> None:
+        """Have a workflow's run go on."""
+        self._send("loom.workflow.advance", run_id)
+
     def export_traces(self) -> None:
         """Have what waits of traces exported."""
         self._send("loom.trace.export")

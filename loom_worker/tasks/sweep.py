@@ -22,6 +22,7 @@ from loom_worker.lanes.lease_renewer import LiveWorkers, memory_age_ms
 from loom_worker.store.claims import Claims
 from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
+from loom_worker.store.runs import Runs
 from loom_worker.store.sessions import Sessions
 from loom_worker.trace.flush import NoTraces
 
@@ -33,6 +34,8 @@ SUBMIT_GRACE_MS = 1_000
 MOST = 1_000
 """Lanes and deliveries looked at at a time."""
 
+RUN_AGAIN_MS = 3_000
+"""A run that is due and was sent is sent again after this: its step takes milliseconds."""
 COMPRESS_GRACE_MS = 5_000
 """A session that is due for no longer was sent by the worker that ended its turn, or is being worked on."""
 COMPRESSED = 10
@@ -66,6 +69,8 @@ class Swept:
     """Deliveries sent."""
     full: int
     """Sessions whose memory is to be compressed."""
+    runs: int = 0
+    """Runs of workflows that were to go on."""
 
 
 class SweepDispatcher(Protocol):
@@ -81,6 +86,10 @@ class SweepDispatcher(Protocol):
 
     def summarize(self, lane: str) -> None:
         """Have a lane's memory compressed."""
+        ...
+
+    def advance(self, run_id: str) -> None:
+        """Have a workflow's run go on."""
         ...
 
 
@@ -111,6 +120,7 @@ class Sweep:
     outbox: Outbox
     memories: Memories
     sessions: Sessions
+    runs: Runs
     dispatcher: SweepDispatcher
     expiry: Expiry
     settings: LaneSettings
@@ -131,7 +141,7 @@ class Sweep:
         # By the clock that is behind: a worker that is an hour ahead would remove what was stored just now.
         self.expiry.remove_expired(min(self.clock_ms(), redis_s * 1000))
         answered, lost = (self._wake_answered(), self._wake_lost()) if self.claims.has_open_turns() else (0, 0)
-        swept = Swept(len(late) + answered, lost, self._send_due(), self._compress_due())
+        swept = Swept(len(late) + answered, lost, self._send_due(), self._compress_due(), self._advance_due())
         self.traces.once(self.clock_ms())
         return swept
 
@@ -181,6 +191,11 @@ class Sweep:
         due = self.memories.due(due_before_ms=self.clock_ms() - COMPRESS_GRACE_MS, limit=COMPRESSED)
         return self._send(due, self.dispatcher.summarize)
 
+    def _advance_due(self) -> int:
+        """Send for runs that were to go on a moment ago, and whoever ended their turns has not made them."""
+        due = self.runs.due(now_ms=self.clock_ms() - SUBMIT_GRACE_MS, limit=self.most)
+        return self._send(due, self.dispatcher.advance, again_ms=RUN_AGAIN_MS)
+
     def _reap(self) -> None:
         """Remove what is left of deleted sessions, some thousand rows with every sweep."""
         if not self.sessions.has_deleted():
@@ -191,8 +206,8 @@ class Sweep:
         while batches < REAPED and self.sessions.purge():
             batches += 1
 
-    def _send(self, due: Iterable[str], send: Callable[[str], None]) -> int:
-        unsent = [one for one in due if self.redis.set(keys.sent(one), "", nx=True, px=AGAIN_MS)]
+    def _send(self, due: Iterable[str], send: Callable[[str], None], *, again_ms: int = AGAIN_MS) -> int:
+        unsent = [one for one in due if self.redis.set(keys.sent(one), "", nx=True, px=again_ms)]
         for one in unsent:
             send(one)
         return len(unsent)

@@ -65,6 +65,12 @@ def export_traces() -> None:
     worker.current().traces.serve()
 
 
+@app.task(name="loom.workflow.advance", send_events=False)
+def advance_run(run_id: str) -> None:
+    """A run's turns have ended, and whoever ended them could not make it go on."""
+    worker.current().turns.runs.go_on(run_id)
+
+
 @app.task(name="loom.summary.compress", send_events=False)
 def compress_memory(lane: str) -> None:
     """A session's L1 is full: its oldest messages become a summary; then those of other sessions that are due."""

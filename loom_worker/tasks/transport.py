@@ -37,7 +37,7 @@ from loom_worker.tasks.incoming import BadMessage
 
 log = logging.getLogger(__name__)
 
-QUEUES = ("turn", "tool", "judge", "webhook", "summary", "trace")
+QUEUES = ("turn", "tool", "judge", "workflow", "webhook", "summary", "trace")
 """Every queue there is; a task's queue is the second word of its name."""
 OTHER_QUEUE = "control"
 """What the others are counted under: those over which processes of Celery speak with each other."""

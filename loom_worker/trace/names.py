@@ -27,6 +27,7 @@ JUDGE_SCORE = "judge.score"
 STORE_FINISH = "store.finish"
 WEBHOOK_DELIVER = "webhook.deliver"
 MEMORY_COMPRESS = "memory.compress"
+WORKFLOW_RUN = "workflow.run"
 
 ERROR_STORED = "error_stored"
 """Event of ``error_store.store``."""

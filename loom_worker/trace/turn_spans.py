@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.spans import SpanStatus, TraceSpan
-from loom_worker.core.values.traces import CallTimes, Interval, Run
+from loom_worker.core.values.traces import CallTimes, Interval, WorkerRun
 from loom_worker.core.values.turns import Turn
 from loom_worker.store.turn_records import TurnRecord
 from loom_worker.trace import names
@@ -40,7 +40,10 @@ def spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceS
         *_end(frame, record),
         *record.later,
     )
-    return (*((request,) if request else ()), root, *_in_order(_adopted(rest, root)))
+    # A run of a workflow, of which the turn was the last stage, stands above it.
+    above = tuple(span for span in rest if span.span_id == root.parent_id)
+    below = [span for span in rest if span not in above]
+    return (*above, *((request,) if request else ()), root, *_in_order(_adopted(below, root)))
 
 
 def exported_spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceSpan, ...]:
@@ -158,12 +161,12 @@ def _runs(frame: SpanFrame, record: TurnRecord) -> Iterator[TraceSpan]:
         yield going_on(frame.span(("run", str(current.fence)), names.TURN_RUN, at, attributes))
 
 
-def _current(record: TurnRecord) -> Run | None:
+def _current(record: TurnRecord) -> WorkerRun | None:
     """The run that goes on."""
     turn = record.turn
     if turn.held_by is None or turn.is_finished or record.claimed_us is None:
         return None
-    return Run(turn.fence, turn.held_by, record.claimed_us, record.claimed_us, "parked")
+    return WorkerRun(turn.fence, turn.held_by, record.claimed_us, record.claimed_us, "parked")
 
 
 def _steps(frame: SpanFrame, record: TurnRecord) -> Iterator[TraceSpan]:

@@ -98,6 +98,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         worker.dispatcher.deliver(delivery.id)
     if is_full:
         worker.dispatcher.summarize(turn.lane)
+    worker.runs.turn_ended(turn)
 
 
 def _tell_readers(turn: Turn, execution: Execution, writer: EventWriter) -> None:

@@ -16,7 +16,7 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.memory import Remembered
-from loom_worker.core.values.turns import Call, Claim
+from loom_worker.core.values.turns import Call, Claim, Turn
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.events.log import EventLog
 from loom_worker.events.turn_signals import TurnSignals
@@ -75,6 +75,18 @@ class Dispatcher(Protocol):
         ...
 
 
+class RunFollower(Protocol):
+    """What goes on when a stage's turn has ended (``workflows/advance.py``: RunAdvancer)."""
+
+    def turn_ended(self, turn: Turn) -> None:
+        """Make the turn's run go on, if it is a stage of one; what fails is left to the sweep."""
+        ...
+
+    def go_on(self, run_id: str) -> None:
+        """Make a run go on, if there is anything to be done."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TurnWorker:
     """The parts of a worker process."""
@@ -94,6 +106,7 @@ class TurnWorker:
     renewer: LeaseRenewer
     events: EventLog
     dispatcher: Dispatcher
+    runs: RunFollower
     agents: AgentRuntimes
     knowledge: PromptKnowledge
     tools: ToolExecutor

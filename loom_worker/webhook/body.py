@@ -9,6 +9,7 @@ from loom_worker.core.values.cutting import dump, entries, fit, items, size_byte
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.judges import shortened
+from loom_worker.core.values.runs import Run
 from loom_worker.core.values.turns import Turn
 
 LIMIT_BYTES = 20_000
@@ -29,6 +30,10 @@ class WebhookBodies:
         """The body about a turn as it is now; see completed."""
         return completed(turn, now_ms=self.clock_ms(), url=f"{self.base_url}/v1/turns/{turn.id}")
 
+    def of_run(self, run: Run) -> str:
+        """The body about a run that has ended; see run_ended."""
+        return run_ended(run, now_ms=self.clock_ms(), url=f"{self.base_url}/v1/runs/{run.id}")
+
 
 def completed(turn: Turn, *, now_ms: int, url: str) -> str:
     """Return the JSON text that says how a turn ended: below 20 kB, without lone surrogates or NaN.
@@ -42,6 +47,28 @@ def completed(turn: Turn, *, now_ms: int, url: str) -> str:
     if size_bytes(whole) < LIMIT_BYTES:
         return whole
     return dump({**event, "data": _cut(event["data"], url)})
+
+
+def run_ended(run: Run, *, now_ms: int, url: str) -> str:
+    """Return the JSON text that says how a run ended, as of a turn; what does not fit is cut likewise.
+
+    The stages go first, then variables and metadata, and the merged output last.
+    """
+    event: Json = {"type": f"run.{run.status}", "timestamp": rfc3339(now_ms), "data": _clean(run.as_json())}
+    whole = dump(event)
+    if size_bytes(whole) < LIMIT_BYTES:
+        return whole
+    data, room = {**event["data"], "truncated": True, "url": url}, LIMIT_BYTES - _ENVELOPE_BYTES
+    for name, (budget, shorten) in _RUN_BUDGETS.items():
+        if size_bytes(dump(data)) > room:
+            data[name] = fit(data[name], budget, shorten)
+    rest = size_bytes(dump({**data, "merged_output": ""}))
+    return dump({**event, "data": {**data, "merged_output": fit(data["merged_output"], room - rest, text)}})
+
+
+def _results(results: list[Json], budget: int) -> list[Json]:
+    """The first answers, as many as fit, each with little of its text."""
+    return items([{**each, "output_text": fit(each["output_text"], 300, text)} for each in results], budget)
 
 
 def _clean(value: Json) -> Json:
@@ -89,3 +116,12 @@ _BUDGETS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
     "retry_of": (500, text),
 }
 """Bytes of each field once something has to give, in that order; the answer has what is left, 5 kB at the least."""
+_RUN_BUDGETS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
+    "stages": (2_000, _results),
+    "agent_results": (3_000, _results),
+    "cost": (1_500, entries),
+    "variables": (1_500, entries),
+    "metadata": (1_500, entries),
+    "error": (1_500, entries),
+}
+"""Likewise, of a run."""

@@ -57,9 +57,11 @@ def shared_system(
     shared_server: MessagesServer, library: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[System]:
     place = tmp_path_factory.mktemp("shared")
+    (place / "workflows").mkdir()
     environ = {
         "ANTHROPIC_BASE_URL": shared_server.url,
         "LOOM_AGENTS_DIR": written(place / "agents", AGENTS),
+        "LOOM_WORKFLOWS_DIR": str(place / "workflows"),
         "LOOM_PATTERNS_DIR": str(library),
         "LOOM_PATTERNS_SHIPPED": "0",
         "LOOM_SECRET_SHOP": SHOP_SECRET,

@@ -8,13 +8,23 @@ from sqlalchemy import insert
 from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, NewKey
 from loom_worker.core.values.channels import Pairing
 from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.runs import NewRun, Run
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Call, NewTurn, Webhook
 from loom_worker.store.agent_errors import NewAgentError
 from loom_worker.store.schema import memory_snapshots
 from tests.support.callers import CALLER
+from tests.support.runs import workflow
 from tests.support.web_stage import WebStage
+
+GATED: Json = {
+    "type": "pipeline",
+    "initial_prompt": "{{input}}",
+    "stages": [{"agent_id": "default", "prompt_template": "{{previous}}", "approval": {}}],
+}
+"""A workflow whose only stage a person looks at."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,7 @@ class Belongings:
 
 
 def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
-    """A session with turns, messages, a call that waits for a person, an error, a large result and so on; and a key."""
+    """A session with turns, messages, a call that waits for a person, a run, an error and so on; and a key."""
     service, worker, tenant = stage.service, stage.worker, holder.tenant
     session_id = f"s-{marker}"
     lane = service.create_session(tenant, NewSession(id=session_id, title=marker)).lane
@@ -65,6 +75,9 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
             "session_id": session_id,
             "message_id": service.messages.page(tenant, session_id, limit=1, after=None).items[0].id,
             "turn_id": waiting.id,
+            "name": "gated",
+            "run_id": _run(stage, holder, marker).id,
+            "stage_id": "stages.0.approval",
             "call_id": call.id,
             "error_id": service.agent_errors.store(failed, now_ms=1_795_253_400_000),
             "ref": stored.reference.id,
@@ -76,6 +89,16 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
             "user": user,
         },
     )
+
+
+def _run(stage: WebStage, holder: KeyHolder, marker: str) -> Run:
+    """A run that waits for a person."""
+    runs, tenant = stage.service.runs, holder.tenant
+    stage.workflows["gated"] = workflow(GATED, "gated", needed={"input": 1})
+    run, _ = runs.start(tenant, "gated", NewRun({"input": f"{marker} asks"}, metadata={"of": marker}))
+    stage.worker.finish(str(run.stages[0].turn_id), f"{marker} is told")
+    runs.turn_ended(run.id)
+    return runs.run(tenant, run.id)
 
 
 def _snapshot(stage: WebStage, lane: str, session_id: str, marker: str) -> str:

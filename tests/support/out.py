@@ -13,6 +13,19 @@ from loom_worker.service.service import ServiceParts
 from tests.support.callers import a_tool
 
 
+class NoRuns:
+    """No run of any workflow: what is told of turns is of none."""
+
+    def __init__(self) -> None:
+        self.waiter = self
+
+    def turn_ended(self, _run_id: str | None) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 @dataclass
 class Out:
     """All collaborators of a service in one: what it announces, asks of agents and contexts, and reads of results."""
@@ -30,8 +43,10 @@ class Out:
 
     def parts(self) -> ServiceParts:
         here: Any = self
+        runs: Any = NoRuns()
         return ServiceParts(
             announcer=here,
+            runs=runs,
             runtimes=here,
             contexts=here,
             patterns=here,

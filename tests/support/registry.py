@@ -1,6 +1,6 @@
 """What agents of a process work with, on a test's own settings."""
 
-from loom_worker.agents.live import LiveAgents
+from loom_worker.agents.known import AgentSource
 from loom_worker.agents.load import Agents
 from loom_worker.core import redis_client
 from loom_worker.core.settings import Settings
@@ -11,7 +11,7 @@ from loom_worker.store.database import Database
 from tests.support.shipped_patterns import share_index
 
 
-def made_components(settings: Settings, agents: Agents | LiveAgents, database: Database) -> Components:
+def made_components(settings: Settings, agents: AgentSource, database: Database) -> Components:
     """Nothing is connected or watched before it is needed; close it."""
     if settings.home.is_dir():
         share_index(settings.home)

@@ -19,6 +19,7 @@ from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Call, CancelAction, NewTurn, Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import queued, rebuild
+from loom_worker.events.run_news import RunNews
 from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.judge.evaluate import JudgeModel
 from loom_worker.judge.python_judges import PythonJudges
@@ -53,7 +54,9 @@ from loom_worker.turn.entrypoints import serve_call, serve_lane, serve_verdict
 from loom_worker.turn.waits import WaitTeller
 from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.body import WebhookBodies
+from loom_worker.workflows.advance import RunAdvancer, StepTeller
 from tests.support.models import Plays
+from tests.support.runs import run_journal
 
 WORKSPACE = "default"
 START_MS = 1_800_000_000_000
@@ -187,6 +190,7 @@ class Stage:
         self.lanes = Lanes(client, settings.lanes)
         self.events = EventLog(client, client)
         self.registry = Registry(self.tools())
+        self.runs = run_journal(database, settings.limits)
         client.rpush(keys.WAKEUPS, "of another lane")  # so a wake-up is good for one turn
 
     def tools(self) -> tuple[Tool, ...]:
@@ -209,6 +213,10 @@ class Stage:
             Tool(spec("pay"), ran("pay", lambda _: "paid"), is_idempotent=False),
             Tool(spec("fail"), ran("fail", fail)),
         )
+
+    def teller(self) -> StepTeller:
+        """Tells of what runs do."""
+        return StepTeller(TurnSignals(self.redis, self.lanes, self.events), RunNews(self.redis), self.book)
 
     def worker(self, name: str, **parts: Any) -> TurnWorker:
         """A worker that is alive.
@@ -236,6 +244,7 @@ class Stage:
             renewer=LeaseRenewer(self.redis, self.lanes, name, self.settings.lanes),
             events=self.events,
             dispatcher=self.book,
+            runs=RunAdvancer(self.runs, self.teller(), clock_ms=lambda: self.now_ms),
             agents=StageAgents(self),
             knowledge=StageKnowledge(),
             tools=tools,

@@ -20,7 +20,9 @@ from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tools import Tool
+from loom_worker.core.values.workflows import Workflow
 from loom_worker.events.log import EventLog
+from loom_worker.events.run_news import RunNews
 from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import RateLimiter
@@ -38,8 +40,10 @@ from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.service import Service, ServiceParts
+from loom_worker.service.terms import Terms
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
+from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.skills.index import Skills
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.budgets import Budgets
@@ -55,9 +59,12 @@ from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.webhook.body import WebhookBodies
+from loom_worker.workflows.advance import StepTeller
+from loom_worker.workflows.load import Workflows, load
 from tests.support.callers import a_tool
 from tests.support.models import Plays
 from tests.support.played_worker import PlayedWorker
+from tests.support.runs import run_journal
 from tests.support.stage import Book, StageKnowledge
 from tests.support.until import until
 from web.serve import HttpServer
@@ -177,6 +184,18 @@ class Closed:
         self.count += 1
 
 
+@dataclass
+class StageWorkflows:
+    """Workflows that a test has made, and those in the files of a folder, which are read anew each time."""
+
+    made: Mapping[str, Workflow]
+    folder: Path
+
+    def current(self, _wanted: str | None = None) -> Workflows:
+        found = load(self.folder)
+        return replace(found, workflows={**found.workflows, **self.made})
+
+
 class WebStage:
     """A service, and what makes its turns go on."""
 
@@ -209,14 +228,34 @@ class WebStage:
         blobs = replace(settings.blobs, folder=settings.home / "blobs")
         raw = redis.Redis(unix_socket_path=client.connection_pool.connection_kwargs["path"])
         references = References(stores(blobs, BlobRows(database), raw), blobs)
+        signals = TurnSignals(client, self.lanes, self.events)
+        announcer = Announcer(
+            signals,
+            self.lanes,
+            self.events,
+            wakeups=sent,
+            dispatcher=sent,
+            publisher=at_once,
+            steps=StepTeller(signals, RunNews(client), sent),
+        )
+        self.workflows: dict[str, Workflow] = {}
+        """By name; what tests put here is there at once."""
+        self.workflow_files: Path = settings.home / "workflows"
+        """The folder of their files."""
+        self.workflow_files.mkdir(exist_ok=True)
+        self.run_journal = run_journal(database, settings.limits, known.agents)
+        live: Any = StageWorkflows(self.workflows, self.workflow_files)
         parts = ServiceParts(
-            announcer=Announcer(
-                TurnSignals(client, self.lanes, self.events),
-                self.lanes,
-                self.events,
-                wakeups=sent,
-                dispatcher=sent,
-                publisher=at_once,
+            announcer=announcer,
+            runs=WorkflowRuns(
+                database,
+                journal=self.run_journal,
+                workflows=live,
+                agents=known,
+                announcer=announcer,
+                terms=Terms(settings, known),
+                events=self.events,
+                lanes=self.lanes,
             ),
             runtimes=runtimes,
             contexts=ContextReport(runtimes, StageKnowledge(), Sessions(database), Memories(database)),
@@ -284,6 +323,7 @@ def stages(settings: Settings, client: redis.Redis, database: BreakableDatabase 
         served = replace(settings, web=WebSettings(**{"port": 0, "threads": 8, "max_waiting": 6, **web}))
         made = WebStage(served, used, client, agents, tools)
         closed.enter_context(closing(made.waiter))
+        closed.enter_context(closing(made.service.runs.waiter))
         return made
 
     with ExitStack() as closed:

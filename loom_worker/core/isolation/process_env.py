@@ -45,6 +45,7 @@ _OF_QUEUES: Mapping[str, Needs] = {
     "tool": frozenset({PROVIDER, NAMED, DATA}),  # finding things again may ask the model
     "judge": frozenset({PROVIDER, NAMED, DATA}),
     "summary": frozenset({PROVIDER, NAMED, DATA}),
+    "workflow": NOTHING,
     "webhook": frozenset({WEBHOOKS}),
     "trace": frozenset({TRACES}),
 }

@@ -12,6 +12,7 @@ from typing import Any
 
 from loom_worker.core.values.budgets import NANO, nano
 from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.runs import Run
 from loom_worker.core.values.tenants import LOCAL
 from loom_worker.core.values.turns import Call, Turn
 
@@ -20,9 +21,12 @@ START = "0" * 64
 NOT_RUN = "(not run)"
 """Stands for the tools of calls that were never sent: their name may be any text of the model."""
 TURN_ENDED = "turn.ended"
+RUN_ENDED = "run.ended"
 INPUT_BLOCKED = "input.blocked"
 ACTIONS = (
     TURN_ENDED,
+    RUN_ENDED,
+    "run.decided",
     "approval.decided",
     "session.deleted",
     "user.deleted",
@@ -210,6 +214,22 @@ def turn_ended(turn: Turn, *, user: str | None, model: str | None = None, decisi
         tokens=used.tokens,
         cost_nano=None if used.cost_usd is None else nano(used.cost_usd),
         duration_ms=turn.run_ms,
+    )
+
+
+def run_ended(run: Run) -> AuditEntry:
+    """The row of a workflow's run that has ended; its turns have rows of their own, with what they cost."""
+    return AuditEntry(
+        workspace=run.workspace,
+        at_ms=run.completed_ms or 0,
+        action=RUN_ENDED,
+        key_id=run.key_id or LOCAL.key_id,
+        user=run.user,
+        agent=run.workflow,
+        subject=run.id,
+        status=run.status,
+        reason=run.reason,
+        duration_ms=run.duration_ms,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from loom_worker.core.errors import BudgetSpent
 from loom_worker.core.values.json import Json, rfc3339
 
-Level = Literal["turn", "session", "agent", "workspace"]
+Level = Literal["turn", "run", "session", "agent", "workspace"]
 Period = Literal["", "day", "month"]
 """The time over which a limit counts, in UTC; empty: for good."""
 PERIODS: tuple[Period, ...] = ("", "day", "month")
@@ -66,7 +66,7 @@ class Account:
 
     level: Level
     key: str
-    """The turn's id, the session's lane, the agent's or the workspace's name."""
+    """The turn's or the run's id, the session's lane, the agent's or the workspace's name."""
     window: str = ""
     """``2026-11-24`` or ``2026-11`` in UTC; empty: for good."""
 
@@ -135,6 +135,7 @@ class Limit:
 
 _OWNERS: dict[Level, str] = {
     "turn": "this turn",
+    "run": "this run",
     "session": "this session",
     "agent": "the agent {!r}",
     "workspace": "the workspace {!r}",
@@ -210,7 +211,10 @@ class CallCost:
             most = min(most, limit.tokens - used.tokens - self.input_tokens)
         if limit.nano_usd is not None:
             left = limit.nano_usd - used.nano_usd - self.amount(0).nano_usd
-            most = min(most, int(left // self.output_nano) if self.output_nano and left >= 0 else min(left, most))
+            if left < 0:
+                most = min(most, left)
+            elif self.output_nano:
+                most = min(most, int(left // self.output_nano))
         return most
 
 
@@ -257,11 +261,22 @@ class Payer:
     """Empty for what no turn asked for: a summary."""
 
     def limits(
-        self, *, turn: Json | None, session: Json | None, workspace: Json | None, now_ms: int
+        self,
+        *,
+        turn: Json | None,
+        session: Json | None,
+        workspace: Json | None,
+        now_ms: int,
+        run: tuple[str, Json | None] = ("", None),
     ) -> tuple[Limit, ...]:
-        """All limits that hold for it, by the budgets of turn, session and workspace."""
+        """All limits that hold for it, by the budgets of turn, session and workspace.
+
+        Args:
+            run: the workflow's run that the turn is a stage of, by its id, with its budget.
+        """
         budgets: tuple[tuple[Level, str, Json | None], ...] = (
             ("turn", self.turn_id, turn),
+            ("run", *run),
             ("session", self.lane, session),
             ("agent", self.agent, self.agent_budget),
             ("workspace", self.workspace, workspace),

@@ -5,6 +5,7 @@ from typing import Literal
 
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.runs import Run
 from loom_worker.core.values.turns import Turn
 
 DeliveryStatus = Literal["pending", "delivered", "dead", "disabled"]
@@ -33,6 +34,8 @@ class Delivery:
     last_error: str | None = None
     trace_id: str | None = None
     """Of the turn's trace, which goes on with the receiver."""
+    run_id: str | None = None
+    """Of the run whose end it reports; ``turn_id`` is then the turn with which that came. None: a turn's end."""
 
     @classmethod
     def of(cls, turn: Turn, body: str, *, now_ms: int) -> "Delivery | None":
@@ -57,6 +60,30 @@ class Delivery:
             next_ms=turn.created_ms,  # long due: by the clock of a worker that is ahead it would be due much later
         )
 
+    @classmethod
+    def of_run(cls, run: Run, turn_id: str, body: str, *, now_ms: int) -> "Delivery | None":
+        """The delivery for a run's end, due at once; None if there is no webhook.
+
+        Args:
+            turn_id: the turn with which the end came, whose session the delivery goes with.
+        """
+        if run.webhook is None:
+            return None
+        return cls(
+            id=new_id("whd_"),
+            workspace=run.workspace,
+            turn_id=turn_id,
+            url=run.webhook.url,
+            secret=run.webhook.secret,
+            body=body,
+            status="pending",
+            attempts=0,
+            created_ms=now_ms,
+            trace_id=run.trace_id,
+            next_ms=run.created_ms,
+            run_id=run.id,
+        )
+
     def brief(self) -> "Delivery":
         """As lists hold it: without the body, which none shows."""
         return replace(self, body="")
@@ -67,6 +94,7 @@ class Delivery:
             "id": self.id,
             "object": "delivery",
             "turn_id": self.turn_id,
+            "run_id": self.run_id,
             "url": self.url,
             "status": self.status,
             "attempts": self.attempts,
@@ -96,10 +124,22 @@ EventType = Literal[
     "turn.failed",
     "turn.cancelled",
     "turn.incomplete",
+    "run.started",
+    "stage.started",
+    "stage.completed",
+    "stage.failed",
+    "stage.cancelled",
+    "stage.incomplete",
+    "approval.decided",
+    "run.completed",
+    "run.failed",
+    "run.cancelled",
+    "run.incomplete",
     "stream.reset",
 ]
 
-TERMINAL: frozenset[str] = frozenset({"turn.completed", "turn.failed", "turn.cancelled", "turn.incomplete"})
+_ENDS = ("completed", "failed", "cancelled", "incomplete")
+TERMINAL: frozenset[str] = frozenset(f"{whole}.{end}" for whole in ("turn", "run") for end in _ENDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class WorkerRun:
     """One worker's time with a turn, from its claim until it parked, released or ended it, or was found dead."""
 
     fence: int
@@ -58,7 +58,7 @@ class TurnTrace:
     """True: the parent in its ``traceparent`` is a span of the client; False: it is that of the HTTP request itself."""
     is_unsampled: bool = False
     """True: the client records no trace of this request, so it is not exported either."""
-    runs: tuple[Run, ...] = ()
+    runs: tuple[WorkerRun, ...] = ()
     """Those that are over, in order."""
     failed_call: Json | None = None
     """The times of a model call that failed and so led to no step (``CallTimes.as_json``)."""
@@ -78,7 +78,7 @@ class TurnTrace:
             accepted_us=known.get("accepted_us"),
             has_client_span=bool(known.get("has_client_span")),
             is_unsampled=bool(known.get("is_unsampled")),
-            runs=tuple(Run(*run) for run in known.get("runs", ())),
+            runs=tuple(WorkerRun(*run) for run in known.get("runs", ())),
             failed_call=known.get("failed_call"),
             session=known.get("session"),
             stored=Interval.of(known.get("stored")),
@@ -100,7 +100,7 @@ class TurnTrace:
         }
         return {name: value for name, value in known.items() if value is not None}
 
-    def with_run(self, run: Run) -> Self:
+    def with_run(self, run: WorkerRun) -> Self:
         """With one more that is over."""
         runs = (*self.runs, run)
         if len(runs) > RUNS:

@@ -12,7 +12,7 @@ from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit,
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.judges import Verdict, shortened
 from loom_worker.core.values.sessions import Choice
-from loom_worker.core.values.traces import NO_TRACE, Run, RunEnd, TurnTrace
+from loom_worker.core.values.traces import NO_TRACE, RunEnd, TurnTrace, WorkerRun
 from loom_worker.core.values.waiting import Waiting
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 
@@ -78,6 +78,8 @@ class NewTurn:
     """Where the answer is read; None: the client makes of it what it likes."""
     guard: list[Json] | None = None
     """What guardrails decided on the input, as the audit keeps it; None: nothing."""
+    run_id: str | None = None
+    """Of the workflow's run that it is a stage of; None: of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,8 @@ class Turn:
     """What guardrails decided on the input, as the audit keeps it; None: nothing."""
     judge: Json | None = None
     """What judges made of the latest answer that all of them have looked at; None: of none so far."""
+    run_id: str | None = None
+    """Of the workflow's run that it is a stage of."""
     retry_of: str | None = None
     cancel: CancelAction | None = None
     started_ms: int | None = None
@@ -288,6 +292,7 @@ class Turn:
             "trace_id": self.trace_id,
             "metadata": self.metadata,
             "retry_of": self.retry_of,
+            "run_id": self.run_id,
             "cancel": self.cancel,
             "created_at": rfc3339(self.created_ms),
             "started_at": rfc3339(self.started_ms),
@@ -315,6 +320,8 @@ class Claim:
     """The version of the session's memory that readers have an event of."""
     budget: Json | None = None
     """The session's."""
+    run_budget: Json | None = None
+    """Of the workflow's run that the turn is a stage of."""
     rules: Rules = NO_RULES
     """What the workspace's administrator has set."""
     verdicts: tuple[Verdict, ...] = ()
@@ -332,13 +339,13 @@ class Claim:
     def trace_until(self, now_us: int, end: RunEnd) -> TurnTrace:
         """The turn's trace with the run that began with this claim, and ends now."""
         turn = self.turn
-        return self.trace.with_run(Run(turn.fence, turn.held_by or "", self.claimed_us, now_us, end))
+        return self.trace.with_run(WorkerRun(turn.fence, turn.held_by or "", self.claimed_us, now_us, end))
 
     def is_limited(self, agent_budget: Json | None) -> bool:
         """True if any budget limited the turn when it was claimed."""
         payer = self.payer(agent_budget)
         budgets = {"turn": self.turn.budget, "session": self.budget, "workspace": self.rules.budget}
-        return bool(payer.limits(**budgets, now_ms=0))
+        return bool(payer.limits(**budgets, run=(self.turn.run_id or "", self.run_budget), now_ms=0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,6 @@
 
 ``steps`` chooses what the model does next. ``words`` replaces a question's words by terms, ``clauses`` and ``heads``
 read them, and ``parse`` makes a ``plan`` of it; ``values`` looks names up in the database. ``shop`` describes a shop's
-tables, ``compose`` writes SQL for them, and ``answer`` puts the result into words; ``tables`` answers questions about
-the tables of any database.
+tables, ``compose`` writes SQL for them, ``answer`` puts the result into words, and ``decisions`` makes a choice of it;
+``tables`` answers questions about the tables of any database.
 """

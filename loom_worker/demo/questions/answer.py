@@ -12,6 +12,12 @@ from loom_worker.demo.questions.shop import FACTS, RULES, TIMES
 _NOTHING = "The query ran and gave no rows: the data holds nothing for this."
 _NOUNS = {"revenue": "Sales"}
 _FELL = {"down": "did not drop", "up": "did not rise"}
+_WENT = {"down": "dropped", "up": "rose", "same": "did not change"}
+_CHANGES = {"down": "drop", "up": "rise", "": "change"}
+_MOST_GROUPS = 40
+"""Groups that a comparison lists."""
+NO_ANSWER = "I have no answer, as I do not guess: "
+"""How each refusal begins."""
 
 
 def answer_text(plan: Plan, result: Json) -> str:
@@ -27,13 +33,16 @@ def answer_text(plan: Plan, result: Json) -> str:
     if in_all is not None and in_all > len(rows) and plan.head.limit is None:
         heading += f"; {in_all:,} in all, the first {len(rows)} are listed"
     lines = [_verdict(plan, columns, rows)] if plan.is_compared and not plan.head.group else []
-    return "\n".join([*lines, f"{heading}:", *listed(columns, rows, result), "", _remarks(plan)])
+    pairs = _side_by_side(plan, columns, rows, result)
+    if plan.is_compared and plan.head.group:
+        heading += f"; the largest {_CHANGES[plan.asked]} first" if pairs else "; in no order of their changes"
+    return "\n".join([*lines, f"{heading}:", *(pairs or listed(columns, rows, result)), "", _remarks(plan)])
 
 
 def refusal(reason: str) -> str:
     """Why there is no answer, and what can be asked instead."""
     return (
-        f"I have no answer, as I do not guess: {reason}. I am Loom's scripted demo model, not an LLM, and answer only "
+        f"{NO_ANSWER}{reason}. I am Loom's scripted demo model, not an LLM, and answer only "
         f"what I can put into a query whole.\n{CAN_BE_ASKED}"
     )
 
@@ -52,7 +61,8 @@ def _heading(plan: Plan) -> str:
     what = f"{names[0].capitalize()}{''.join(f', {name}' for name in names[1:])}"
     if head.group:
         what += f" by {head.group.replace('_', ' ')}"
-        what += "" if head.group in TIMES and head.limit is None else f", ranked by {names[0]}"
+        is_ranked = not plan.is_compared and (head.group not in TIMES or head.limit is not None)
+        what += f", ranked by {names[0]}" if is_ranked else ""
     if head.limit:
         what += f", at most {head.limit}"
     conditions = "".join(f"; {_condition(where, head.fact)}" for where in plan.wheres)
@@ -75,29 +85,70 @@ def _condition(where: Where, fact: str) -> str:
     return f"only {name} {' or '.join(where.values)}"
 
 
+def went(plan: Plan, result: Json) -> str | None:
+    """Whether the figure of the first period is higher (``up``), lower (``down``) or the ``same``; None: neither.
+
+    Only if both periods have a figure, and are about as long as each other.
+    """
+    by_period = {row[0]: row[1] for row in result["rows"]}
+    if not _are_as_long(plan) or not all(by_period.get(span(period)) for period in plan.periods):
+        return None
+    now, before = (by_period[span(period)] for period in plan.periods)
+    return "up" if now > before else "down" if now < before else "same"
+
+
+def _are_as_long(plan: Plan) -> bool:
+    lengths = [days_of(period) for period in plan.periods]
+    # Months, quarters and years differ in length by themselves, but by no more than this.
+    return abs(lengths[0] - lengths[1]) <= max(3, lengths[0] // 60)
+
+
+def _side_by_side(plan: Plan, columns: list[str], rows: list[list[Any]], result: Json) -> list[str]:
+    """A line for each group of a comparison, the largest change first, or the largest drop or rise if that is asked.
+
+    Empty if the rows do not show it: a cut result may lack groups, and two groups may have the same name.
+    """
+    by_period = [{row[1]: row[2:] for row in rows if row[0] == span(period)} for period in plan.periods]
+    if not plan.is_compared or not plan.head.group or sum(map(len, by_period)) != len(rows) or result.get("truncated"):
+        return []
+    nothing = [None] * len(columns[2:])
+    pairs = {name: [part.get(name, nothing) for part in by_period] for part in by_period for name in part}
+    changes = {name: (now[0] or 0) - (before[0] or 0) for name, (now, before) in pairs.items()}
+    ranks = {name: {"down": change, "up": -change}.get(plan.asked, -abs(change)) for name, change in changes.items()}
+    names = sorted(pairs, key=lambda name: (ranks[name], str(name)))
+    lines = [
+        f"{n}. {name}: {', '.join(map(_against, columns[2:], *pairs[name]))}"
+        for n, name in enumerate(names[:_MOST_GROUPS], start=1)
+    ]
+    more = len(names) - _MOST_GROUPS
+    return [*lines, *([f"… and {more} more."] if more > 0 else [])]
+
+
+def _against(column: str, now: Any, before: Any) -> str:
+    """Two figures of one kind, and by how much the first one is higher or lower."""
+    change = f" ({100 * (now - before) / before:+,.1f} %)" if now is not None and before else ""
+    return f"{figure(column, now)} against {figure(column, before)}{change}"
+
+
 def _verdict(plan: Plan, columns: list[str], rows: list[list[Any]]) -> str:
     """Whether it rose or fell, in the words of the question if it presupposes one."""
     by_period = {row[0]: row[1] for row in rows}
     now, before = (by_period.get(span(period)) or 0 for period in plan.periods)
     name = _NOUNS.get(columns[1], columns[1].replace("_", " ").capitalize())
-    change = f" ({100 * (now - before) / before:+,.1f} %)" if before else ""
-    amounts = f"{figure(columns[1], now)} against {figure(columns[1], before)}{change}"
-    lengths = [days_of(period) for period in plan.periods]
-    # Months, quarters and years differ in length by themselves, but by no more than this.
-    if abs(lengths[0] - lengths[1]) > max(3, lengths[0] // 60):
-        return (
-            f"{amounts}. The periods have {lengths[0]} and {lengths[1]} days, so I call it neither a rise nor a drop."
-        )
-    empty = [span(period) for period in plan.periods if not by_period.get(span(period))]
-    if empty:
-        return f"{amounts}. The data holds nothing for {' and '.join(empty)}, so I call it neither a rise nor a drop."
+    amounts = _against(columns[1], now, before)
+    if not _are_as_long(plan):
+        lengths = " and ".join(str(days_of(period)) for period in plan.periods)
+        return f"{amounts}. The periods have {lengths} days, so I call it neither a rise nor a drop."
+    direction = went(plan, {"rows": rows})
+    if direction is None:
+        empty = " and ".join(span(period) for period in plan.periods if not by_period.get(span(period)))
+        return f"{amounts}. The data holds nothing for {empty}, so I call it neither a rise nor a drop."
     if not plan.is_change:
-        how = "higher than" if now > before else "lower than" if now < before else "the same as"
+        how = {"up": "higher than", "down": "lower than", "same": "the same as"}[direction]
         return f"{name}: {plan.periods[0].wording} is {how} {plan.periods[1].wording}: {amounts}."
-    went = "rose" if now > before else "dropped" if now < before else "did not change"
-    first = f"{name} {went}"
-    if plan.asked and {"down": "dropped", "up": "rose"}[plan.asked] != went:
-        first = f"{name} {_FELL[plan.asked]}{f' but {went}' if now != before else ''}"
+    first = f"{name} {_WENT[direction]}"
+    if plan.asked and plan.asked != direction:
+        first = f"{name} {_FELL[plan.asked]}{f' but {_WENT[direction]}' if direction != 'same' else ''}"
     why = " Why, these figures do not say." if plan.asks_why else ""
     return f"{first}: {amounts}.{why}"
 

@@ -33,6 +33,11 @@ _UP = "rise|rose|risen|increase|increased|grow|grew|grown|go up|went up|gone up"
 _CHANGED = re.compile(
     rf"(?P<why>why )?(?P<what>[A-Z]+) (?:(?P<down>{_DOWN})|(?P<up>{_UP})|(?P<any>change|changed))( so much)? @p0"
 )
+_BEFORE_IT = r"(?:the )?(?:period|one) before(?: it)?"
+_WITH_BEFORE = re.compile(
+    rf"(?:how (?P<what>[A-Z]+) @p0 compared?|compare (?P<of>[A-Z]+) @p0) (?:with|to) {_BEFORE_IT}"
+    r"(?: largest (?P<first>drop|rise) first)?"
+)
 _OF_NOUN = {
     "customer": {"city", "country", "segment"},
     "supplier": {"country", "supplier"},
@@ -91,16 +96,23 @@ def _single(found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
 def _changed(found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
     """Why did sales drop in March: that month against the one before."""
     changed = _CHANGED.fullmatch(found.rest)
+    if changed is None and not any(period.unit == "season" for period in periods):  # before a spring there is a winter
+        changed = _WITH_BEFORE.fullmatch(found.rest)
     if changed is None or len(periods) != 1 or (before := _before(periods[0])) is None:
         return None
-    head = heads.read_head(changed["what"], found.group)
-    if head is None or changed["what"] in ("CUSTOMER", "PRODUCT", "STORE", "SUPPLIER", "EMPLOYEE", "CATEGORY"):
+    said = changed.groupdict()
+    what = said["what"] or said["of"]
+    head = heads.read_head(what, found.group)
+    if head is None or what in ("CUSTOMER", "PRODUCT", "STORE", "SUPPLIER", "EMPLOYEE", "CATEGORY"):
         return None
     if not head.measures:
-        head = replace(head, measures=(heads.measured(changed["what"])[1],))
+        head = replace(head, measures=(heads.measured(what)[1],))
     plan = _planned(head, found, (periods[0], before))
-    asked = "down" if changed["down"] else "up" if changed["up"] else ""
-    return plan and replace(plan, is_compared=True, is_change=True, asked=asked, asks_why=bool(changed["why"]))
+    if said.get("first") and not found.group:
+        return None
+    first = {"drop": "down", "rise": "up"}.get(said.get("first") or "", "")
+    asked = "down" if said.get("down") else "up" if said.get("up") else first
+    return plan and replace(plan, is_compared=True, is_change=True, asked=asked, asks_why=bool(said.get("why")))
 
 
 def _compared(found: Clauses, periods: tuple[Period, ...]) -> Plan | None:

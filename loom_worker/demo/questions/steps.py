@@ -23,7 +23,8 @@ from loom_worker.demo.pattern_queries import (
     read_today,
     unfenced,
 )
-from loom_worker.demo.questions import answer, tables, values
+from loom_worker.demo.prompts import UNCHANGED, Prompt, asks_again, read_prompt
+from loom_worker.demo.questions import answer, decisions, tables, values
 from loom_worker.demo.questions.clauses import names_left_out
 from loom_worker.demo.questions.compose import NotQueryable, compose
 from loom_worker.demo.questions.parse import read_plan, text_of, unknown_words
@@ -31,6 +32,7 @@ from loom_worker.demo.questions.plan import Plan
 from loom_worker.demo.questions.tables import TableQuestion, read_table_question
 from loom_worker.demo.questions.words import has_terms, idle_left_out, terms
 from loom_worker.demo.slots import Slots, read
+from loom_worker.demo.writing import written
 
 MOST_CHARS = 2_000
 """Longest question that is read: reading takes time, and no form is nearly as long."""
@@ -53,6 +55,7 @@ class CurrentTurn:
     """The current turn of a request, as far as it has come."""
 
     request: Request
+    prompt: Prompt
     slots: Slots
     text: str
     """The question in plain words."""
@@ -80,29 +83,38 @@ def next_step(request: Request) -> ScriptStep:
     question, outcomes = current(request.messages)
     if call := _spelled_call(request, question.text):
         return _call_step(request, call, outcomes)
-    if len(question.text) > MOST_CHARS:
+    if asks_again(question.text):
+        return ScriptStep(UNCHANGED)
+    if (made := written(question.text)) is not None:
+        return ScriptStep(made)
+    prompt = read_prompt(question.text)
+    if len(prompt.question) > MOST_CHARS:
         return ScriptStep(f"I have no answer: I read questions of up to {MOST_CHARS:,} characters. {INTRODUCTION}")
-    slots = read(question.text, read_today(question.context))
+    slots = read(prompt.question, read_today(question.context))
     text, notes = text_of(slots)
-    turn = CurrentTurn(request, slots, text, notes, read_queries(question.context), outcomes)
-    asked = read_table_question(turn.text)
+    turn = CurrentTurn(request, prompt, slots, text, notes, read_queries(question.context), outcomes)
+    step = _within_limits(turn, _answering(turn))
+    is_undecided = prompt.form == "choice" and not step.calls and step.text not in prompt.choices
+    return ScriptStep(decisions.undecided(prompt.choices, step.text)) if is_undecided else step
+
+
+def _answering(turn: CurrentTurn) -> ScriptStep:
+    """The next step towards the answer to a question."""
+    is_open = turn.prompt.form == "text"
+    asked = read_table_question(turn.text) if is_open else None
     if not turn.has("execute_sql") or not turn.text:
         return ScriptStep(INTRODUCTION)
     if asked is not None and asked.is_plain:
-        return _within_limits(turn, _tables(turn, asked))
+        return _tables(turn, asked)
     parsed = read_plan(turn.text, turn.slots, notes=turn.notes)
-    query = None if parsed.plan else choose(turn.queries, idle_left_out(turn.text), turn.slots)
     if parsed.plan is not None:
-        step = _planned(turn, parsed.plan, before=0)
-    elif query is not None:
-        step = _by_pattern(turn, query)
-    elif has_terms(terms(turn.text)):
-        step = _with_names(turn, parsed.unread)
-    elif asked is not None:
-        step = _tables(turn, asked)
-    else:
-        step = ScriptStep(_introduced(turn))
-    return _within_limits(turn, step)
+        return _planned(turn, parsed.plan, before=0)
+    query = choose(turn.queries, idle_left_out(turn.text), turn.slots) if is_open else None
+    if query is not None:
+        return _by_pattern(turn, query)
+    if has_terms(terms(turn.text)):
+        return _with_names(turn, parsed.unread)
+    return ScriptStep(_introduced(turn)) if asked is None else _tables(turn, asked)
 
 
 def current(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, tuple[ToolOutcome, ...]]:
@@ -179,7 +191,7 @@ def _planned(turn: CurrentTurn, plan: Plan, *, before: int) -> ScriptStep:
     except NotQueryable as error:
         return _refused(f"I cannot {error}")
     query = next((query for query in turn.queries if _fits(query, plan)), None)
-    if query is not None:
+    if query is not None and turn.prompt.form == "text":
         is_default = turn.slots.n is None and query.defaults.get("n") == str(plan.head.limit)
         n = None if is_default else plan.head.limit
         return _by_pattern(replace(turn, slots=replace(turn.slots, n=n)), query)
@@ -188,7 +200,10 @@ def _planned(turn: CurrentTurn, plan: Plan, *, before: int) -> ScriptStep:
     if queried is None:
         return _query(turn, asked, sql)
     result = None if queried.is_error else read_result(unfenced(queried.content))
-    return ScriptStep(answer.answer_text(plan, result) if result else _failed(queried))
+    if result is None:
+        return ScriptStep(_failed(queried))
+    said = decisions.worded(turn.prompt, plan, result, asks_several=turn.slots.n is not None)
+    return ScriptStep(said) if said else _refused("the rows do not decide this")
 
 
 def _by_pattern(turn: CurrentTurn, query: PatternQuery) -> ScriptStep:

@@ -15,7 +15,8 @@ from loom_worker.tools import custom
 
 FILES = {
     *(".env", ".env.example", ".gitignore", "README.md", "docker-compose.yml"),
-    *("agents/analyst.yaml", "tools/money.py", "patterns/shop/best_months.yaml", "workspaces/default/skills/.gitkeep"),
+    *("agents/analyst.yaml", "workflows/monthly_report.yaml"),
+    *("tools/money.py", "patterns/shop/best_months.yaml", "workspaces/default/skills/.gitkeep"),
 }
 
 
@@ -33,7 +34,9 @@ def test_a_project_has_an_agent_a_tool_a_pattern_and_a_compose_file(project: Pat
 
 def test_its_settings_are_understood_and_name_its_folders(project: Path) -> None:
     found = settings_of(project, {})
-    assert found.keys() == {"LOOM_HOME", "LOOM_AGENTS_DIR", "LOOM_PATTERNS_DIR", "LOOM_WORKSPACES_DIR"}
+    assert found.keys() == {
+        *("LOOM_HOME", "LOOM_AGENTS_DIR", "LOOM_WORKFLOWS_DIR", "LOOM_PATTERNS_DIR", "LOOM_WORKSPACES_DIR"),
+    }
     assert all((project / folder).is_dir() for name, folder in found.items() if name != "LOOM_HOME")
     named = {line.partition("=")[0] for line in (project / ".env").read_text().splitlines() if line[:1] not in "# "}
     assert named <= set(KNOWN)

@@ -85,7 +85,7 @@ def test_an_unknown_command_exits_2() -> None:
 def test_an_unknown_queue_is_refused(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
-    assert "turn, tool, judge, webhook" in result.stderr
+    assert "turn, tool, judge, workflow, webhook" in result.stderr
 
 
 def test_the_queues_are_those_of_the_celery_app() -> None:

@@ -29,6 +29,7 @@ SET: dict[str, tuple[str, str, object]] = {
     "ANTHROPIC_BASE_URL": ("http://h", "llm.base_url", "http://h"),
     "OLLAMA_HOST": ("box:1", "llm.ollama_host", "box:1"),
     "LOOM_AGENTS_DIR": ("/", "agents_dir", Path("/")),
+    "LOOM_WORKFLOWS_DIR": ("/", "workflows_dir", Path("/")),
     "LOOM_PATTERNS_DIR": ("/", "patterns.folder", Path("/")),
     "LOOM_PATTERNS_SHIPPED": ("0", "patterns.is_shipped_added", False),
     "LOOM_PATTERNS_DEBOUNCE_MS": ("0", "patterns.debounce_ms", 0),
@@ -106,6 +107,7 @@ WRONG: dict[str, tuple[str, ...]] = {
         "http://[::1", "http://h?a=b",
     ),
     "LOOM_AGENTS_DIR": ("/no/such/folder", "/etc/passwd"),
+    "LOOM_WORKFLOWS_DIR": ("/no/such/folder", "/etc/passwd"),
     "LOOM_TRACE_ENDPOINT": (
         "localhost:4318", "grpc://h:4317", "http://", "http://h?key=x", "http://user:pw@h", "http://h#x", "http://h:0",
     ),

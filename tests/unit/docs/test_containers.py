@@ -21,7 +21,8 @@ OURS = sorted(name for name, service in SERVICES.items() if service["image"] == 
 ONE_SHOT = "prepare"
 CONTAINERS_OWN = {
     *("LOOM_HOME", "LOOM_DATABASE_URL", "LOOM_BLOB_DIR", "LOOM_REDIS_URL", "LOOM_PROVIDER", "LOOM_HOST", "LOOM_PORT"),
-    *("LOOM_AGENTS_DIR", "LOOM_PATTERNS_DIR", "LOOM_WORKSPACES_DIR", "LOOM_FLOWER_ADDRESS", "LOOM_FLOWER_PORT"),
+    *("LOOM_AGENTS_DIR", "LOOM_WORKFLOWS_DIR", "LOOM_PATTERNS_DIR", "LOOM_WORKSPACES_DIR"),
+    *("LOOM_FLOWER_ADDRESS", "LOOM_FLOWER_PORT"),
 }
 """What is not handed on, as it follows from the containers; all else is."""
 NEEDS = {
@@ -46,7 +47,11 @@ def test_every_variable_is_a_setting_and_the_settings_are_accepted(name: str, tm
     assert sorted(set(given) - set(KNOWN)) == []
     filled = {"LOOM_API_KEYS": "team=key", "LOOM_WEBHOOK_SECRET": "whsec_" + "A" * 44}
     environ = {key: filled.get(key, "") if value.startswith("${") else value for key, value in given.items()}
-    for setting in ("LOOM_AGENTS_DIR", "LOOM_PATTERNS_DIR"):  # there in the container, as they are mounted
+    for setting in (
+        "LOOM_AGENTS_DIR",
+        "LOOM_WORKFLOWS_DIR",
+        "LOOM_PATTERNS_DIR",
+    ):  # there in the container, as they are mounted
         environ[setting] = str(tmp_path)
     settings = from_env(environ)
     assert settings.web.api_keys == ({"key": "team"} if name == "web" else {})
@@ -120,6 +125,7 @@ def test_every_container_sees_the_users_folders_where_its_settings_say(name: str
     mounted = dict(volume.removesuffix(":ro").split(":") for volume in SERVICES[name]["volumes"] if "./" in volume)
     given = SERVICES[name]["environment"]
     assert mounted["./agents"] == given["LOOM_AGENTS_DIR"]
+    assert mounted["./workflows"] == given["LOOM_WORKFLOWS_DIR"]
     assert mounted["./patterns"] == given["LOOM_PATTERNS_DIR"]
     assert mounted["./workspaces"] == given["LOOM_WORKSPACES_DIR"]
     # Agents name their tools as ../tools/FILE.py.

@@ -148,5 +148,6 @@ def _curls(page: str) -> Iterator[tuple[str, str]]:
             continue
         method = re.search(r"-X (\w+)", line)
         named = r"\$\w+|(?<=/sessions/)[^/]+|(?<=/agents/)[^/]+|(?<=/patterns/)(?!match$).+"
+        named += r"|(?<=/workflows/)[^/]+|(?<=/approvals/)[^/]+"
         path = re.sub(named, "*", found[1])
         yield method[1] if method else "GET", path

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from loom_worker.agents.known import KnownAgents
 from loom_worker.agents.live import SETTLE_S, LiveAgents
 from loom_worker.core import redis_client
 from loom_worker.core.settings import PatternSettings, Settings
@@ -16,6 +17,7 @@ from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime.content_versions import APART_S, KEY, ContentVersions
 from loom_worker.store.database import Database
 from loom_worker.tools.live import ToolFiles
+from loom_worker.workflows.live import LiveWorkflows
 from tests.support.callers import CALLER
 from tests.support.registry import made_components
 from tests.support.valkey import Valkey
@@ -235,6 +237,45 @@ def test_agents_are_the_same_wherever_their_folder_lies(tmp_path: Path) -> None:
     assert here.digest() == there.digest() != LiveAgents(None).digest()
 
 
+def test_an_agent_that_a_workflow_defines_acts_in_all_from_the_next_turn_on(
+    valkey: redis.Redis, tmp_path: Path
+) -> None:
+    path = tmp_path / "flow.yaml"
+    text = """
+apiVersion: loom/v1
+kind: Workflow
+metadata: {{name: flow}}
+spec:
+  type: pipeline
+  initial_prompt: "Begin."
+  stages: [{{agent_id: writer, prompt_template: "Write."}}]
+  agents: [{{id: writer, system_prompt: {}}}]
+"""
+    write(path, text.format("one"), NOW_S - 60)
+    clocks = Clock(), Clock()
+    live = [
+        KnownAgents(
+            LiveAgents(None), LiveWorkflows(tmp_path, clock=each.monotonic, wall_clock=each.time, pause=each.sleep)
+        )
+        for each in clocks
+    ]
+    contents = [ContentVersions(valkey, process=f"p{n}") for n in range(2)]
+    for agents, content in zip(live, contents, strict=True):
+        agents.share(content)
+        content.catch_up()
+
+    def prompt(agents: KnownAgents) -> str | None:
+        found = agents.find("flow:writer")
+        assert found is not None
+        return found.system_prompt
+
+    write(path, text.format("two"), NOW_S)
+    clocks[0].now_s += SETTLE_S + 1
+    assert [prompt(agents) for agents in live] == ["two", "one"]
+    contents[1].catch_up()
+    assert prompt(live[1]) == "two"
+
+
 def test_patterns_that_one_process_has_loaded_are_in_all_from_the_next_turn_on(
     valkey: redis.Redis, tmp_path: Path
 ) -> None:
@@ -282,17 +323,17 @@ def test_a_tools_file_that_one_process_has_taken_up_acts_in_all_from_the_next_tu
 def test_all_that_a_worker_puts_agents_together_from_is_compared(
     settings: Settings, database: Database, valkey_server: Valkey, valkey: redis.Redis, tmp_path: Path
 ) -> None:
-    folder, library = tmp_path / "agents", tmp_path / "patterns"
-    for place in (folder, library):
+    folder, library, flows = tmp_path / "agents", tmp_path / "patterns", tmp_path / "workflows"
+    for place in (folder, library, flows):
         place.mkdir()
     write(folder / "a.yaml", "agent: {name: a, backend: false, tools: [say.py]}\n", NOW_S)
     text = 'from loom_worker.tools.declare import tool\n@tool\ndef say() -> str:\n    """Say."""\n    return "one"\n'
     write(folder / "say.py", text, NOW_S)
     here = replace(settings, redis_url=valkey_server.url, patterns=PatternSettings(library), agents_dir=folder)
-    fitted = made_components(here, LiveAgents(folder), database)
+    fitted = made_components(here, KnownAgents(LiveAgents(folder), LiveWorkflows(flows)), database)
     assert fitted.registry.runtime("a").tool("say") is not None
     fitted.knowledge.library.current()
     fitted.content.catch_up()
     names = {name.partition(":")[0] for name in valkey.hkeys(KEY)}
-    assert names == {"agents", "patterns", "tools"}
+    assert names == {"agents", "patterns", "tools", "workflows"}
     fitted.close()

@@ -26,14 +26,17 @@ from loom_worker.core.values.budgets import (
 )
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.runs import NewRun
 from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.core.values.turns import Claim, Step
 from loom_worker.store.budgets import Budgets
+from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.workspaces import Workspaces
+from tests.support.runs import run_journal, workflow
 from tests.unit.store.made import NOW_MS, PROGRESS, SPENT, WORKSPACE, call, counts, final, running, submitted
 
 WORKERS = 16
@@ -302,3 +305,22 @@ def test_a_settlement_without_a_reservation_is_counted_now(database: Database) -
     claim = limited(database, {"day": {"tokens": 500}})
     settlement = replace(Settlement(payer(claim), SPENT.amount()))
     assert settlement.changes(NOW_MS)[Account("session", claim.turn.lane, "2027-01-15")] == SPENT.amount()
+
+
+def test_the_stages_of_a_run_share_its_budget(database: Database) -> None:
+    budgets, fork = Budgets(database), {"type": "fork-join", "prompt": "Which?", "agent_ids": ["anna", "ben", "carl"]}
+    journal = run_journal(database, Settings().limits)
+    step, _ = journal.accept(WORKSPACE, workflow(fork), NewRun(budget={"tokens": 500}), now_ms=NOW_MS)
+    claims = [Claims(database).claim(turn.lane, worker="w", now_ms=NOW_MS) for turn in step.begun]
+    first, second, third = (claim for claim in claims if isinstance(claim, Claim))
+    assert first.is_limited(None)
+    held = budgets.reserve(payer(first), COST, now_ms=NOW_MS)
+    assert held is not None
+    assert held.accounts == (Account("run", step.run.id),)
+    assert budgets.reserve(payer(second), COST, now_ms=NOW_MS) is not None
+    with pytest.raises(BudgetSpent, match="budget of this run"):
+        budgets.reserve(payer(third), COST, now_ms=NOW_MS)
+    settlement = Settlement(payer(first), SPENT.amount(), (held,))
+    Journal(database).save(first, Entries((Step(1, "matched", {}),)), PROGRESS, settlement=settlement)
+    assert used(database, held.accounts[0])["tokens"] == 215
+    assert budgets.reserve(payer(third), COST, now_ms=NOW_MS) is not None

@@ -4,7 +4,7 @@ import pytest
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.spans import TraceSpan
-from loom_worker.core.values.traces import Run, TurnTrace
+from loom_worker.core.values.traces import TurnTrace, WorkerRun
 from loom_worker.core.values.turns import Step
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -59,7 +59,7 @@ def test_a_run_ends_with_its_turn_when_all_of_that_is_stored(database: Database,
     trace = records.get(WORKSPACE, claim.turn.id).trace
     assert trace.stored is not None
     (ended,) = trace.runs
-    assert ended == Run(claim.turn.fence, "w1", claim.claimed_us, trace.stored.ended_us, "ended")
+    assert ended == WorkerRun(claim.turn.fence, "w1", claim.claimed_us, trace.stored.ended_us, "ended")
     assert trace.accepted_us is not None
     assert trace.accepted_us <= ended.began_us <= trace.stored.began_us <= trace.stored.ended_us
 
@@ -77,7 +77,7 @@ def test_a_run_whose_worker_died_ends_when_its_successor_comes(database: Databas
     first = running(database)
     second = claimed(database, first.turn.lane, "w2")
     record = records.get(WORKSPACE, first.turn.id)
-    assert record.trace.runs == (Run(first.turn.fence, "w1", first.claimed_us, second.claimed_us, "died"),)
+    assert record.trace.runs == (WorkerRun(first.turn.fence, "w1", first.claimed_us, second.claimed_us, "died"),)
     assert record.claimed_us == second.claimed_us
     Journal(database).finish(second, final(trace=second.trace))
     assert [run.end for run in records.get(WORKSPACE, first.turn.id).trace.runs] == ["died", "ended"]

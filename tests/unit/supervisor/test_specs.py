@@ -15,7 +15,7 @@ def named(home: Path, **env: str) -> dict[str, Spec]:
 
 def test_a_machine_runs_two_workers_for_turns_and_one_for_all_other_queues(tmp_path: Path) -> None:
     queues = [s.argv[s.argv.index("--queues") + 1] for s in named(tmp_path).values() if "--queues" in s.argv]
-    assert queues.count("turn,judge") == 2
+    assert queues.count("turn,judge,workflow") == 2
     assert sorted({name for each in queues for name in each.split(",")}) == [
         "judge",
         "summary",
@@ -23,6 +23,7 @@ def test_a_machine_runs_two_workers_for_turns_and_one_for_all_other_queues(tmp_p
         "trace",
         "turn",
         "webhook",
+        "workflow",
     ]
 
 

@@ -54,6 +54,7 @@ def test_every_task_has_the_queue_in_its_name(tmp_path: Path) -> None:
         "loom.webhook.deliver",
         "loom.summary.compress",
         "loom.trace.export",
+        "loom.workflow.advance",
     }
     queues = {name: configured.amqp.router.route({}, name)["queue"].name for name in ours}
     assert queues == {name: name.split(".")[1] for name in ours}

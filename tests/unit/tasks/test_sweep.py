@@ -6,9 +6,10 @@ import pytest
 import redis
 
 from loom_worker.core.errors import Fenced
-from loom_worker.core.settings import LaneSettings
+from loom_worker.core.settings import LaneSettings, LimitSettings
 from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.runs import NewRun, Run
 from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.events.log import EventLog
 from loom_worker.lanes import keys
@@ -20,8 +21,20 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
+from loom_worker.store.runs import Runs
 from loom_worker.store.sessions import Sessions
-from loom_worker.tasks.sweep import AGAIN_MS, COMPRESS_GRACE_MS, UNACKED, Sweep, Sweeper, Swept
+from loom_worker.tasks.sweep import (
+    AGAIN_MS,
+    COMPRESS_GRACE_MS,
+    RUN_AGAIN_MS,
+    SUBMIT_GRACE_MS,
+    UNACKED,
+    Sweep,
+    Sweeper,
+    Swept,
+)
+from tests.support.played_worker import PlayedWorker
+from tests.support.runs import pipeline, run_journal, workflow
 from tests.support.sql_heard import heard
 from tests.support.stage import Book
 from tests.support.until import until
@@ -40,9 +53,19 @@ class Expiry:
         self.moments_ms.append(moment_ms)
 
 
+@dataclass
+class SweepBook(Book):
+    """Writes down which runs are to go on, too."""
+
+    advanced: list[str] = field(default_factory=list)
+
+    def advance(self, run_id: str) -> None:
+        self.advanced.append(run_id)
+
+
 @pytest.fixture
-def book() -> Book:
-    return Book()
+def book() -> SweepBook:
+    return SweepBook()
 
 
 @pytest.fixture
@@ -51,9 +74,11 @@ def lanes(valkey: redis.Redis) -> Lanes:
 
 
 @pytest.fixture
-def sweep(valkey: redis.Redis, database: Database, lanes: Lanes, book: Book, monkeypatch: pytest.MonkeyPatch) -> Sweep:
+def sweep(
+    valkey: redis.Redis, database: Database, lanes: Lanes, book: SweepBook, monkeypatch: pytest.MonkeyPatch
+) -> Sweep:
     monkeypatch.setattr(made, "NOW_MS", now_ms() - 60_000)  # the constant of the builders of rows
-    parts = (Claims(database), Outbox(database), Memories(database), Sessions(database))
+    parts = (Claims(database), Outbox(database), Memories(database), Sessions(database), Runs(database))
     return Sweep(valkey, lanes, EventLog(valkey, valkey), *parts, book, Expiry(), SETTINGS)
 
 
@@ -197,6 +222,75 @@ def test_a_session_whose_memory_has_been_due_for_a_while_is_sent_once(
         tx.exec_driver_sql("UPDATE memory SET due_ms = ?", (now_ms() - COMPRESS_GRACE_MS - 1,))
     assert [sweep_now(sweep).full, sweep_now(sweep).full] == [1, 0]
     assert book.summarized == [lane]
+
+
+def left_behind(sweep: Sweep, database: Database) -> Run:
+    """A run whose turn has ended, and nobody has made it go on."""
+    run = started(database)
+    PlayedWorker(database, sweep.events).finish(turn_of(run))
+    return run
+
+
+def started(database: Database) -> Run:
+    journal = run_journal(database, LimitSettings())
+    step, _ = journal.accept(made.WORKSPACE, workflow(pipeline("One", "Two")), NewRun(), now_ms=now_ms())
+    return step.run
+
+
+def turn_of(run: Run) -> str:
+    turn_id = run.stages[-1].turn_id
+    assert turn_id is not None
+    return turn_id
+
+
+def later(sweep: Sweep, by_ms: int = SUBMIT_GRACE_MS + 1) -> Sweep:
+    return replace(sweep, clock_ms=lambda: now_ms() + by_ms)
+
+
+def test_a_run_whose_turn_has_just_ended_is_left_to_who_ended_it(
+    sweep: Sweep, database: Database, book: SweepBook
+) -> None:
+    left_behind(sweep, database)
+    assert sweep_now(sweep).runs == 0
+    assert book.advanced == []
+
+
+def test_a_run_that_nobody_made_go_on_is_sent_once(
+    sweep: Sweep, database: Database, book: SweepBook, valkey: redis.Redis
+) -> None:
+    run = left_behind(sweep, database)
+    assert [sweep_now(later(sweep)).runs for _ in range(3)] == [1, 0, 0]
+    assert book.advanced == [run.id]
+    remaining: Any = valkey.pttl(keys.sent(run.id))
+    assert 0 < remaining <= RUN_AGAIN_MS
+
+
+def test_a_run_whose_message_was_lost_is_sent_again(
+    sweep: Sweep, database: Database, book: SweepBook, valkey: redis.Redis
+) -> None:
+    run = left_behind(sweep, database)
+    sweep_now(later(sweep))
+    valkey.delete(keys.sent(run.id))  # as when RUN_AGAIN_MS have passed
+    assert sweep_now(later(sweep)).runs == 1
+    assert book.advanced == [run.id, run.id]
+
+
+def test_a_run_that_went_on_or_waits_for_its_turn_is_not_sent(
+    sweep: Sweep, database: Database, book: SweepBook
+) -> None:
+    waiting, gone_on = started(database), left_behind(sweep, database)
+    assert run_journal(database, LimitSettings()).advance(gone_on.id, now_ms=now_ms()) is not None
+    assert sweep_now(later(sweep)).runs == 0
+    assert (book.advanced, waiting.status) == ([], "in_progress")
+
+
+def test_a_run_whose_turn_was_deleted_is_sent(sweep: Sweep, database: Database, book: SweepBook) -> None:
+    run = started(database)
+    session_id = run.stages[0].session_id
+    assert session_id is not None
+    sweep.sessions.delete(made.WORKSPACE, session_id)
+    assert sweep_now(later(sweep)).runs == 1
+    assert book.advanced == [run.id]
 
 
 def test_what_is_left_of_a_deleted_session_is_removed(sweep: Sweep, database: Database) -> None:

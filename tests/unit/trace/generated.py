@@ -12,7 +12,7 @@ from loom_worker.core.values.judges import Verdict, VerdictStatus
 from loom_worker.core.values.memory import Change, Level, Summary
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.spans import TraceSpan
-from loom_worker.core.values.traces import CallTimes, Interval, Run, RunEnd, TracedTurn, Try, TurnTrace
+from loom_worker.core.values.traces import CallTimes, Interval, RunEnd, TracedTurn, Try, TurnTrace, WorkerRun
 from loom_worker.core.values.turns import OPEN_CALL, UNFINISHED, Approval, Call, CallStatus, Step, TurnStatus
 from loom_worker.store.turn_records import TurnRecord
 from loom_worker.trace.later import of_attempt, of_compression
@@ -92,7 +92,9 @@ def _traces(draw: st.DrawFn, is_over: bool) -> TurnTrace:
         received_us=came_us,
         accepted_us=draw(moments_us) if came_us else draw(st.none() | moments_us),
         has_client_span=draw(st.booleans()),
-        runs=tuple(Run(fence, f"worker-{fence}", draw(moments_us), draw(moments_us), draw(ends)) for fence in numbers),
+        runs=tuple(
+            WorkerRun(fence, f"worker-{fence}", draw(moments_us), draw(moments_us), draw(ends)) for fence in numbers
+        ),
         failed_call=draw(st.none() | call_times),
         session=draw(st.none() | st.just({"turns": 3, "tokens": 500, "cost_usd": None})),
         stored=draw(intervals) if is_over and draw(st.booleans()) else None,

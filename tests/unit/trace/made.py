@@ -7,7 +7,7 @@ from typing import Any
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.spans import TraceSpan
-from loom_worker.core.values.traces import CallTimes, Interval, Run, Try, TurnTrace
+from loom_worker.core.values.traces import CallTimes, Interval, Try, TurnTrace, WorkerRun
 from loom_worker.core.values.turns import Call, Step, Turn
 from loom_worker.store.turn_records import TurnRecord
 
@@ -51,9 +51,9 @@ def record(trace: TurnTrace = ACCEPTED, **fields: Any) -> TurnRecord:
     return TurnRecord(trace=trace, **{**usual, **fields})
 
 
-def run(fence: int = 1, **fields: Any) -> Run:
+def run(fence: int = 1, **fields: Any) -> WorkerRun:
     """From 5 to 900 ms after the turn began, unless said otherwise."""
-    return replace(Run(fence, f"worker-{fence}", AT_US + 5000, AT_US + 900_000, "ended"), **fields)
+    return replace(WorkerRun(fence, f"worker-{fence}", AT_US + 5000, AT_US + 900_000, "ended"), **fields)
 
 
 def times(*tries: Try, fence: int = 1, **fields: Any) -> Json:

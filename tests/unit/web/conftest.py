@@ -15,7 +15,10 @@ from werkzeug.routing import Rule
 from loom_worker.core.settings import Settings, from_env
 from loom_worker.service.service import Service
 from tests.support.played_worker import PlayedWorker
+from tests.support.runs import workflow
 from tests.support.web_stage import BreakableDatabase, Live, MakeStage, Submit, WebStage, stages
+from tests.unit.web.described import DescribedClient
+from tests.unit.web.flow import FORK, GATED, TWO, Flow
 from web.app import create_app, limiter_of
 from web.connection_limits import ConnectionLimiter
 from web.serve import HttpServer
@@ -123,3 +126,29 @@ def submit(client: FlaskClient) -> Submit:
         return dict(answer.get_json())
 
     return post
+
+
+@pytest.fixture
+def flow(app: Flask, stage: WebStage) -> Flow:
+    """Some workflows, and a client each of whose answers must be as the OpenAPI document describes it."""
+    app.test_client_class = DescribedClient
+    stage.workflows.update(
+        {name: workflow(spec, name) for name, spec in (("two", TWO), ("gated", GATED), ("fork", FORK))}
+    )
+    return Flow(app.test_client(), stage)
+
+
+@pytest.fixture
+def asking_run(flow: Flow) -> str:
+    """A run that waits for a person."""
+    run_id = str(flow.start("gated")["id"])
+    flow.answer(run_id, "a draft")
+    return run_id
+
+
+@pytest.fixture
+def ended_run(flow: Flow, asking_run: str) -> str:
+    """A run of two stages, the first of which a person looked at."""
+    assert flow.decide(asking_run, "approve").status_code == 200
+    flow.answer(asking_run, "out")
+    return asking_run

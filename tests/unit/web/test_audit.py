@@ -89,13 +89,14 @@ def test_filters_and_pages_restrict_what_is_listed(client: FlaskClient, stage: W
     [ended] = listed(client, headers, f"?session={owner.ids['session_id']}")
     assert ended["kind"] == "turn.ended"
     assert listed(client, headers, f"?turn={ended['turn_id']}") == [ended]
-    assert listed(client, headers, f"?agent={ended['agent']}") == [ended]
+    of_run, of_session = listed(client, headers, f"?agent={ended['agent']}")
+    assert (of_session, of_run["session_id"].startswith("gated:")) == (ended, True)
     assert listed(client, headers, "?agent=nobody") == []
     assert listed(client, headers, "?user=nobody") == []
     assert listed(client, headers, "?since=2099-01-01T00:00:00Z") == []
     page = client.get("/v1/audit?limit=2", headers=headers).get_json()
     rest = listed(client, headers, f"?after={page['next']}")
-    assert [row["seq"] for row in [*page["data"], *rest]] == [4, 3, 2, 1]
+    assert [row["seq"] for row in [*page["data"], *rest]] == [5, 4, 3, 2, 1]
 
 
 @pytest.mark.parametrize("query", ["?kind=nothing", "?after=key_1", "?after=7", "?since=yesterday", "?action=x"])

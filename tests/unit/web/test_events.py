@@ -9,6 +9,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from loom_worker.core.values.notifications import Event
+from loom_worker.core.values.tenants import Tenant
+from loom_worker.core.values.turns import Turn
 from tests.support.played_worker import PlayedWorker
 from tests.support.web_stage import Live, Submit, WebStage
 from web.connection_limits import ConnectionLimiter
@@ -177,6 +179,9 @@ class BreakingWaiter:
     """Its events are cut off after the first one, as the database breaks down."""
 
     stage: WebStage
+
+    def look(self, tenant: Tenant, turn_id: str) -> Turn:
+        return self.stage.waiter.look(tenant, turn_id)
 
     def events(self, *args: Any, **options: Any) -> Iterator[Event | None]:
         yield None

@@ -37,9 +37,15 @@ SHARED = frozenset(
         "/v1/patterns",
         "/v1/patterns/match",
         "/v1/patterns/{pattern_id}",
+        "/v1/workflows",
+        "/v1/workflows/{name}",
     }
 )
 """What is the same for everybody: it comes from the operator's files."""
+OF_EVERYBODY = frozenset({"/v1/workflows/{name}/runs"})
+"""What is named is shared, and what is made of it is one's own; tested on its own below."""
+PLACES = frozenset({"stage_id"})
+"""Parameters that name a place within what the one before them names; it has the same name in everybody's things."""
 FIGURES = frozenset({"/v1/queue/stats"})
 """Figures without names; tested on their own below."""
 OF_ALL_USERS = frozenset({"/v1/workspaces/{workspace}", "/v1/users/{user}"})
@@ -97,6 +103,9 @@ def body_of(operation: Served, owner: Belongings) -> Any:
         "CancelTurn": {"action": "interrupt"},
         "Decision": {"decision": "approve"},
         "RotateKey": {"grace_s": 60},
+        "NewRun": {"input": "x"},
+        "CancelRun": {"action": "interrupt"},
+        "RunDecision": {"decision": "approve"},
         "Empty": {},
     }
     if operation.body is None:
@@ -129,13 +138,15 @@ def foreign_ids(operation: Served, two: Two) -> Iterator[dict[str, str]]:
     """The ids of an operation's path, each the owner's or the stranger's, but never all of them the stranger's."""
     unknown = [name for name in operation.parameters if name not in two.owner.ids]
     assert unknown == [], f"{operation.path}: add such a thing to tests/support/belongings.py, or the path to SHARED"
-    for whose in itertools.product((two.owner, two.stranger), repeat=len(operation.parameters)):
+    names = [name for name in operation.parameters if name not in PLACES]
+    places = {name: two.owner.ids[name] for name in operation.parameters if name in PLACES}
+    for whose in itertools.product((two.owner, two.stranger), repeat=len(names)):
         if two.owner in whose:
-            yield {name: each.ids[name] for name, each in zip(operation.parameters, whose, strict=True)}
+            yield {name: each.ids[name] for name, each in zip(names, whose, strict=True)} | places
 
 
 def test_a_foreign_id_is_not_found_by_any_operation_and_nothing_of_it_changes(client: FlaskClient, two: Two) -> None:
-    operations = [each for each in served(client) if each.parameters and each.path not in SHARED]
+    operations = [each for each in served(client) if each.parameters and each.path not in SHARED | OF_EVERYBODY]
     before = shown(client, two.owner, operations)
     for operation in operations:
         if is_name_free(operation, two):
@@ -181,6 +192,16 @@ def shown(client: FlaskClient, owner: Belongings, operations: list[Served]) -> d
 def is_reached(operation: Served, owner: Belongings) -> bool:
     """False for what is of all users and the owner is one of them."""
     return owner.holder.user is None or operation.path not in OF_ALL_USERS
+
+
+def test_a_run_of_a_shared_workflow_is_its_starter_s_own(client: FlaskClient, two: Two) -> None:
+    mine, theirs = ({"Authorization": f"Bearer {each.secret}"} for each in (two.owner, two.stranger))
+    headers = {**mine, "Idempotency-Key": "k"}
+    run = client.post("/v1/workflows/gated/runs", json={"input": "x"}, headers=headers).get_json()
+    assert client.get(f"/v1/runs/{run['id']}", headers=mine).status_code == 200
+    assert client.get(f"/v1/runs/{run['id']}", headers=theirs).status_code == 404
+    again = client.post("/v1/workflows/gated/runs", json={"input": "x"}, headers={**theirs, "Idempotency-Key": "k"})
+    assert (again.status_code, again.get_json()["id"] == run["id"]) == (202, False)
 
 
 def test_the_owner_finds_each_of_these_things(client: FlaskClient, two: Two) -> None:
@@ -232,7 +253,7 @@ def test_figures_count_the_own_turns_alone(client: FlaskClient, two: Two) -> Non
     stats = client.get("/v1/queue/stats", headers={"Authorization": f"Bearer {two.stranger.secret}"}).get_json()
     assert (stats["lanes"], stats["waiting"], stats["oldest_waiting_for"]) == (1, 1, "person")
     usage = client.get("/v1/usage", headers={"Authorization": f"Bearer {two.stranger.secret}"}).get_json()["data"]
-    assert [row["turns"] for row in usage] == [1]
+    assert [row["turns"] for row in usage] == [2]  # one of the session, one of the run
 
 
 def test_what_a_user_spent_stays_the_user_s_when_the_name_of_the_session_is_used_again(
@@ -242,4 +263,5 @@ def test_what_a_user_spent_stays_the_user_s_when_the_name_of_the_session_is_used
     stage.service.delete_session("alpha", maria.ids["session_id"])
     belongings(stage, JOHN, "m1")
     usage = client.get("/v1/usage?group_by=session", headers={"Authorization": f"Bearer {john.secret}"})
-    assert {row["key"]: row["turns"] for row in usage.get_json()["data"]} == {"s-j1": 1, "s-m1": 1}
+    turns = {row["key"]: row["turns"] for row in usage.get_json()["data"]}
+    assert {key: count for key, count in turns.items() if not key.startswith("gated:")} == {"s-j1": 1, "s-m1": 1}

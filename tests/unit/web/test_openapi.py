@@ -20,12 +20,11 @@ from tests.support.pattern_files import write
 from tests.support.until import until
 from tests.support.web_patterns import TOP, keep_effect, write_library
 from tests.support.web_stage import Submit, WebStage
+from tests.unit.web.described import DOCUMENT, schema_of
 from web import request_schemas
 from web.openapi import document
 from web.operations import OPERATIONS
 from web.parameters import PARAMETERS
-
-DOCUMENT = document()
 
 
 def test_every_route_is_in_the_document_and_nothing_else(app: Flask) -> None:
@@ -62,12 +61,6 @@ def test_the_groups_of_usage_are_those_that_are_served() -> None:
 
 def test_the_document_is_served(client: FlaskClient) -> None:
     assert client.get("/openapi.json").get_json() == json.loads(json.dumps(DOCUMENT))
-
-
-def schema_of(path: str, method: str, status: int, media_type: str) -> Draft202012Validator:
-    answers = DOCUMENT["paths"][path][method.lower()]["responses"]
-    schema = answers[str(status)]["content"][media_type]["schema"]
-    return Draft202012Validator({**schema, "components": DOCUMENT["components"]})
 
 
 CALLS: list[tuple[str, str, str, Any]] = [
@@ -216,6 +209,8 @@ def test_a_body_is_required_where_there_is_something_to_say() -> None:
         "/v1/sessions/{session_id}/recalled",
         "/v1/sessions/{session_id}/turns",
         "/v1/turns/{turn_id}/approvals/{call_id}",
+        "/v1/workflows/{name}/runs",
+        "/v1/runs/{run_id}/approvals/{stage_id}",
         "/v1/keys",
         "/v1/pairings",
     ]
@@ -227,5 +222,5 @@ def test_every_list_with_cursors_may_refuse_one() -> None:
         for operation in OPERATIONS
         if "after" in operation.parameters
     }
-    assert len(told) == 15
+    assert len(told) == 17
     assert [path for path, statuses in told.items() if "422" not in statuses] == []

@@ -9,11 +9,13 @@ from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import select
 
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import Turn
 from loom_worker.store.schema import turns
 from tests.support.played_worker import PlayedWorker
 from tests.support.until import AT_ONCE_S
 from tests.support.web_stage import Submit, WebStage, set_lane_depth
+from web.app import create_app
 from web.connection_limits import ConnectionLimiter
 from web.openapi import document
 
@@ -152,9 +154,13 @@ class FailingWaiter:
         return self.stage.waiter.wait(*args, **options)
 
 
-def test_what_was_accepted_stays_accepted_if_the_wait_fails(client: FlaskClient, stage: WebStage) -> None:
+def test_what_was_accepted_stays_accepted_if_the_wait_fails(stage: WebStage) -> None:
     stage.service.waiter = FailingWaiter(stage)  # type: ignore[assignment]
-    answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Prefer": "wait=5"})
+    answer = (
+        create_app(stage.service)
+        .test_client()
+        .post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Prefer": "wait=5"})
+    )
     assert (answer.status_code, answer.get_json()["status"]) == (202, "queued")
 
 
@@ -167,16 +173,21 @@ class DeletingWaiter:
     def forget(self, turns: Mapping[str, bool]) -> None:
         self.stage.waiter.forget(turns)
 
+    def look(self, tenant: Tenant, turn_id: str) -> Turn:
+        return self.stage.waiter.look(tenant, turn_id)
+
+    def with_wait(self, turn: Turn) -> Turn:
+        return self.stage.waiter.with_wait(turn)
+
     def wait(self, workspace: str, turn_id: str, **options: Any) -> Turn:
         service = self.stage.service
         service.delete_session(workspace, service.turn(workspace, turn_id).session_id)
         return self.stage.waiter.wait(workspace, turn_id, **options)
 
 
-def test_a_turn_that_is_deleted_while_it_is_waited_for_is_not_shown_as_it_was(
-    client: FlaskClient, stage: WebStage
-) -> None:
+def test_a_turn_that_is_deleted_while_it_is_waited_for_is_not_shown_as_it_was(stage: WebStage) -> None:
     stage.service.waiter = DeletingWaiter(stage)  # type: ignore[assignment]
+    client = create_app(stage.service).test_client()
     turn = client.post("/v1/sessions/s/turns", json={"input": "x"}).get_json()
     assert client.get(f"/v1/turns/{turn['id']}?wait=5").status_code == 404
     answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Prefer": "wait=5"})

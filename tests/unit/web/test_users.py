@@ -83,12 +83,13 @@ def test_no_table_file_or_key_holds_what_the_user_said(client: FlaskClient, stag
     planted(stage, MARIA, CANARY)
     planted(stage, JOHN, OTHER)
     headers = admin(stage)
-    assert {"table messages", "table turns", "table sessions", "table api_keys"} <= set(left(stage, CANARY))
+    tables = ("messages", "turns", "sessions", "api_keys", "workflow_runs", "run_stages", "run_events")
+    assert {f"table {name}" for name in tables} <= set(left(stage, CANARY))
     others = set(left(stage, OTHER))
     answer = client.delete("/v1/users/maria", headers=headers)
     assert (answer.status_code, answer.get_json()) == (
         200,
-        {"user": "maria", "object": "user.deleted", "sessions": 1, "turns": 3, "keys": 2},
+        {"user": "maria", "object": "user.deleted", "sessions": 2, "turns": 4, "keys": 2},
     )
     swept(stage)
     assert set(left(stage, CANARY)) == KEPT
@@ -130,7 +131,7 @@ def test_a_user_of_whom_there_is_nothing_returns_404(client: FlaskClient, stage:
 def test_a_user_with_a_slash_is_deleted(client: FlaskClient, stage: WebStage) -> None:
     belongings(stage, replace(MARIA, user="team/maria@example.com"), CANARY)
     answer = client.delete("/v1/users/team%2Fmaria@example.com", headers=admin(stage))
-    assert answer.get_json()["sessions"] == 1
+    assert answer.get_json()["sessions"] == 2
 
 
 def test_a_user_deletes_no_user(client: FlaskClient, stage: WebStage) -> None:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.core.values.traces import FIRST_RUNS, RUNS, CallTimes, Interval, Run, RunEnd, Try, TurnTrace
+from loom_worker.core.values.traces import FIRST_RUNS, RUNS, CallTimes, Interval, RunEnd, Try, TurnTrace, WorkerRun
 
 moments = st.integers(1, 2**53)
 intervals = st.tuples(moments, moments).map(lambda pair: Interval(min(pair), max(pair)))
-runs = st.builds(Run, st.integers(1), st.text(max_size=5), moments, moments, st.sampled_from(get_args(RunEnd)))
+runs = st.builds(WorkerRun, st.integers(1), st.text(max_size=5), moments, moments, st.sampled_from(get_args(RunEnd)))
 tries = st.builds(Try, intervals) | st.builds(Try, intervals, st.just("Overloaded"), st.text(max_size=5))
 call_times = st.builds(
     CallTimes,
@@ -54,8 +54,8 @@ def test_of_a_turn_of_an_earlier_version_nothing_is_known(column: dict[str, obje
     assert CallTimes.of(column) is None
 
 
-def run(fence: int) -> Run:
-    return Run(fence, "w", fence, fence + 1, "parked")
+def run(fence: int) -> WorkerRun:
+    return WorkerRun(fence, "w", fence, fence + 1, "parked")
 
 
 def test_of_more_runs_than_are_kept_the_first_and_the_last_are_kept() -> None:

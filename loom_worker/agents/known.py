@@ -1,0 +1,60 @@
+"""All agents that turns may name: those of agents' files, and those that workflows define themselves."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from loom_worker.agents.load import DEFAULT, Agents
+from loom_worker.core.values.agents import Agent, Content
+
+
+class AgentSource(Protocol):
+    """Agents as they are at a moment (``Agents``, ``LiveAgents``, ``KnownAgents``)."""
+
+    def current(self, wanted: str = DEFAULT) -> Agents:
+        """The agents as of a moment ago; as of now if ``wanted`` was not among them."""
+        ...
+
+
+class FollowedAgents(AgentSource, Protocol):
+    """Agents that follow their files (``agents/live.py``: LiveAgents)."""
+
+    def share(self, content: Content) -> None:
+        """Compare them with those of other processes from now on."""
+        ...
+
+
+class DefinedAgents(Protocol):
+    """Agents that other files define (``workflows/live.py``: LiveWorkflows)."""
+
+    def agents(self, wanted: str) -> Mapping[str, Agent]:
+        """By name, ``workflow:agent``; as of now if ``wanted`` was not among them a moment ago."""
+        ...
+
+    def share(self, content: Content) -> None:
+        """Compare them with those of other processes from now on."""
+        ...
+
+
+class KnownAgents:
+    """Both. A name with a colon is one of a workflow's, for no other agent can have it."""
+
+    def __init__(self, own: FollowedAgents, inline: DefinedAgents) -> None:
+        self._own = own
+        self._inline = inline
+
+    def share(self, content: Content) -> None:
+        """Compare these agents with those of other processes from now on."""
+        self._own.share(content)
+        self._inline.share(content)
+
+    def current(self, wanted: str = DEFAULT) -> Agents:
+        """See AgentSource; those of workflows are among them only if one is wanted."""
+        if ":" not in wanted:
+            return self._own.current(wanted)
+        agents = self._own.current()
+        return replace(agents, agents={**agents.agents, **self._inline.agents(wanted)})
+
+    def find(self, name: str) -> Agent | None:
+        """The agent of that name; None if there is none, or its file cannot be read."""
+        return self.current(name).agents.get(name)

@@ -1,0 +1,94 @@
+"""Runs go on: a step is committed, then, and only then, workers and readers are told of it."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from loom_worker.core import crash_points, log_context
+from loom_worker.core.errors import LoomError, Unavailable
+from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.turns import Turn
+from loom_worker.events.run_news import RunNews
+from loom_worker.events.turn_signals import TurnSignals
+from loom_worker.store.run_journal import RunJournal
+from loom_worker.store.run_steps import RunStep
+
+log = logging.getLogger(__name__)
+
+
+class RunDispatcher(Protocol):
+    """How this process reaches others (``tasks/dispatch.py``: CeleryDispatcher)."""
+
+    def wake(self, lane: str) -> None:
+        """Tell workers that a lane has work."""
+        ...
+
+    def deliver(self, delivery_id: str) -> None:
+        """Send a webhook delivery now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepTeller:
+    """Tells others of what a step has done. What is lost here the sweep finds in the database."""
+
+    signals: TurnSignals
+    news: RunNews
+    dispatcher: RunDispatcher
+
+    def tell(self, step: RunStep) -> None:
+        """Put the turns that it began on their lanes, tell readers, and send the webhook."""
+        for turn in step.begun:
+            with log_context.about(log_context.turn_ids(turn)):
+                _quietly(lambda turn=turn: self._accepted(turn))  # type: ignore[misc]
+        if step.has_news:
+            _quietly(lambda: self.news.changed(step.run))
+        if step.delivery is not None:
+            self.dispatcher.deliver(step.delivery.id)
+
+    def _accepted(self, turn: Turn) -> None:
+        log.info("turn.accepted")
+        if self.signals.accepted(turn):
+            self.dispatcher.wake(turn.lane)
+
+
+class RunAdvancer:
+    """Makes runs go on whose turns have ended, in a worker."""
+
+    def __init__(self, journal: RunJournal, teller: StepTeller, *, clock_ms: Callable[[], int] = now_ms) -> None:
+        self._journal = journal
+        self._teller = teller
+        self._clock_ms = clock_ms
+
+    def turn_ended(self, turn: Turn) -> None:
+        """A turn has ended: its run goes on, if it is a stage of one. What fails is left to the sweep."""
+        if turn.run_id is not None:
+            self.go_on(turn.run_id)
+
+    def go_on(self, run_id: str) -> None:
+        """Make a run go on, if there is anything to be done."""
+        try:
+            step = self._journal.advance(run_id, now_ms=self._clock_ms())
+        except Unavailable as error:
+            log.warning("run left to the sweep: %s", error, extra={"run": run_id})
+            return
+        crash_points.reached("run.advanced")
+        if step is not None:
+            log_step(step)
+            self._teller.tell(step)
+
+
+def log_step(step: RunStep) -> None:
+    """Write to the log how a run has ended."""
+    run = step.run
+    if run.is_finished:
+        ids = {"run": run.id, "workflow": run.workflow, "status": run.reason or run.status}
+        log.info("run.%s", run.status, extra={**ids, "duration_ms": run.duration_ms})
+
+
+def _quietly(action: Callable[[], object]) -> None:
+    try:
+        action()
+    except LoomError as error:
+        log.warning("the sweep will tell of it: %s", error)

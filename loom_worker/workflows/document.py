@@ -1,0 +1,196 @@
+"""One document of a workflow file, checked."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from loom_worker.agents import work
+from loom_worker.core.fields import Fields, InvalidField, invalid, mapping
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.problems import Problem, line_near
+from loom_worker.core.values.workflows import Pattern, Workflow
+from loom_worker.core.yaml_files import Document
+from loom_worker.workflows.inline_agents import InlineAgents, inline_agents
+from loom_worker.workflows.legacy import Form, modern
+from loom_worker.workflows.placeholders import RUN, canonical, malformed
+from loom_worker.workflows.spec import pattern_of
+from loom_worker.workflows.templates import templates
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""Of a workflow."""
+_API_VERSION = "loom/v1"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(slots=True)
+class _Variables:
+    """What the file and its texts say of variables, by canonical name."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    declared: dict[str, str] = field(default_factory=dict)
+    """The paths of those that ``spec.variables`` names."""
+    needed: dict[str, int] = field(default_factory=dict)
+    """Lines of the places that need those without a value."""
+    used: set[str] = field(default_factory=set)
+
+
+def read(path: Path, document: Document) -> tuple[Workflow, list[Problem]]:
+    """Build the workflow of a document, and report which of its keys have no effect.
+
+    Raises:
+        InvalidField: a value cannot be used; its place is one of the file.
+    """
+    head = Fields(document.content, what="a workflow")
+    kind, version = head.text("kind"), head.text("apiVersion")
+    if kind != "Workflow":
+        raise InvalidField(("kind",), f"Workflow is needed, not {kind or 'nothing'}")
+    if version != _API_VERSION:
+        raise InvalidField(("apiVersion",), f"{_API_VERSION} is needed, not {version or 'nothing'}")
+    meta = head.under("metadata")
+    name = meta.text("name") or ""
+    if not NAME.fullmatch(name):
+        raise meta.invalid("name", "a name of letters, digits, '.', '_' and '-', at most 64,", name)
+    written = document.as_written()
+    form = modern(document.content, name, written)
+    try:
+        return _read(f"{path}:{document.line}", document, form, written)
+    except InvalidField as error:
+        raise InvalidField((form.origin(error.path),) if error.place else (), error.reason) from error
+
+
+def _read(source: str, document: Document, form: Form, written: Any) -> tuple[Workflow, list[Problem]]:
+    lines = form.lines(document.lines())
+    spec = _plain(form.root.get("spec"))
+    root = Fields({**form.root, "spec": spec})
+    for key in ("kind", "apiVersion"):
+        root.get(key)
+    if "orchestration" in root:
+        root.under("orchestration").keep_rest()
+    meta, fields, schedule = root.under("metadata"), root.under("spec"), root.under("schedule")
+    schedule.names()
+    pattern = pattern_of(fields)
+    inline = inline_agents(spec, source, lines)
+    variables = _variables(fields, schedule, written)
+    _note_uses(variables, pattern, lines)
+    workflow = Workflow(
+        name=meta.text("name") or "",
+        pattern=pattern,
+        spec=spec,
+        version=meta.text("version") or "",
+        description=meta.text("description") or "",
+        labels=MappingProxyType(_labels(meta.under("labels"))),
+        variables=MappingProxyType(variables.values),
+        needed=MappingProxyType(variables.needed),
+        agents=MappingProxyType(inline.agents),
+        budget=_budget(fields),
+        deadline_s=fields.number("deadline_seconds"),
+        unknown_keys=tuple(form.origin(key) for key, _ in (*root.unknown(), *inline.unknown)),
+        source=source,
+        lines=lines,
+    )
+    problems = (*_without_effect(workflow, root, inline, form), *_doubtful(workflow, variables, document, form))
+    return workflow, sorted(problems, key=lambda problem: problem.line)
+
+
+def _note_uses(variables: _Variables, pattern: Pattern, lines: Mapping[str, int]) -> None:
+    """Note which variables the texts of a pattern use, and which of them have no value.
+
+    Raises:
+        InvalidField: a placeholder that is none.
+    """
+    for template in templates(pattern):
+        at = f"spec.{template.path}"
+        if fault := malformed(template.text):
+            raise InvalidField((at,), fault)
+        for name in template.variables():
+            variables.used.add(name)
+            if name not in variables.values:
+                variables.needed.setdefault(name, line_near(lines, at))
+    for name, at in variables.declared.items():
+        if name not in variables.values:
+            variables.needed.setdefault(name, line_near(lines, at))
+
+
+def _plain(spec: Any) -> Json:
+    """A spec as JSON holds it, for it is stored with each run."""
+    try:
+        plain: Json = json.loads(json.dumps(mapping({} if spec is None else spec, ("spec",)), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InvalidField(("spec",), f"a value that JSON does not have: {error}") from error
+    return plain
+
+
+def _labels(fields: Fields) -> dict[str, str]:
+    return {name: fields.text(name) or "" for name in fields.names()}
+
+
+def _budget(spec: Fields) -> Json | None:
+    """What one run may spend."""
+    found = work.budget(spec)
+    for period in ("day", "month"):
+        if found is not None and period in found:
+            place = (*spec.place_of("budget"), period)
+            raise invalid(place, "nothing (a run has one budget, for good)", period)
+    return found
+
+
+def _variables(spec: Fields, schedule: Fields, written: Any) -> _Variables:
+    """The variables that the file names: those of the spec, and those of the schedule that the spec does not name."""
+    found = _Variables()
+    given, texts = spec.under("variables"), _inner(written, "spec", "variables")
+    for name in given.names():
+        value = given.get(name)
+        if not _VARIABLE.fullmatch(name):
+            raise given.invalid(name, "a name of letters, digits, '_' and '-', at most 64,", name)
+        if canonical(name) in RUN | {"initial"}:
+            raise InvalidField(given.place_of(name), "Loom gives this a value itself; choose another name")
+        if isinstance(value, dict | list):
+            raise given.invalid(name, "a text, a number, true or false", value)
+        if canonical(name) in found.declared:
+            raise InvalidField(given.place_of(name), f"{canonical(name)!r} is another name for it, and stands here too")
+        found.declared[canonical(name)] = f"spec.variables.{name}"
+        if value is not None:
+            found.values[canonical(name)] = _text(value, texts.get(name))
+    scheduled, texts = schedule.get("variables"), _inner(written, "schedule", "variables")
+    for name, value in scheduled.items() if isinstance(scheduled, dict) else ():
+        known = canonical(str(name))
+        if known not in found.declared and known not in RUN and isinstance(value, str | int | float):
+            found.values.setdefault(known, _text(value, texts.get(str(name))))
+    return found
+
+
+def _inner(written: Any, *path: str) -> Mapping[str, Any]:
+    for key in path:
+        written = written.get(key) if isinstance(written, dict) else None
+    return written if isinstance(written, dict) else {}
+
+
+def _text(value: str | int | float, written: Any) -> str:
+    """A value as it stands in the file: 1.10 is not 1.1."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return written if isinstance(written, str) else str(value)
+
+
+def _without_effect(workflow: Workflow, root: Fields, inline: InlineAgents, form: Form) -> Iterator[Problem]:
+    for path, similar in (*root.unknown(), *inline.unknown):
+        advice = f"did you mean {similar}?" if similar else "it has no effect"
+        yield workflow.problem(form.origin(path), "unknown key", advice, is_warning=True)
+    for path in (*root.unused(), *inline.unused):
+        yield workflow.problem(form.origin(path), "without effect yet", is_warning=True)
+    for path, text in form.notes:
+        yield workflow.problem(path, text, is_warning=True)
+
+
+def _doubtful(workflow: Workflow, variables: _Variables, document: Document, form: Form) -> Iterator[Problem]:
+    """Report keys that stand twice, and variables that nothing uses."""
+    for key, line in document.repeated():
+        text = f"{key} stands there twice, and this one counts"
+        yield Problem(text, "take one of them out", workflow.file, line, is_warning=True)
+    for name, path in variables.declared.items():
+        if name not in variables.used:
+            yield workflow.problem(form.origin(path), "no text uses this variable", is_warning=True)

@@ -1,0 +1,68 @@
+"""The agents that a workflow file defines itself: an entry of ``agents`` has the keys of an agent's ``spec``."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from loom_worker.agents.load import built as agent_from  # the one reading of an agent's keys
+from loom_worker.core.fields import Fields, InvalidField
+from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.json import Json
+from loom_worker.workflows.members import defines_agent, key_of, listed
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""Of an agent within its file; with the workflow's name before it, it is no longer than an agent's name may be."""
+
+
+@dataclass(slots=True)
+class InlineAgents:
+    """What the lists of agents in a file say."""
+
+    agents: dict[str, Agent] = field(default_factory=dict)
+    """By the name under which they work: ``workflow:agent``."""
+    unknown: list[tuple[str, str]] = field(default_factory=list)
+    """Keys that Loom does not know, as paths, each with the known one that it resembles, or nothing."""
+    unused: list[str] = field(default_factory=list)
+    """Keys without effect, as paths."""
+
+
+def inline_agents(spec: Json, source: str, lines: Mapping[str, int]) -> InlineAgents:
+    """The agents of a spec in today's form.
+
+    Args:
+        source: ``file:line`` of its document.
+        lines: of its paths.
+
+    Raises:
+        InvalidField: a value that cannot be used.
+    """
+    found = InlineAgents()
+    for path, entry in listed(spec):
+        fields = Fields(entry, (path,))
+        name_key = key_of(entry) or "name"
+        own_name = fields.required(name_key)
+        for key in ("id", "name", "agent", "description"):
+            fields.get(key)
+        fields.keep("path", "role", "prompt_template")
+        if defines_agent(entry):
+            if not _NAME.fullmatch(own_name):
+                raise fields.invalid(name_key, "a name of letters, digits, '.', '_' and '-', at most 63,", own_name)
+            agent = agent_from(fields, fields, fields.required("agent"))
+            if agent.name in found.agents:
+                raise InvalidField((path, name_key), f"another agent has the name {own_name!r}")
+            found.agents[agent.name] = _placed(agent, entry, path, source, lines)
+        found.unknown += fields.unknown()
+        found.unused += fields.unused()
+    return found
+
+
+def _placed(agent: Agent, entry: Json, path: str, source: str, lines: Mapping[str, int]) -> Agent:
+    """An agent that knows where it stands, as if its entry were a file of its own."""
+    own = {
+        f"agent{at[len(path) :]}": line
+        for at, line in lines.items()
+        if at == path or at.startswith((f"{path}.", f"{path}["))
+    }
+    begin = own.get("agent", 0)
+    file = source.rpartition(":")[0]
+    return replace(agent, raw={"agent": entry}, source=f"{file}:{begin}", lines=own)

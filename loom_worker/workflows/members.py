@@ -1,0 +1,87 @@
+"""The agents that a workflow file lists: those it defines, and those to which it gives other names. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from loom_worker.core.values.json import Json
+
+AGENT_KEYS = (
+    *("system_prompt", "llm", "tools", "backend", "mcp_servers", "config", "memory"),
+    *("judges", "judge_llm", "compressor_llm", "guardrails", "budget"),
+)
+"""An entry with one of these defines an agent."""
+_ID_KEYS = ("agent_id", "merge_agent_id", "condition_agent_id", "moderator_agent_id", "judge_agent_id")
+
+
+def key_of(entry: Mapping[str, Any]) -> str | None:
+    """The key that holds the name by which the file knows an agent; None if there is none."""
+    return next((key for key in ("id", "name") if entry.get(key) is not None), None)
+
+
+def defines_agent(entry: Mapping[str, Any]) -> bool:
+    """True if an entry says how its agent works; otherwise it names one of the installation."""
+    return any(entry.get(key) is not None for key in AGENT_KEYS)
+
+
+def listed(spec: Json, path: str = "spec") -> Iterator[tuple[str, Json]]:
+    """Every entry of the lists of agents in a spec and the specs within it, with its path."""
+    agents = spec.get("agents")
+    for n, entry in enumerate(agents if isinstance(agents, list) else ()):
+        if isinstance(entry, dict):
+            yield f"{path}.agents[{n}]", entry
+    for place, nested in _nested(spec):
+        yield from listed(nested, f"{path}.{place}")
+
+
+def resolved(spec: Json, workflow: str) -> Json:
+    """A spec that names every agent as the installation knows it: ``workflow:agent`` for those that it defines."""
+    names = dict(_names(listed(spec), workflow))
+    return _renamed(spec, names) if names else spec
+
+
+def _names(entries: Iterable[tuple[str, Json]], workflow: str) -> Iterator[tuple[str, Any]]:
+    for _, entry in entries:
+        own = entry.get(key_of(entry) or "")
+        if defines_agent(entry):
+            yield str(own), f"{workflow}:{own}"
+        elif entry.get("agent") is not None:
+            yield str(own), entry["agent"]
+
+
+def _nested(spec: Json) -> Iterator[tuple[str, Json]]:
+    branches = spec.get("branches")
+    for name, branch in branches.items() if isinstance(branches, dict) else ():
+        if isinstance(branch, dict):
+            yield f"branches.{name}", branch
+    if isinstance(spec.get("default_branch"), dict):
+        yield "default_branch", spec["default_branch"]
+
+
+def _renamed(spec: Json, names: Mapping[str, Any]) -> Json:
+    """The spec with other names for its agents, wherever they stand."""
+    found = {key: _name(value, names) if key in _ID_KEYS else value for key, value in spec.items()}
+    if isinstance(spec.get("agent_ids"), list):
+        found["agent_ids"] = [_name(each, names) for each in spec["agent_ids"]]
+    for key in ("stages", "tasks"):
+        if isinstance(spec.get(key), list):
+            found[key] = [_renamed(each, names) if isinstance(each, dict) else each for each in spec[key]]
+    for key in ("pipeline", "default_branch"):
+        if isinstance(spec.get(key), dict):
+            found[key] = _renamed(spec[key], names)
+    if isinstance(spec.get("branches"), dict):
+        branches = spec["branches"].items()
+        found["branches"] = {name: _renamed(each, names) if isinstance(each, dict) else each for name, each in branches}
+    if isinstance(spec.get("agents"), list):
+        found["agents"] = [_entry(each, names) for each in spec["agents"]]
+    return found
+
+
+def _entry(entry: Any, names: Mapping[str, Any]) -> Any:
+    """An entry that defines an agent, with the name under which it works."""
+    if not isinstance(entry, dict) or not defines_agent(entry):
+        return entry
+    return {**entry, "agent": names[str(entry.get(key_of(entry) or ""))]}
+
+
+def _name(given: Any, names: Mapping[str, Any]) -> Any:
+    return names.get(str(given), given)

@@ -1,0 +1,354 @@
+"""The pattern that a workflow's ``spec`` describes, in today's form."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, cast
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from jsonschema.validators import validator_for
+from referencing.exceptions import Unresolvable
+
+from loom_worker.core.fields import MISSING, Fields, InvalidField
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.workflows import (
+    MERGE_STRATEGIES,
+    MOST_AGENTS,
+    MOST_ITERATIONS,
+    MOST_NESTED,
+    MOST_RETRIES,
+    MOST_ROUNDS,
+    NO_RETRIES,
+    PATTERN_TYPES,
+    USUAL_CONFIDENCE,
+    USUAL_ITERATIONS,
+    VOTING_STRATEGIES,
+    ApprovalGate,
+    Conditional,
+    Coordination,
+    Debate,
+    Iterative,
+    MergeStrategy,
+    OutputRetries,
+    ParallelTasks,
+    Pattern,
+    PatternType,
+    Pipeline,
+    PipelineStage,
+    Swarm,
+    Task,
+)
+from loom_worker.tools.schemas import check_references, pointer
+from loom_worker.workflows.members import key_of
+from loom_worker.workflows.placeholders import renamed
+
+_ITS_OWN = {"previous_output": "output"}
+"""In the feedback before a retry, the previous output is that of the previous attempt."""
+
+
+def pattern_from(spec: Json) -> Pattern:
+    """The pattern of a stored spec.
+
+    Raises:
+        InvalidField: it is not one that ``load`` would have accepted.
+    """
+    return pattern_of(Fields(spec, ("spec",)))
+
+
+def pattern_of(fields: Fields, depth: int = 1) -> Pattern:
+    """The pattern of a spec.
+
+    Args:
+        depth: how many specs it stands in, itself included.
+
+    Raises:
+        InvalidField: a value that cannot be used.
+    """
+    if depth > MOST_NESTED:
+        raise InvalidField(fields.place, f"at most {MOST_NESTED} workflows may stand within each other")
+    kind = _kind(fields)
+    fields.keep("communication", "observability")
+    fields.under("config").keep_rest()
+    agents = fields.get("agents")  # whoever reads the file reads them, see inline_agents.py
+    if agents is not None and not (isinstance(agents, list) and all(isinstance(each, dict) for each in agents)):
+        raise fields.invalid("agents", "a list of mappings", agents)
+    match kind:
+        case "pipeline":
+            return _pipeline(fields)
+        case "fork-join" | "parallel":
+            return _fan_out(fields, kind)
+        case "conditional":
+            return _conditional(fields, depth)
+        case "iterative":
+            return _iterative(fields)
+        case "debate":
+            return _debate(fields)
+        case "swarm":
+            return _swarm(fields)
+        case "coordination":
+            return _coordination(fields)
+
+
+def close_to(name: str, known: Iterable[str]) -> str:
+    """What is advised for a name that is not among those known; empty if none resembles it."""
+    found = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"did you mean {found[0]}?" if found else ""
+
+
+def _advised(error: InvalidField, name: str, known: Iterable[str]) -> InvalidField:
+    """The same error with the known name that resembles the one given."""
+    advice = close_to(name, known)
+    return InvalidField(error.place, f"{error.reason}; {advice}") if advice else error
+
+
+def _kind(fields: Fields) -> PatternType:
+    given = fields.text("type")
+    if given is None and fields.get("entrypoint") is not None:
+        return "coordination"
+    if given is None:
+        raise InvalidField(fields.place_of("type"), MISSING)
+    if given not in PATTERN_TYPES:
+        error = fields.invalid("type", "one of " + ", ".join(PATTERN_TYPES), given)
+        raise _advised(error, given, PATTERN_TYPES)
+    return given
+
+
+def _pipeline(fields: Fields) -> Pipeline:
+    initial = fields.required("initial_prompt")
+    entries = _entries(fields, "stages")
+    ids = _stage_ids(entries)
+    stages = tuple(_stage(entry, own_id) for entry, own_id in zip(entries, ids, strict=True))
+    return Pipeline(initial, stages, pass_full_history=bool(fields.flag("pass_full_history")))
+
+
+def _stage_ids(entries: Sequence[Fields]) -> list[str]:
+    """The id of each stage: as given, or the name of its agent, with a number where that is taken."""
+    given = [(entry.text("id") or "").strip() for entry in entries]
+    for n, own_id in enumerate(given):
+        if own_id and own_id in given[:n]:
+            raise InvalidField(entries[n].place_of("id"), f"another stage has the id {own_id!r}")
+    taken, ids = set(given), []
+    for entry, own_id in zip(entries, given, strict=True):
+        name = own_id or next(each for each in _numbered(local(entry.required("agent_id"))) if each not in taken)
+        taken.add(name)
+        ids.append(name)
+    return ids
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}-{n}" for n in range(2, 2 * MOST_AGENTS + 2))
+
+
+def local(agent_id: str) -> str:
+    """The name that an agent has in its file."""
+    return agent_id.rpartition(":")[2]
+
+
+def _stage(fields: Fields, own_id: str) -> PipelineStage:
+    fields.keep("leveling", "output_policy")
+    return PipelineStage(
+        agent_id=fields.required("agent_id"),
+        prompt_template=fields.required("prompt_template"),
+        id=own_id,
+        validation_prompt=_optional(fields, "validation_prompt"),
+        output_schema=_schema(fields, "output_schema"),
+        retry=_retry(fields),
+        approval=_approval(fields),
+    )
+
+
+def _optional(fields: Fields, key: str) -> str | None:
+    return (fields.text(key) or "").strip() or None
+
+
+def _schema(fields: Fields, key: str) -> Mapping[str, Any] | None:
+    """A JSON Schema, as a mapping or as a text with its JSON."""
+    given = fields.get(key)
+    if given is None:
+        return None
+    try:
+        schema = json.loads(given) if isinstance(given, str) else given
+    except (ValueError, RecursionError) as error:
+        raise InvalidField(fields.place_of(key), f"is not JSON: {error}") from error
+    if not isinstance(schema, dict):
+        raise fields.invalid(key, "a JSON Schema, which is a mapping,", given)
+    try:
+        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+        check_references(schema)
+    except SchemaError as error:
+        raise InvalidField(fields.place_of(key), f"is no JSON Schema: {pointer(error)}: {error.message}") from error
+    except Unresolvable as error:
+        reason = f"the JSON Schema refers to {error.ref!r}, which is not in it"
+        raise InvalidField(fields.place_of(key), reason) from error
+    return schema
+
+
+def _retry(fields: Fields) -> OutputRetries:
+    policy = fields.under("retry_policy")
+    policy.keep("session_mode", "cooldown_ms")
+    valid_values, feedback = policy.flag("include_valid_values"), _optional(policy, "feedback_template")
+    return OutputRetries(
+        max_retries=_whole(policy, "max_retries", NO_RETRIES.max_retries, least=0, most=MOST_RETRIES),
+        include_valid_values=NO_RETRIES.include_valid_values if valid_values is None else valid_values,
+        feedback=None if feedback is None else renamed(feedback, _ITS_OWN),
+    )
+
+
+def _approval(fields: Fields) -> ApprovalGate | None:
+    given, usual = fields.get("approval"), ApprovalGate()
+    if given is None or isinstance(given, bool):
+        return usual if given else None
+    gate = fields.under("approval")
+    gate.keep("request_type", "revise_target_stage_id")
+    revisions = gate.whole("max_revisions", least=0)
+    return ApprovalGate(
+        prompt=_optional(gate, "prompt") or usual.prompt,
+        timeout_s=gate.number("timeout_seconds") or usual.timeout_s,
+        on_timeout=cast(Any, gate.choice("on_timeout", ("reject", "approve")) or usual.on_timeout),
+        max_revisions=usual.max_revisions if revisions is None else revisions,
+    )
+
+
+def _fan_out(fields: Fields, kind: PatternType) -> ParallelTasks:
+    if kind == "fork-join":
+        prompt = fields.required("prompt")
+        tasks = tuple(Task(agent_id, prompt) for agent_id in _agent_ids(fields))
+    else:
+        entries = _entries(fields, "tasks")
+        for entry in entries:
+            entry.keep("metadata")
+        tasks = tuple(Task(entry.required("agent_id"), entry.required("prompt")) for entry in entries)
+    return ParallelTasks(
+        type=kind,
+        tasks=tasks,
+        merge_strategy=_merge(fields, "concatenate"),
+        merge_agent_id=_optional(fields, "merge_agent_id"),
+        timeout_s=fields.number("timeout_seconds"),
+    )
+
+
+def _conditional(fields: Fields, depth: int) -> Conditional:
+    agent_id, prompt = fields.required("condition_agent_id"), fields.required("condition_prompt")
+    branches = fields.under("branches")
+    names = branches.names()
+    _check_count(fields, "branches", len(names))
+    has_default = fields.get("default_branch") is not None
+    return Conditional(
+        condition_agent_id=agent_id,
+        condition_prompt=prompt,
+        branches={name: pattern_of(branches.under(name), depth + 1) for name in names},
+        default_branch=pattern_of(fields.under("default_branch"), depth + 1) if has_default else None,
+        retry=_retry(fields),
+    )
+
+
+def _iterative(fields: Fields) -> Iterative:
+    if fields.get("pipeline") is None:
+        raise InvalidField(fields.place_of("pipeline"), MISSING)
+    inner, policy = fields.under("pipeline"), fields.under("restart_policy")
+    inner.choice("type", ("pipeline",))
+    pipeline = _pipeline(inner)
+    is_enabled = policy.flag("enabled") is not False
+    restartable = _stages_named(policy, "restartable_stages", pipeline)
+    policy.keep_rest()
+    fields.keep("restart_topic")
+    most = _whole(fields, "max_iterations", USUAL_ITERATIONS, most=MOST_ITERATIONS)
+    return Iterative(
+        pipeline=pipeline,
+        max_iterations=most if is_enabled else 1,
+        restart_triggers=_stages_named(fields, "restart_triggers", pipeline),
+        restartable_stages=restartable,
+    )
+
+
+def _stages_named(fields: Fields, key: str, pipeline: Pipeline) -> frozenset[str]:
+    """The ids of the stages that a list names, by their ids or by their agents."""
+    found: set[str] = set()
+    known = {name for stage in pipeline.stages for name in _names(stage)}
+    for n, name in enumerate(fields.texts(key) or ()):
+        if name not in known:
+            error = InvalidField((*fields.place_of(key), n), f"there is no stage {name!r}")
+            raise _advised(error, name, sorted(known))
+        by_id = {stage.id for stage in pipeline.stages if stage.id == name}
+        found |= by_id or {stage.id for stage in pipeline.stages if name in _names(stage)}
+    return frozenset(found)
+
+
+def _names(stage: PipelineStage) -> tuple[str, ...]:
+    return stage.id, stage.agent_id, local(stage.agent_id)
+
+
+def _debate(fields: Fields) -> Debate:
+    return Debate(
+        topic=fields.required("topic"),
+        agent_ids=_agent_ids(fields),
+        rounds=_whole(fields, "rounds", 1, most=MOST_ROUNDS),
+        merge_strategy=_merge(fields, "consensus"),
+        moderator_agent_id=_optional(fields, "moderator_agent_id"),
+    )
+
+
+def _swarm(fields: Fields) -> Swarm:
+    confidence = fields.number("confidence_threshold", most=1.0)
+    return Swarm(
+        question=fields.required("question"),
+        agent_ids=_agent_ids(fields),
+        strategy=cast(Any, fields.choice("strategy", VOTING_STRATEGIES) or VOTING_STRATEGIES[0]),
+        confidence_threshold=USUAL_CONFIDENCE if confidence is None else confidence,
+        shares_votes=bool(fields.flag("share_votes")),
+        judge_agent_id=_optional(fields, "judge_agent_id"),
+        retry=_retry(fields),
+    )
+
+
+def _coordination(fields: Fields) -> Coordination:
+    entrypoint = fields.required("entrypoint")
+    prompt = _optional(fields, "prompt") or "{{input}}"
+    if fields.get("agents") is None:
+        return Coordination(entrypoint, prompt)
+    agents: dict[str, str] = {}
+    entries = Fields({"agents": fields.get("agents")}, fields.place)  # what is unknown in them is reported elsewhere
+    for entry in _entries(entries, "agents"):
+        name = entry.required(key_of({key: entry.get(key) for key in ("id", "name")}) or "name")
+        if name in agents:
+            raise InvalidField(entry.place, f"another agent has the name {name!r}")
+        agents[name] = _optional(entry, "agent") or name
+    if entrypoint not in agents:
+        error = InvalidField(fields.place_of("entrypoint"), f"spec.agents has no {entrypoint!r}")
+        raise _advised(error, entrypoint, agents)
+    return Coordination(agents[entrypoint], prompt, tuple(agents.values()))
+
+
+def _merge(fields: Fields, usual: MergeStrategy) -> MergeStrategy:
+    return cast(MergeStrategy, fields.choice("merge_strategy", MERGE_STRATEGIES) or usual)
+
+
+def _agent_ids(fields: Fields) -> tuple[str, ...]:
+    given = fields.texts("agent_ids") or ()
+    _check_count(fields, "agent_ids", len(given))
+    for n, agent_id in enumerate(given):
+        if not agent_id.strip():
+            raise InvalidField((*fields.place_of("agent_ids"), n), MISSING)
+    return tuple(agent_id.strip() for agent_id in given)
+
+
+def _entries(fields: Fields, key: str) -> tuple[Fields, ...]:
+    found = fields.each(key)
+    _check_count(fields, key, len(found))
+    return found
+
+
+def _check_count(fields: Fields, key: str, count: int) -> None:
+    if fields.get(key) is None:
+        raise InvalidField(fields.place_of(key), MISSING)
+    if not 1 <= count <= MOST_AGENTS:
+        raise InvalidField(fields.place_of(key), f"from 1 to {MOST_AGENTS} entries are needed, not {count}")
+
+
+def _whole(fields: Fields, key: str, usual: int, *, least: int = 1, most: int) -> int:
+    found = fields.whole(key, least)
+    if found is not None and found > most:
+        raise fields.invalid(key, f"a whole number from {least} to {most}", found)
+    return usual if found is None else found

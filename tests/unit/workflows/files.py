@@ -1,0 +1,179 @@
+"""Workflow files for tests, in every form there is."""
+
+from pathlib import Path
+from textwrap import dedent, indent
+
+from loom_worker.core.values.workflows import Pattern, Workflow
+from loom_worker.workflows.load import Workflows, load
+
+PIPELINE = """
+type: pipeline
+initial_prompt: "{{input}}"
+stages:
+  - agent_id: scout
+    prompt_template: "Look for {{topic}}: {{previous}}"
+  - agent_id: writer
+    id: text
+    prompt_template: "Write. {{history}} {{revision_feedback}}"
+    validation_prompt: "Is it short? {{output}}"
+    output_schema: {type: object, required: [title], properties: {title: {enum: [a, b]}}}
+    retry_policy: {max_retries: 2, include_valid_values: false, feedback_template: "{{error}} in {{previous_output}}"}
+    approval: {prompt: "Read {{output}}", timeout_seconds: 60, on_timeout: approve, max_revisions: 1}
+pass_full_history: true
+"""
+FORK_JOIN = """
+type: fork_join
+prompt: "{{input}}"
+agent_ids: [one, two]
+merge_strategy: summary
+merge_agent_id: three
+timeout_seconds: 30
+"""
+PARALLEL = """
+type: parallel
+tasks:
+  - {agent_id: one, prompt: "First, {{input}}"}
+  - {agent_id: two, prompt: "Second"}
+"""
+CONDITIONAL = """
+type: conditional
+condition_agent_id: sorter
+condition_prompt: "Is this {{input}}?"
+retry_policy: {max_retries: 1}
+branches:
+  yes: {type: fork-join, prompt: "{{previous}}", agent_ids: [one]}
+  other: {type: parallel, tasks: [{agent_id: two, prompt: "{{initial}}"}]}
+default_branch: {type: debate, topic: "{{initial}}", agent_ids: [one, two]}
+"""
+ITERATIVE = """
+type: iterative
+max_iterations: 5
+restart_triggers: [checker]
+restart_policy: {enabled: true, restartable_stages: [maker]}
+pipeline:
+  initial_prompt: Begin
+  stages:
+    - {agent_id: maker, prompt_template: "{{previous}}"}
+    - {agent_id: checker, prompt_template: "{{previous}}"}
+"""
+DEBATE = """
+type: debate
+topic: "{{input}}"
+agent_ids: [one, two]
+rounds: 2
+moderator_agent_id: three
+"""
+SWARM = """
+type: swarm
+question: "{{.input}}"
+agent_ids: [one, two, three]
+strategy: weighted
+confidence_threshold: 0
+share_votes: true
+judge_agent_id: four
+retry_policy: {max_retries: 1, feedback_template: "{{error}}"}
+"""
+COORDINATION = """
+entrypoint: lead
+agents:
+  - {name: lead, agent: team-lead, description: Leads.}
+  - {name: helper, system_prompt: You help., tools: []}
+config: {timeout_seconds: 90}
+"""
+OLD_PIPELINE = """
+pattern: pipeline
+agents:
+  - id: first
+    name: The First
+    system_prompt: You begin.
+    prompt_template: "Begin: {{user_query}}"
+  - id: second
+    system_prompt: You end.
+    hitl_gate: {prompt_template: "Look: {{output}}", on_timeout: fail, timeout_seconds: 9}
+"""
+OLD_FORK_JOIN = "{pattern: fork_join, agents: [{id: one, system_prompt: A.}, {id: two}], config: {timeout_seconds: 5}}"
+OLD_PARALLEL = """
+pattern: parallel
+agents:
+  - {id: one, system_prompt: A., prompt_template: "Do {{user_query}}"}
+  - {id: two, system_prompt: B.}
+"""
+OLD_DEBATE = """
+pattern: debate
+agents:
+  - {id: one, role: debater, system_prompt: A.}
+  - {id: chair, role: moderator, system_prompt: C.}
+  - {id: two, role: debater, system_prompt: B.}
+config: {rounds: 2}
+"""
+OLD_SWARM = """
+pattern: swarm
+agents:
+  - {id: one, system_prompt: A.}
+  - {id: chair, role: judge, system_prompt: C.}
+config: {strategy: unanimous, confidence_threshold: 0.7, share_votes: true}
+"""
+OLD_CONDITIONAL = """
+pattern: conditional
+agents:
+  - {id: other, system_prompt: B.}
+  - {id: sorter, role: classifier, system_prompt: A., prompt_template: "Sort {{user_query}}"}
+branches:
+  no: {pattern: fork_join, agents: [{id: other}]}
+"""
+OLD_WITHOUT_BRANCHES = """
+pattern: conditional
+agents:
+  - {id: other, system_prompt: B.}
+  - {id: sorter, role: classifier, system_prompt: A.}
+"""
+TODAY = {
+    "pipeline": PIPELINE,
+    "fork-join": FORK_JOIN,
+    "parallel": PARALLEL,
+    "conditional": CONDITIONAL,
+    "iterative": ITERATIVE,
+    "debate": DEBATE,
+    "swarm": SWARM,
+    "coordination": COORDINATION,
+}
+OLDER = {
+    "old-pipeline": OLD_PIPELINE,
+    "old-fork-join": OLD_FORK_JOIN,
+    "old-parallel": OLD_PARALLEL,
+    "old-debate": OLD_DEBATE,
+    "old-swarm": OLD_SWARM,
+    "old-conditional": OLD_CONDITIONAL,
+    "old-without-branches": OLD_WITHOUT_BRANCHES,
+}
+EVERY = {**TODAY, **OLDER}
+
+
+def document(spec: str, name: str = "w", tail: str = "") -> str:
+    """The text of a workflow file; its spec begins in line 5."""
+    body = indent(dedent(spec).strip("\n"), "  ")
+    return f"apiVersion: loom/v1\nkind: Workflow\nmetadata: {{name: {name}}}\nspec:\n{body}\n{tail}"
+
+
+def workflows(folder: Path, *texts: str) -> Workflows:
+    """What these texts define, each a file of its own."""
+    for n, text in enumerate(texts):
+        (folder / f"{n}.yaml").write_text(text, encoding="utf-8")
+    return load(folder)
+
+
+def workflow(folder: Path, spec: str, tail: str = "") -> Workflow:
+    """The workflow ``w`` with this spec."""
+    found = workflows(folder, document(spec, tail=tail))
+    assert "w" in found.workflows, told(found)
+    return found.workflows["w"]
+
+
+def pattern(folder: Path, spec: str) -> Pattern:
+    """Its pattern."""
+    return workflow(folder, spec).pattern
+
+
+def told(found: Workflows) -> list[str]:
+    """The problems, without the folder before them."""
+    return [str(problem).replace(f"{Path(problem.file).parent}/", "") for problem in found.problems]

@@ -1,0 +1,177 @@
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loom_worker.core.values.agents import Part
+from loom_worker.workflows.live import LOOK_S, PART, SETTLE_S, LiveWorkflows
+from tests.unit.workflows.files import document
+
+NOW_S = 1_800_000_000.0
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now_s = NOW_S
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def wait(self, duration_s: float) -> None:
+        self.now_s += duration_s
+
+
+class Told:
+    """What other processes are told."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, Part] = {}
+        self.accepted_parts: list[str] = []
+
+    def follow(self, name: str, part: Part) -> None:
+        self.parts[name] = part
+
+    def accepted(self, name: str) -> None:
+        self.accepted_parts.append(name)
+
+    def catch_up(self, version: str = "") -> None:
+        raise AssertionError("nobody asks")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def write(tmp_path: Path, clock: Clock) -> Callable[..., Path]:
+    """Write a workflow's file as of the clock's time."""
+
+    def write(name: str, topic: str, file: str = "one.yaml", tail: str = "") -> Path:
+        path = tmp_path / file
+        text = document(f"{{type: debate, topic: {topic}, agent_ids: [a]}}", name, tail)
+        path.write_text(text, encoding="utf-8")
+        os.utime(path, (clock.now_s, clock.now_s))
+        return path
+
+    return write
+
+
+def live(folder: Path | None, clock: Clock) -> LiveWorkflows:
+    return LiveWorkflows(folder, clock=clock, wall_clock=clock, pause=clock.wait)
+
+
+def topics(workflows: LiveWorkflows) -> dict[str, str]:
+    return {name: str(each.spec["topic"]) for name, each in workflows.current().workflows.items()}
+
+
+def test_without_a_folder_there_are_none(clock: Clock) -> None:
+    assert topics(live(None, clock)) == {}
+
+
+def test_a_changed_file_is_taken_up_once_it_has_settled(
+    tmp_path: Path, clock: Clock, write: Callable[..., Path]
+) -> None:
+    write("w", "one")
+    workflows = live(tmp_path, clock)
+    clock.now_s += 10
+    write("w", "two")
+    assert topics(workflows) == {"w": "one"}
+    clock.now_s += SETTLE_S + LOOK_S
+    assert topics(workflows) == {"w": "two"}
+
+
+def test_files_are_looked_at_now_and_then_only(tmp_path: Path, clock: Clock, write: Callable[..., Path]) -> None:
+    workflows = live(tmp_path, clock)
+    clock.now_s -= 60
+    write("w", "one")
+    clock.now_s += 60 + LOOK_S / 2
+    assert topics(workflows) == {}
+    clock.now_s += LOOK_S / 2
+    assert topics(workflows) == {"w": "one"}
+
+
+def test_a_workflow_that_is_not_known_is_looked_for_at_once(
+    tmp_path: Path, clock: Clock, write: Callable[..., Path]
+) -> None:
+    workflows = live(tmp_path, clock)
+    clock.now_s -= 60
+    write("w", "one")
+    clock.now_s += 60
+    assert "w" not in workflows.current().workflows
+    assert "w" in workflows.current("w").workflows
+
+
+@pytest.mark.parametrize("tail", ["}", "\n---\n" + document("{type: debate}"), "\n--- ["])
+def test_a_fault_in_a_changed_file_leaves_its_workflows_as_they_were(
+    tmp_path: Path, clock: Clock, write: Callable[..., Path], tail: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    write("w", "one")
+    write("v", "other", "two.yaml")
+    workflows = live(tmp_path, clock)
+    before = workflows.current().workflows
+    write("w", "two", tail=tail)
+    clock.now_s += 10
+    with caplog.at_level(logging.WARNING):
+        assert topics(workflows) == {"w": "one", "v": "other"}
+    after = workflows.current()
+    assert after.workflows["v"] is before["v"]
+    assert after.fault("w") == ""
+    assert [record.getMessage().startswith(f"workflow file: {tmp_path}/one.yaml") for record in caplog.records] == [
+        True
+    ]
+    write("w", "three")
+    clock.now_s += 10
+    assert topics(workflows) == {"w": "three", "v": "other"}
+
+
+def test_the_agents_of_all_files_are_known_and_a_new_one_is_looked_for_at_once(tmp_path: Path, clock: Clock) -> None:
+    def write(name: str, ids: str) -> None:
+        text = f"{{type: debate, topic: x, agents: [{', '.join(f'{{id: {each}, tools: []}}' for each in ids)}]}}"
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(document(text, name), encoding="utf-8")
+        os.utime(path, (clock.now_s - 60, clock.now_s - 60))
+
+    write("v", "a")
+    write("w", "a")
+    workflows = live(tmp_path, clock)
+    assert set(workflows.agents("v:a")) == {"v:a", "w:a"}
+    write("w", "ab")
+    assert set(workflows.agents("v:a")) == {"v:a", "w:a"}
+    assert set(workflows.agents("w:b")) == {"v:a", "w:a", "w:b"}
+
+
+def test_other_processes_are_told_of_a_change_and_can_ask_for_the_files_to_be_read(
+    tmp_path: Path, clock: Clock, write: Callable[..., Path]
+) -> None:
+    write("w", "one")
+    clock.now_s += 10
+    content, workflows = Told(), live(tmp_path, clock)
+    workflows.share(content)
+    digest = workflows.digest()
+    write("w", "two")
+    content.parts[PART].renew()
+    assert workflows.digest() != digest
+    assert content.accepted_parts == []
+    write("w", "three")
+    clock.now_s += 10
+    assert topics(workflows) == {"w": "three"}
+    assert content.accepted_parts == [PART]
+
+
+def test_the_digest_is_of_what_is_said_and_not_of_where(
+    tmp_path: Path, clock: Clock, write: Callable[..., Path]
+) -> None:
+    path = write("w", "'{{x}}'")
+    first = live(tmp_path, clock)
+    text = path.read_text(encoding="utf-8")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "moved.yml").write_text(f"# a comment\n\n{text}", encoding="utf-8")
+    assert live(other, clock).digest() == first.digest()
+    (other / "moved.yml").write_text(text.replace("{{x}}", "{{y}}"), encoding="utf-8")
+    assert live(other, clock).digest() != first.digest()
