@@ -1,12 +1,13 @@
 """Loom's promises, checked from outside: out of what client, model server, receiver and tools saw, and the database.
 
-``check`` gives every violation of I1 to I17, each check's docstring says what exactly is compared; ``figures`` gives
+``check`` gives every violation of I1 to I20, each check's docstring says what exactly is compared; ``figures`` gives
 the numbers a report should show. Both read ``loom.db`` and change nothing. All of Loom must have come to rest.
 
 checks_turns.py I1-I3 in the database · checks_calls.py I3, I6, I7 at the model · checks_told.py I4, I5 ·
 checks_repeats.py I8, with excuses.py · checks_rest.py I9, I10 · checks_memory.py I11 in the database ·
 checks_summaries.py I8, I11 at the model · checks_people.py I12 · checks_results.py I13 · checks_judges.py I8, I14 ·
-checks_accounts.py I9, I15 · checks_traces.py I16 · facts.py reads the database
+checks_accounts.py I9, I15 · checks_traces.py I16 · checks_exports.py I17 · checks_runs.py I18 ·
+checks_run_results.py I19, with run_rules.py · checks_run_told.py I20 · facts.py reads the database
 """
 
 from collections import Counter
@@ -26,6 +27,16 @@ from tests.chaos.checks_people import check_decisions, check_people
 from tests.chaos.checks_repeats import check_model_calls, check_tools, repeated, stages
 from tests.chaos.checks_rest import check_children, check_progress, check_rest
 from tests.chaos.checks_results import check_previews, check_results
+from tests.chaos.checks_run_results import check_runs_played
+from tests.chaos.checks_run_told import check_run_books, check_run_events, check_run_shown, check_run_webhooks
+from tests.chaos.checks_runs import (
+    check_run_cancels,
+    check_run_decisions,
+    check_run_progress,
+    check_run_retries,
+    check_runs_kept,
+    check_stage_turns,
+)
 from tests.chaos.checks_summaries import check_covered, check_summaries, repeated_summaries, summary_stages
 from tests.chaos.checks_told import check_read, check_shown, check_webhooks
 from tests.chaos.checks_traces import check_traces
@@ -68,6 +79,17 @@ CHECKS = (
     check_exported,
     check_requests,
     check_traces,
+    check_runs_kept,
+    check_stage_turns,
+    check_run_cancels,
+    check_run_retries,
+    check_run_decisions,
+    check_run_progress,
+    check_runs_played,
+    check_run_events,
+    check_run_shown,
+    check_run_webhooks,
+    check_run_books,
 )
 
 
@@ -90,7 +112,8 @@ def figures(evidence: Evidence) -> dict[str, float]:
     return {
         "turns": len(facts.turns),
         **{f"turns_{status}": count for status, count in sorted(statuses.items())},
-        "webhooks_wanted": sum(sent.has_webhook for sent in evidence.submitted),
+        "webhooks_wanted": sum(sent.has_webhook for sent in evidence.submitted)
+        + sum(bool(started.job.hook) for started in evidence.runs.started),
         "webhooks_delivered": sum(row["status"] == "delivered" for row in facts.deliveries),
         "webhook_requests": len(evidence.hooks),
         "model_requests": len(evidence.turn_calls),
@@ -104,6 +127,7 @@ def figures(evidence: Evidence) -> dict[str, float]:
         "large_results": len(facts.blobs),
         **_memory(evidence, facts),
         **_judges(evidence, facts),
+        **_runs(evidence, facts),
         "traces_requests": len(evidence.exports or ()),
         "traces_spans": sum(len(each.spans) for each in evidence.exports or ()),
         **{f"injected_{kind}": count for kind, count in sorted(Counter(i.kind for i in evidence.injections).items())},
@@ -131,6 +155,22 @@ def _judges(evidence: Evidence, facts: Facts) -> dict[str, float]:
         "read": len(evidence.read),
         "read_resumed": sum(each.resumed > 0 for each in evidence.read),
         "over_budget": sum(turn.row["reason"] == "budget" for turn in facts.turns),
+    }
+
+
+def _runs(evidence: Evidence, facts: Facts) -> dict[str, float]:
+    """How many runs of workflows there were, how they ended, and how many stages they had."""
+    statuses = Counter(run.status for run in facts.runs)
+    asked = [stage for run in facts.runs for stage in run.asked]
+    return {
+        "runs": len(facts.runs),
+        **{f"runs_{status}": count for status, count in sorted(statuses.items())},
+        "run_stages": sum(not stage["is_reused"] for stage in asked),
+        "run_stages_reused": sum(stage["is_reused"] for stage in asked),
+        "run_reads": len(evidence.runs.read),
+        "run_cancels": len(evidence.runs.cancelled),
+        "run_retries": sum(run.row["retry_of"] is not None for run in facts.runs),
+        "run_approvals": sum(stage["role"] == "approval" for run in facts.runs for stage in run.stages),
     }
 
 

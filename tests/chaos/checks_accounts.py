@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tests.chaos.excuses import Excuses
+from tests.chaos.excuses import Excuses, cancelled_turns
 from tests.chaos.facts import Facts, Row, TurnFact
-from tests.chaos.records import Evidence, ModelCall, Submitted
+from tests.chaos.records import Evidence, ModelCall
 from tests.chaos.spent import Limit, Spent, is_in, limits, of_entry, of_usage, tokens, total
 from tests.chaos.verdict import Violation
 
@@ -22,7 +22,7 @@ def check_ledger(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """
     asked = _by_mark(evidence.judge_calls)
     replied = {(call.mark, call.nth): call.tokens for call in evidence.turn_calls}
-    cancelled = {sent.turn_id for sent in evidence.submitted if sent.cancel_actions}
+    cancelled = cancelled_turns(evidence, facts)
     for turn in facts.turns:
         flaws = [*_entries(turn), *_late(turn, asked.get(turn.mark, ()))]
         if turn.id not in cancelled:
@@ -73,13 +73,14 @@ def _by_model(costs: Iterator[tuple[str | None, Spent]]) -> dict[str, Spent]:
 def check_budgets(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I15: no budget is exceeded, and none keeps what was not spent.
 
-    Of each budget that a turn, a session or an agent has: neither what the ledger has, nor what the model server has
-    delivered (whether or not it reached anybody) is more than the limit; and what counts as spent is no less than what
-    the ledger has. It is no more either where every request was answered whole and booked, or refused, and nothing was
-    done to the system meanwhile. A turn ends for want of a budget only if it has one.
+    Of each budget that a turn, a session, a run or an agent has: neither what the ledger has, nor what the model server
+    has delivered (whether or not it reached anybody) is more than the limit; and what counts as spent is no less than
+    what the ledger has. It is no more either where every request was answered whole and booked, or refused, and nothing
+    was done to the system meanwhile. A turn ends for want of a budget only if it has one.
     """
     excuses, books = Excuses(evidence), Books(evidence, facts)
-    cancelled = {facts.by_id[sent.turn_id].row["lane"] for sent in _known(evidence, facts) if sent.cancel_actions}
+    known = cancelled_turns(evidence, facts) & facts.by_id.keys()
+    cancelled = {facts.by_id[turn_id].row["lane"] for turn_id in known}
     for limit in books.limits:
         entries, calls = books.entries(limit), books.calls(limit)
         booked = total(map(of_entry, entries))
@@ -88,7 +89,7 @@ def check_budgets(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
             yield _i15(f"{limit.name}: {over} are booked")
         if limit.tokens is not None and delivered > limit.tokens:
             yield _i15(f"{limit.name}: the model server has delivered {delivered} of {limit.tokens} tokens")
-        if limit.level == "turn":
+        if limit.level in ("turn", "run"):
             continue  # its account is closed with it
         counted = _counted(facts.spending.get((limit.level, limit.key, limit.window)))
         if any(counted[name] < figure for name, figure in _figures(booked).items()):
@@ -99,10 +100,6 @@ def check_budgets(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     for turn in facts.turns:
         if turn.row["reason"] == "budget" and not books.limit(turn):
             yield _i15(f"{turn.name}: ended for want of a budget, and none limits it")
-
-
-def _known(evidence: Evidence, facts: Facts) -> Iterator[Submitted]:
-    return (sent for sent in evidence.submitted if sent.turn_id in facts.by_id)
 
 
 @dataclass(frozen=True)
@@ -118,6 +115,7 @@ class Books:
         facts = self.facts
         found = [limit for turn in facts.turns for limit in limits("turn", turn.id, turn.row["budget"])]
         found += [limit for row in facts.sessions for limit in limits("session", row["lane"], row["budget"])]
+        found += [limit for run in facts.runs for limit in limits("run", run.id, run.row["budget"])]
         for agent, budget in self.evidence.agent_budgets.items():
             windows = [window for level, key, window in facts.spending if (level, key) == ("agent", agent)]
             for limit in limits("agent", agent, budget, windows):
@@ -128,17 +126,20 @@ class Books:
     def limit(self, turn: TurnFact) -> bool:
         """True if a turn is on a budget."""
         owners = {("turn", turn.id), ("session", turn.row["lane"]), ("agent", turn.row["agent"])}
+        owners.add(("run", turn.row["run_id"]))
         return any((limit.level, limit.key) in owners for limit in self.limits)
 
     def entries(self, limit: Limit) -> Sequence[Row]:
         """Of the ledger."""
+        if limit.level == "run":
+            return [row for turn in self.facts.turns_by_run.get(limit.key, ()) for row in turn.usage]
         name = {"turn": "turn_id", "session": "session_id", "agent": "agent"}[limit.level]
         key = self._session_ids[limit.key] if limit.level == "session" else limit.key
         return [row for row in self._all_entries if row[name] == key]
 
     def calls(self, limit: Limit) -> Sequence[ModelCall]:
         """Requests that somebody on the budget made, as far as that is known."""
-        name = {"turn": "id", "session": "lane", "agent": "agent"}[limit.level]
+        name = {"turn": "id", "session": "lane", "agent": "agent", "run": "run_id"}[limit.level]
         return [
             call
             for call, turn in self._calls

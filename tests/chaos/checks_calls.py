@@ -9,7 +9,7 @@ from loom_worker.llm import tokens
 from tests.chaos.excuses import Excuses
 from tests.chaos.facts import Facts, TurnFact
 from tests.chaos.marks import mark_of, replies_in
-from tests.chaos.model_script import newest_question
+from tests.chaos.model_script import agent_of, newest_question
 from tests.chaos.panels import is_correction
 from tests.chaos.records import Evidence, Json, ModelCall
 from tests.chaos.verdict import Violation
@@ -17,8 +17,8 @@ from tests.support.memory_block import is_memory
 from tests.support.messages_rules import blocks
 
 Asked = tuple[TurnFact, ModelCall]
-Looked = dict[int, tuple[list[str], list[tuple[str, int]]]]
-"""By message: the marks of the questions in it, and the replies."""
+Looked = dict[tuple[int, str], tuple[list[str], list[tuple[str, int]]]]
+"""By message and who is asked: the marks of the questions in it, and the replies."""
 
 
 def check_overlap(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
@@ -122,20 +122,21 @@ def shown(call: ModelCall, looked: Looked) -> tuple[list[str], list[tuple[str, i
     """The marks of the questions in a request, and the replies in it; equal messages are read once."""
     marks: list[str] = []
     replies: list[tuple[str, int]] = []
+    agent = agent_of(call.body)
     for message in call.body["messages"]:
-        found = looked.get(id(message))
+        found = looked.get((id(message), agent))
         if found is None:
-            found = looked[id(message)] = _read(message)
+            found = looked[id(message), agent] = _read(message, agent)
         marks += found[0]
         replies += found[1]
     return marks, replies
 
 
-def _read(message: Json) -> tuple[list[str], list[tuple[str, int]]]:
+def _read(message: Json, agent: str) -> tuple[list[str], list[tuple[str, int]]]:
     texts = [block["text"] for block in blocks(message["content"]) if block["type"] == "text"]
     if message["role"] == "user":
         asked = [text for text in texts if not is_memory(text) and not is_correction(text)]
-        return [mark for text in asked if (mark := mark_of(text))], []
+        return [mark for text in asked if (mark := mark_of(text, agent))], []
     return [], [name for text in texts for name in replies_in(text)]
 
 

@@ -1,13 +1,13 @@
 """I17: the trace of every turn arrives at the collector, in requests as they were promised."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from loom_worker.core.values.turns import UNFINISHED
-from tests.chaos.facts import Facts
+from loom_worker.core.values.spans import span_id_of
+from tests.chaos.facts import Facts, TurnFact
 from tests.chaos.records import Evidence
+from tests.chaos.run_facts import RunFact
 from tests.chaos.verdict import Violation
 
-ROOT = "agent.chat"
 MOST_SPANS, MOST_BYTES = 100, 1_000_000
 MOST_MESSAGES = 20
 """A few from every process that sends; without a bound there would be one for a turn, or for a second."""
@@ -16,22 +16,24 @@ TRIED_MS = 90_000
 
 
 def check_exported(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
-    """I17: the span of every turn that a worker ended has arrived, whatever was killed.
+    """I17: the span of every turn that a worker ended has arrived, whatever was killed, and that of every run.
 
     Outages of the collector are shorter than the time over which a batch is tried, so that one of them loses nothing;
     if there were several, turns that ended near them are left out, for a batch can meet two.
     """
     if evidence.exports is None:
         return
-    arrived = {trace_id for export in evidence.exports for trace_id, _, name in export.spans if name == ROOT}
+    arrived = {span_id for export in evidence.exports for _, span_id, _ in export.spans}
     outages = [each for each in evidence.injections if each.kind == "collector"]
-    for turn in facts.turns:
-        if turn.status in UNFINISHED or not turn.row["fence"] or not turn.row["traceparent"]:
+    everything: Sequence[TurnFact | RunFact] = (*facts.turns, *facts.runs)
+    for each in everything:
+        was_run = isinstance(each, RunFact) or each.row["fence"]
+        if each.row["completed_ms"] is None or not was_run or not each.row["traceparent"]:
             continue
-        ended_ms = turn.row["completed_ms"]
-        near = [each for each in outages if ended_ms - 1000 < each.until_s * 1000 < ended_ms + TRIED_MS]
-        if turn.row["traceparent"].split("-")[1] not in arrived and (len(outages) < 2 or not near):
-            yield _i17(f"{turn.name}: its trace has not arrived")
+        ended_ms = each.row["completed_ms"]
+        near = [outage for outage in outages if ended_ms - 1000 < outage.until_s * 1000 < ended_ms + TRIED_MS]
+        if span_id_of(each.id) not in arrived and (len(outages) < 2 or not near):
+            yield _i17(f"{each.name}: its trace has not arrived")
 
 
 def check_requests(evidence: Evidence, facts: Facts) -> Iterator[Violation]:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.chaos.excuses import Excuses
+from tests.chaos.excuses import Excuses, cancelled_turns
 from tests.chaos.facts import Facts, TurnFact
 from tests.chaos.model_script import is_folded, stage_of
 from tests.chaos.records import Effect, Evidence, ModelCall
@@ -22,7 +22,9 @@ def check_model_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     cancelled may leave a reply unused. A mark that the database does not know was never claimed.
     """
     excuses = Excuses(evidence)
-    cancelled_marks = {sent.mark for sent in evidence.submitted if sent.cancel_actions}
+    cancelled = cancelled_turns(evidence, facts)
+    cancelled_marks = {sent.mark for sent in evidence.submitted if sent.turn_id in cancelled}
+    cancelled_marks |= {turn.mark for turn in facts.turns if turn.id in cancelled}
     for (mark, stage), calls in stages(evidence).items():
         turns = facts.by_mark.get(mark, ())
         if not turns:

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,6 +45,9 @@ class Log:
     refused: list[str] = field(default_factory=list)
     """Answers that no well-meant request should get."""
 
+    runs_done: int = 0
+    """Runs of workflows with which their clients are through."""
+
     @property
     def lost(self) -> int:
         """Turns whose end nobody will see."""
@@ -65,9 +68,12 @@ class Clients:
     def begin(self, sessions: Sessions) -> None:
         """Start submitting."""
         for session, jobs in sessions.items():
-            talker = Talker(self, session, deque(jobs))
-            self._threads.append(threading.Thread(target=talker.run, name=session, daemon=True))
-            self._threads[-1].start()
+            self.add(session, Talker(self, session, deque(jobs)).run)
+
+    def add(self, name: str, work: Callable[[], None]) -> None:
+        """One client more, in a thread of its own."""
+        self._threads.append(threading.Thread(target=work, name=name, daemon=True))
+        self._threads[-1].start()
 
     def wait(self, timeout_s: float) -> bool:
         """Until every turn is polled to its end; False if that took too long, and then they stop."""

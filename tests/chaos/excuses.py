@@ -7,6 +7,7 @@ worker that was stopped) leaves the connection as it was, so there the moment al
 
 from collections.abc import Iterable, Sequence
 
+from tests.chaos.facts import Facts
 from tests.chaos.records import Effect, Evidence, Injection, ModelCall
 
 KILLS = frozenset({"kill", "tree", "crash", "term"})
@@ -19,6 +20,13 @@ TO_NOTICE_S = 2.0
 """Until a server has seen that a connection's other end is dead."""
 DRAIN_S = 12.0
 """A process that was asked to end may go on for this long."""
+
+
+def cancelled_turns(evidence: Evidence, facts: Facts) -> frozenset[str]:
+    """Ids of turns that a client asked to cancel, themselves or with their run."""
+    own = {sent.turn_id for sent in evidence.submitted if sent.cancel_actions}
+    runs = {run.id for run in facts.runs if run.row["cancel"]}
+    return frozenset(own | {turn.id for run_id in runs for turn in facts.turns_by_run.get(run_id, ())})
 
 
 class Excuses:

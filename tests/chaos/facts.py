@@ -21,6 +21,7 @@ from loom_worker.core.values.turns import Call, Turn
 from loom_worker.store import rows
 from loom_worker.store.schema import metadata
 from tests.chaos.marks import mark_of, replies_in
+from tests.chaos.run_facts import AUDITED, RunFact, runs_of
 
 Row = dict[str, Any]
 
@@ -91,7 +92,7 @@ class TurnFact:
     @cached_property
     def mark(self) -> str:
         """The mark in its input."""
-        return mark_of(self.row["input"])
+        return mark_of(self.row["input"], self.row["agent"])
 
     @property
     def name(self) -> str:
@@ -163,11 +164,23 @@ class Facts:
     """What budgets have as spent or set aside, by level, key and window."""
     faults: tuple[str, ...]
     """What SQLite itself finds wrong, and rows that belong to no turn."""
+    runs: tuple[RunFact, ...] = ()
+    """Of workflows."""
 
     @cached_property
     def by_id(self) -> Mapping[str, TurnFact]:
         """Turns by id."""
         return {turn.id: turn for turn in self.turns}
+
+    @cached_property
+    def run_by_id(self) -> Mapping[str, RunFact]:
+        """Runs by id."""
+        return {run.id: run for run in self.runs}
+
+    @cached_property
+    def turns_by_run(self) -> Mapping[str, tuple[TurnFact, ...]]:
+        """The turns that each run has begun."""
+        return _grouped((turn for turn in self.turns if turn.row["run_id"]), lambda turn: turn.row["run_id"])
 
     @cached_property
     def by_mark(self) -> Mapping[str, tuple[TurnFact, ...]]:
@@ -195,6 +208,7 @@ def read_facts(home: Path) -> Facts:
         connection.row_factory = sqlite3.Row
         connection.execute("BEGIN")  # one snapshot of all tables
         tables = {name: tuple(_rows(connection, name, order)) for name, order in _ORDERS.items()}
+        audit = tuple(map(dict, connection.execute(AUDITED)))
         faults = tuple(_faults(connection))
     said = {message["id"]: message["content"] for message in tables["messages"]}
     for turn in tables["turns"]:
@@ -214,6 +228,7 @@ def read_facts(home: Path) -> Facts:
         blobs={row["id"]: row for row in tables["blobs"]},
         spending={(row["level"], row["key"], row["window"]): row for row in tables["spending"]},
         faults=faults,
+        runs=runs_of(tables, audit),
     )
 
 
@@ -231,6 +246,9 @@ _ORDERS = {
     "verdicts": "turn_id, reply_n, position",
     "spending": "level, key, window",
     "spans": "n",
+    "workflow_runs": "id",
+    "run_stages": "run_id, n",
+    "run_events": "run_id, n",
 }
 
 
@@ -241,7 +259,7 @@ def _turn(row: Row, hanging: Mapping[str, Mapping[Any, tuple[Row, ...]]]) -> Tur
         calls=tuple(rows.call(each) for each in mine["calls"]),
         steps=mine["steps"],
         messages=mine["messages"],
-        deliveries=mine["outbox"],
+        deliveries=tuple(delivery for delivery in mine["outbox"] if delivery["run_id"] is None),
         usage=mine["usage"],
         verdicts=mine["verdicts"],
         later=mine["spans"],

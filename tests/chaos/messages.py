@@ -11,7 +11,7 @@ from loom_worker.tasks.app import configure
 from tests.chaos.world import World
 
 MOST = 10
-"""Lanes, calls or deliveries at a time."""
+"""Lanes, calls, runs or deliveries at a time."""
 
 
 class Messages:
@@ -22,7 +22,7 @@ class Messages:
         self._app: Celery | None = None
 
     def repeat(self, times: int) -> Iterator[str]:
-        """Tell of lanes, tool calls and deliveries that are under way so many times; yields each one's name.
+        """Tell of lanes, tool calls, runs and deliveries that are under way so many times; yields each one's name.
 
         What is sent is one message a time with the same task id, as a broker redelivers it.
         """
@@ -33,6 +33,7 @@ class Messages:
                 "SELECT turn_id, position, sends FROM calls WHERE status IN ('pending', 'running') AND sends > 0"
                 f" LIMIT {MOST}",
             ),
+            ("loom.workflow.advance", f"SELECT id FROM workflow_runs WHERE completed_ms IS NULL LIMIT {MOST}"),
             ("loom.webhook.deliver", f"SELECT id FROM outbox WHERE status = 'pending' LIMIT {MOST}"),
         ):
             for row in self._world.rows(query):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.chaos.marks import mark_of, reply_name
+from tests.chaos.marks import RUN_ID, mark_of, reply_name, unspoken
 from tests.chaos.panels import TOOL, Look, critique, is_correction, score_of
 from tests.chaos.summaries import part_of, said
 from tests.support.messages_rules import blocks
@@ -21,7 +21,12 @@ LEFT_OUT = "and their results are left out for want of room.]"
 """Stands beside a question whose turn has grown too large for the window."""
 DEFAULT_WORDS = 8
 FILLER = ("thread", "over", "warp", "under", "weft", "and", "back", "again")
-DIRECTIVE = re.compile(r"([a-z]+)(?:=(\S+))?")
+DIRECTIVE = re.compile(r"(?:([a-z]+):)?([a-z]+)(?:=(\S+))?")
+"""A word of a question that says what the model does; with a name before it, only the agent of that name."""
+SELF = re.compile(r"^You are @([\w.:-]*\w)\.$", re.MULTILINE)
+"""How an agent that workflows ask is told its name."""
+PASS = re.compile(r"\bpass-(\d+)\b")
+"""Stands in the reason for which a workflow's work is done again: how often it was."""
 CALL_TOKENS = 20
 """Of a reply, for each call in it."""
 TOOL_TOKENS = 470
@@ -42,6 +47,12 @@ class Script:
     """Of the first requests, one each."""
     judged: tuple[str, ...] = ()
     """What judges say of the first answers, one each."""
+    first: str = ""
+    """The answer begins with it, even before its own name."""
+    ends: tuple[str, ...] = ()
+    """Its last lines."""
+    bare: str = ""
+    """All that it says, so that answers of several agents may be equal."""
 
     def fault(self, nth: int, *, seed: int, rate: float, among: Sequence[str]) -> str:
         """The fault of the n-th request of this mark, "" for none; chance depends on (seed, mark, n) alone."""
@@ -84,11 +95,24 @@ def is_folded(body: Json) -> bool:
     return any(LEFT_OUT in text for at, text in _user_texts(body) if at == place)
 
 
-def script_of(question: str) -> Script:
-    """Read a question's directives; a word that is none is left out."""
-    mark = mark_of(question)
-    given = [DIRECTIVE.fullmatch(word) for word in question.partition(mark)[2].split()] if mark else []
-    pairs = [(found[1], found[2] or "") for found in given if found]
+def agent_of(body: Json) -> str:
+    """Which agent is asked; "" for one that was not told its name."""
+    found = SELF.search("\n".join(block["text"] for block in blocks(body.get("system", []))))
+    return found[1] if found else ""
+
+
+def script_of(question: str, agent: str = "") -> Script:
+    """Read a question's directives; a word that is none is left out, as is one for another agent.
+
+    Those of a run's stage are the words behind the first run id, up to the end of the line: what follows are outputs.
+    """
+    mark = mark_of(question, agent)
+    run_id = RUN_ID.search(question) if agent else None
+    told = question.partition(run_id[0] if run_id else mark)[2] if mark else ""
+    told, _, rest = told.partition("\n") if run_id else (told, "", "")
+    found = (DIRECTIVE.fullmatch(word) for word in told.split())
+    own = agent.rpartition(":")[2]
+    pairs = [(each[2], each[3] or "") for each in found if each and each[1] in (None, own)]
     last = dict(pairs)
     return Script(
         mark=mark,
@@ -98,7 +122,27 @@ def script_of(question: str) -> Script:
         wait_s=float(last.get("wait") or 0.0),
         faults=tuple(_faults(pairs)),
         judged=tuple(filter(None, last.get("judged", "").split(","))),
+        first=_verdict_on(rest, last["yesif"]) if "yesif" in last else last.get("first", ""),
+        ends=(*_lines(last.get("ends", "")), *_wish(last.get("again", ""), rest, mark)),
+        bare=last.get("bare", ""),
     )
+
+
+def _verdict_on(text: str, word: str) -> str:
+    return "yes" if word in text else "no"
+
+
+def _lines(value: str) -> Iterator[str]:
+    """The lines that a directive names: it has ``|`` for a new line and ``_`` for a blank."""
+    yield from (line.replace("_", " ") for line in value.split("|") if line)
+
+
+def _wish(value: str, rest: str, mark: str) -> Iterator[str]:
+    """The line that asks for another iteration, for as long as there were fewer than the directive says."""
+    stage, _, times = value.partition("*")
+    done = max((int(number) for number in PASS.findall(rest)), default=0)
+    if stage and done < int(times or 1):
+        yield f"RESTART {stage}: pass-{done + 1} after {mark}"
 
 
 def reply_for(script: Script, nth: int, body: Json, *, fault: str = "") -> SaidReply:
@@ -113,8 +157,10 @@ def reply_for(script: Script, nth: int, body: Json, *, fault: str = "") -> SaidR
             text = f"{name} {ASKS} {rounds_before + 1}."
     before = sum(map(is_correction, _texts_since_question(body)))
     anew = [f"anew-{before}"] if before else []
-    text = text or " ".join([name, "says:", *anew, *(FILLER[n % len(FILLER)] for n in range(script.words))])
-    return _said(text, calls, body)
+    words = [*([script.first] if script.first else []), name, "says:", *anew]
+    words += [FILLER[n % len(FILLER)] for n in range(script.words)]
+    whole = f"{script.bare} {unspoken(name)}" if script.bare else "\n".join([" ".join(words), *script.ends])
+    return _said(text or whole, calls, body)
 
 
 def summary_for(number: int, body: Json) -> SaidReply:

@@ -17,7 +17,14 @@ What it says is decided by the newest user message, ``T00042 <directives>``, in 
 - ``hang``: the first request of the turn gets no answer at all (the same as ``fault=hang``)
 - ``judged=fail,pass``: the turn's first answer is failed by the judges that are asked of this server, the second
   passed, and so on; the last word holds for all that follow (``pass``). With any other word they give no score.
+- ``first=W``: the answer begins with W; ``ends=L|M``: it ends with these lines, in which ``_`` is a blank
+- ``bare=W``: the answer is W and its name in signs, which do not count where answers are compared
+- ``yesif=W``: the answer begins with yes if W stands in the question behind its first line, and with no otherwise
+- ``again=STAGE*n``: the answer ends with ``RESTART STAGE: …`` until there were n (1) such restarts
 - ``fault=<name>[*n]``: the turn's first n (1) requests get this fault; given several times, one after the other
+
+The prompts of a workflow's run are known by its id. Of these the directives stand between the id and the end of that
+line, ``ada:words=3`` is for the agent ``ada`` alone, and the mark is made of agent and prompt (marks.py).
 
 Every reply begins with ``<mark>.<n>``: the answer to the n-th request of that mark. A forbidden tool choice
 (``{"type": "none"}``) or a request without tools gets text. An answer that is given anew says how many there were
@@ -54,6 +61,7 @@ from tests.chaos.model_log import ModelLog, Request
 from tests.chaos.model_script import (
     SaidReply,
     Script,
+    agent_of,
     newest_question,
     reply_for,
     script_of,
@@ -143,7 +151,7 @@ def _script(body: Json) -> tuple[str, Script]:
     if is_judging(body):
         look = look_of(body)
         return look.mark, Script(f"judges of {look.mark}", judged=script_of(look.question).judged)
-    script = script_of(newest_question(body))
+    script = script_of(newest_question(body), agent_of(body))
     return script.mark, script
 
 

@@ -31,6 +31,7 @@ from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import calls as calls_table
 from loom_worker.store.schema import steps, turns, verdicts
 from loom_worker.turn import context
+from tests.chaos.run_mutants import RUN_MUTANTS
 
 
 def apply(name: str) -> None:
@@ -217,5 +218,6 @@ MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "forgotten_verdict": (("I8",), _forgotten_verdict),
     "generous_refund": (("I15",), _generous_refund),
     "forgotten_run": (("I16",), _forgotten_run),
+    **RUN_MUTANTS,
 }
 """Name to the invariants of which at least one must be seen broken, and how the bug is planted."""

@@ -69,6 +69,10 @@ class Nemeses:
         others = ("web", "beat")
         self._kill(self._chance.choice((*self._world.turn_workers * 2, *self._world.workers, *others)), "kill")
 
+    def web(self) -> None:
+        """SIGKILL to the process that clients talk to."""
+        self._kill("web", "kill")
+
     def tree(self) -> None:
         """SIGKILL to a worker and all it has started."""
         self._kill(self._chance.choice(self._world.workers), "tree")
@@ -86,8 +90,9 @@ class Nemeses:
             self._kill(name, "kill")
 
     def blackout(self) -> None:
-        """SIGKILL to everything of Loom's at once, while a person thinks about a call, if that comes to pass."""
-        query = "SELECT 1 FROM turns WHERE status = 'requires_action'"
+        """SIGKILL to everything of Loom's at once, while a person thinks about something, if that comes to pass."""
+        waiting = "SELECT 1 FROM {} WHERE status = 'requires_action'"
+        query = " UNION ALL ".join(map(waiting.format, ("turns", "run_stages")))
         within(lambda: self._world.rows(query), TO_BE_BUSY_S)
         time.sleep(SEEN_S)
         for name in self._world.loom_names:

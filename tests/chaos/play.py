@@ -13,6 +13,9 @@ from tests.chaos.client import Clients
 from tests.chaos.nemeses import DYING_S, Nemeses, Schedule
 from tests.chaos.records import Evidence, Injection
 from tests.chaos.recovery import Recoveries
+from tests.chaos.run_client import RunClients
+from tests.chaos.run_plan import RunJob
+from tests.chaos.run_records import RunWitness
 from tests.chaos.verdict import Violation
 from tests.chaos.workload import Sessions, count
 from tests.chaos.world import LATE, Plan, World
@@ -31,6 +34,8 @@ class Scenario:
     """Least time between two deeds."""
     points: tuple[str, ...] = ()
     """Crash points that must be hit."""
+    runs: tuple[RunJob, ...] = ()
+    """Of workflows."""
     depth: int = 6
     """Unfinished turns of a session at most."""
     is_queued_first: bool = False
@@ -75,15 +80,16 @@ def play(scenario: Scenario, folder: Path | None = None) -> Outcome:
     began_s = time.monotonic()
     with World(scenario.plan, folder) as world:
         clients, recoveries = Clients(world.url, world.hook_url, depth=scenario.depth), Recoveries(world)
+        run_clients = RunClients(clients)
         ready_s = time.monotonic() - began_s
-        is_done = _run(scenario, world, clients, recoveries)
+        is_done = _run(scenario, world, run_clients, clients, recoveries)
         worked_s = time.monotonic() - began_s - ready_s
         final = rest.Rest(world, clients)
         left = final.come(scenario.rest_s if is_done else 1.0, is_patient=scenario.is_patient)
         rested_s = time.monotonic() - began_s - ready_s - worked_s
         left += (*world.stop(), *final.files())
         exits = tuple(_explain(world))
-    evidence = _evidence(world, clients, left, scenario)
+    evidence = _evidence(world, clients, left, scenario, run_clients.log.witness())
     log = clients.log
     numbers = {
         **figures(evidence),
@@ -104,19 +110,25 @@ def play(scenario: Scenario, folder: Path | None = None) -> Outcome:
     )
 
 
-def _run(scenario: Scenario, world: World, clients: Clients, recoveries: Recoveries) -> bool:
-    """True if all turns ended."""
+def _run(scenario: Scenario, world: World, run_clients: RunClients, clients: Clients, recoveries: Recoveries) -> bool:
+    """True if all turns and runs ended."""
     total = count(scenario.sessions)
     if not scenario.is_queued_first:
         world.start_workers()
     recoveries.start()
     clients.begin(scenario.sessions)
+    run_clients.begin(scenario.runs)
     if scenario.is_queued_first:
         until(lambda: len(clients.log.submitted) >= total - clients.log.lost, scenario.timeout_s, "all is queued")
         world.start_workers()
     nemeses = Nemeses(world, recoveries, seed=scenario.plan.seed)
     schedule = Schedule(nemeses, list(scenario.deeds), seed=scenario.plan.seed, apart_s=scenario.apart_s)
-    schedule.run(lambda: len(clients.log.polled) / max(1, total - clients.log.lost), scenario.timeout_s)
+
+    def progress() -> float:
+        done, log = len(clients.log.polled) + clients.log.runs_done, clients.log
+        return done / max(1, total - log.lost + len(scenario.runs))
+
+    schedule.run(progress, scenario.timeout_s)
     is_done = clients.wait(scenario.timeout_s)
     recoveries.stop()
     return is_done
@@ -134,7 +146,7 @@ def _explain(world: World) -> Iterator[str]:
             yield f"{ended.name} ({ended.pid}) ended with status {ended.status}"
 
 
-def _evidence(world: World, clients: Clients, left: tuple[str, ...], scenario: Scenario) -> Evidence:
+def _evidence(world: World, clients: Clients, left: tuple[str, ...], scenario: Scenario, runs: RunWitness) -> Evidence:
     lost = starved.read(world.folder / "logs", lease_s=Evidence.lease_s)
     return Evidence(
         submitted=tuple(clients.log.submitted),
@@ -151,6 +163,7 @@ def _evidence(world: World, clients: Clients, left: tuple[str, ...], scenario: S
         agent_budgets=world.agent_budgets,
         decided=tuple(clients.log.decided),
         read=tuple(clients.log.read),
+        runs=runs,
         exports=tuple(collector.read(world.trace_log)),
         most_trace_messages=world.most_trace_messages,
         deaths={each.pid: each.at_s for each in world.crew.ended if not each.name.startswith(LATE)},

@@ -1,4 +1,4 @@
-"""Reads a turn's events as they come, also from a server that is killed meanwhile."""
+"""Reads the events of a turn or a run as they come, also from a server that is killed meanwhile."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from urllib3.exceptions import HTTPError
 
 from tests.chaos.records import Read
+from tests.chaos.run_records import RunEvent, RunRead
 
 PAUSE_S = 0.2
 """Before a reader comes back."""
@@ -50,22 +51,54 @@ class Reader:
         self.is_final = kind in ("turn.completed", "turn.failed", "turn.cancelled", "turn.incomplete")
 
 
+@dataclass
+class RunReader:
+    """What a reader knows of a run; its log is never written anew, so it has to begin again for nobody."""
+
+    last_id: int = 0
+    events: list[RunEvent] = field(default_factory=list)
+    flaws: list[str] = field(default_factory=list)
+    is_final: bool = False
+
+    def take(self, number: int, kind: str, data: Mapping[str, Any]) -> None:
+        """The next event."""
+        if number != self.last_id + 1:
+            self.flaws.append(f"event {number} {kind} after event {self.last_id}")
+        self.last_id = number
+        self.events.append((number, kind, data))
+        self.is_final = kind in ("run.completed", "run.failed", "run.cancelled", "run.incomplete")
+
+
 def read(streams: Streams, turn_id: str) -> Read | None:
-    """Read until the last event; None if there was none before everything was stopped."""
-    reader, resumed = Reader(), -1
+    """Read a turn until its last event; None if there was none before everything was stopped."""
+    reader = Reader()
+    resumed = _read(streams, f"/v1/turns/{turn_id}/events", reader)
+    return Read(turn_id, reader.text, resumed, tuple(reader.flaws)) if reader.is_final else None
+
+
+def read_run(streams: Streams, run_id: str) -> RunRead | None:
+    """The same with a run."""
+    reader = RunReader()
+    resumed = _read(streams, f"/v1/runs/{run_id}/events", reader)
+    return RunRead(run_id, tuple(reader.events), resumed, tuple(reader.flaws)) if reader.is_final else None
+
+
+def _read(streams: Streams, path: str, reader: Reader | RunReader) -> int:
+    """Read until the last event; how often the stream broke."""
+    resumed = -1
     while not reader.is_final and not streams.stop.is_set():
         resumed += 1
         headers = {"Last-Event-ID": str(reader.last_id)} if reader.last_id else {}
-        answer = streams.stream(f"/v1/turns/{turn_id}/events", headers)
+        answer = streams.stream(path, headers)
         if answer is not None:
             with closing(answer):
                 _follow(reader, answer)
         if not reader.is_final:
             streams.stop.wait(PAUSE_S)
-    return Read(turn_id, reader.text, resumed, tuple(reader.flaws)) if reader.is_final else None
+    return resumed
 
 
-def _follow(reader: Reader, answer: Any) -> None:
+def _follow(reader: Reader | RunReader, answer: Any) -> None:
     """Take events until the stream breaks or ends."""
     if answer.status != 200:
         if answer.status not in (429, 503):

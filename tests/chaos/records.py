@@ -13,6 +13,7 @@ from typing import Any, Literal
 from loom_worker.core.values.memory import MemoryPolicy
 from tests.chaos.collector import Export
 from tests.chaos.panels import Look, is_judging, look_of
+from tests.chaos.run_records import RunWitness
 from tests.chaos.summaries import Part, is_summary, part_of
 
 Json = dict[str, Any]
@@ -195,6 +196,8 @@ class Evidence:
     """Budgets of agents that have one, by name."""
     exports: tuple[Export, ...] | None = None
     """What the collector took; None: there was none."""
+    runs: RunWitness = field(default_factory=RunWitness)
+    """What clients of workflow runs saw."""
     most_trace_messages: int = 0
     """In the queue ``trace``, whenever somebody looked while the collector did not answer."""
 

@@ -62,6 +62,13 @@ def lines(outcome: Outcome) -> Iterator[str]:
         f"   budgets: {found['over_budget']} turns ended for want of one, {found['unpaid']:.0f} were refused; readers:"
         f" {found['read']}, {found['read_resumed']} of them cut off meanwhile"
     )
+    if found["runs"]:
+        run_ends = ", ".join(f"{n} {name.removeprefix('runs_')}" for name, n in found.items() if "runs_" in name)
+        yield (
+            f"   workflows: {found['runs']} runs, {run_ends}; {found['run_stages']} stages asked,"
+            f" {found['run_stages_reused']} taken over by {found['run_retries']} retries;"
+            f" {found['run_approvals']} approvals; {found['run_reads']} read, {found['run_cancels']} cancelled"
+        )
     yield (
         f"   a killed worker's turn was taken up after {found['recovery_p50_s']} s (p50),"
         f" {found['recovery_p99_s']} s (p99), {found['recoveries']} turns"

@@ -12,7 +12,7 @@ from tests.chaos.client import Clients
 from tests.chaos.world import World
 from tests.support.until import within
 
-QUEUES = ("turn", "tool", "judge", "webhook", "summary", "trace")
+QUEUES = ("turn", "tool", "judge", "workflow", "webhook", "summary", "trace")
 SOON_MS = 40_000
 """A delivery that is due later is asked for anew: the third attempt comes after five minutes."""
 AHEAD_S = 600.0
@@ -60,6 +60,7 @@ class Rest:
         yield from self._deliveries()
         yield from self._memories()
         yield from self._traces()
+        yield from self._runs()
         yield from self._broker()
 
     def _deliveries(self) -> Iterator[str]:
@@ -79,6 +80,11 @@ class Rest:
         ((waiting,),) = self._world.rows("SELECT count(*) FROM trace_outbox")
         if waiting:
             yield f"{waiting} traces wait to be exported"
+
+    def _runs(self) -> Iterator[str]:
+        query = "SELECT id, due_ms FROM workflow_runs WHERE completed_ms IS NULL OR due_ms IS NOT NULL"
+        for run_id, due_ms in self._world.rows(query):
+            yield f"run {run_id} is " + (f"due since {due_ms} ms" if due_ms else "under way")
 
     def _broker(self) -> Iterator[str]:
         try:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from loom_worker.core.crash_points import POINTS
 from tests.chaos.play import Scenario, with_mutant
+from tests.chaos.run_plan import RunMix, plan_runs
 from tests.chaos.workload import Mix, plan
 from tests.chaos.world import FULL_MEMORY, SHORT_MEMORY, Plan
 
@@ -14,6 +15,8 @@ ALL_FAULTS = (
     "rate429,rate429_absurd,overloaded529,server500,drip,reset,cut,early_end,error_event,garbage,bad_tool_json,"
     "unknown_tool,fifty_calls"
 )
+PASSING_FAULTS = ("--fault-rate", "0.01", "--faults", "rate429,overloaded529,drip,reset,cut,error_event")
+"""Those that hardly make a turn fail: a run has several, and one that fails takes it along."""
 WITH_FAULTS = ("--fault-rate", "0.02", "--faults", ALL_FAULTS, "--latency-s", "0.02")
 
 HANDLED = {"tools=refund": 1.5, "tools=report,charge:0.4": 1}
@@ -37,6 +40,7 @@ def sweep(seed: int, *, times: int = 1, turns: int = 60) -> Scenario:
         "sweep",
         Plan(seed=seed, environ={**PATIENT_ATTEMPTS, "LOOM_CRASHPOINTS": points}),
         plan(turns, sessions=8, seed=seed, mix=_varied(Mix(says, webhooks=0.4))),
+        runs=plan_runs(8, seed=seed),
         points=tuple(POINTS),
         is_patient=False,
     )
@@ -47,6 +51,20 @@ def smoke(seed: int) -> Scenario:
     swept = sweep(seed, turns=64)
     deeds = ("kill", "kill", "tools", "tree", "flush", "duplicate", "blackout")
     return Scenario(**{**vars(swept), "name": "smoke", "deeds": deeds, "timeout_s": 240.0, "rest_s": 120.0})
+
+
+def workflows(seed: int, *, runs: int, deeds: tuple[str, ...], apart_s: float = 0.8) -> Scenario:
+    """Runs of every type beside some turns, while all that serves them dies."""
+    return Scenario(
+        "workflows",
+        Plan(seed=seed, model=(*PASSING_FAULTS, "--latency-s", "0.02"), environ=PATIENT_ATTEMPTS),
+        plan(20, sessions=4, seed=seed),
+        runs=plan_runs(runs, seed=seed),
+        deeds=deeds,
+        apart_s=apart_s,
+        is_patient=False,
+        timeout_s=600.0 + runs,
+    )
 
 
 def storm(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float = 0.7, name: str = "storm") -> Scenario:
@@ -161,7 +179,7 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
         ),
         "memory_hole": (plan(40, sessions=4, seed=seed, mix=Mix(plain, webhooks=0)), ("kill",), 0.1),
     }
-    return {
+    return _of_runs(seed) | {
         name: with_mutant(
             Scenario(
                 name,
@@ -176,6 +194,37 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
             name,
         )
         for name, (turns, deeds, apart_s) in asked.items()
+    }
+
+
+def _of_runs(seed: int) -> dict[str, Scenario]:
+    """The same for bugs in runs of workflows."""
+    side_by_side = ("fork-concatenate", "fork-first", "poll-shared", "fork-best", "talk")
+    asked = {
+        "doubled_stage": RunMix(),
+        "lost_due_mark": RunMix(cancelled=0, read=0),
+        "fastest_first": RunMix(only=side_by_side, cancelled=0),
+        "forgetful_retry": RunMix(only=("chain",), cancelled=0.5),
+        "deaf_run": RunMix(only=("chain", "told-all", "again"), cancelled=1.0),
+        "unread_check": RunMix(only=("chain",), cancelled=0),
+        "silent_run": RunMix(only=("desk",), webhooks=1.0, cancelled=0),
+    }
+    turns = plan(4, sessions=2, seed=seed, mix=Mix({"plain": 1}, webhooks=0))
+    return {
+        name: with_mutant(
+            Scenario(
+                name,
+                Plan(seed=seed),
+                turns,
+                ("kill",),
+                runs=plan_runs(20, seed=seed, mix=mix),
+                timeout_s=15 if name == "lost_due_mark" else 40,
+                rest_s=2,
+                is_patient=False,
+            ),
+            name,
+        )
+        for name, mix in asked.items()
     }
 
 
@@ -198,7 +247,14 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
     if form == "short":
         deeds: tuple[str, ...] = (*PROCESSES * 3, *BROKER, *TURNS, *HANDS, "stop", "duplicate", "lock", "full", "clock")
         lossy: tuple[str, ...] = ("broker", "broker", "flush", "kill", "kill", "tree")
-        return [sweep(seed), storm(seed, turns=turns, deeds=deeds), forgetful(seed, turns=150, deeds=lossy), *others]
+        mixed: tuple[str, ...] = (*PROCESSES, *BROKER, *TURNS[:2], "kill", "kill", "web", "web", "tools", "blackout")
+        return [
+            sweep(seed),
+            storm(seed, turns=turns, deeds=deeds),
+            forgetful(seed, turns=150, deeds=lossy),
+            workflows(seed, runs=60, deeds=mixed),
+            *others,
+        ]
     deeds = (
         *("kill",) * 300,
         *HANDS * 3,
@@ -210,9 +266,15 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
         *("duplicate", "race") * 10,
     )
     lossy = ("broker", "flush", "kill", "tree", "kill") * 3
+    mixed = (
+        *("kill",) * 40,
+        *(*("web",) * 2, "tree", "tools", "blackout", "term", "broker", "flush", "duplicate", "freeze") * 4,
+        *("swallow", "stop", "lock", "hooks", "race") * 2,
+    )
     return [
         sweep(seed, times=3, turns=150),
         storm(seed, turns=turns, deeds=deeds, apart_s=0.2),
         forgetful(seed, turns=500, deeds=lossy),
+        workflows(seed, runs=500, deeds=mixed, apart_s=0.4),
         *others,
     ]

@@ -22,7 +22,7 @@ from loom_worker.core.settings import from_env
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.store.prepare import prepare
 from loom_worker.supervisor import valkey
-from tests.chaos import equipment, panels, turned_clock
+from tests.chaos import equipment, panels, turned_clock, workflow_files
 from tests.chaos.crew import Crew
 from tests.chaos.records import Injection
 from tests.support import system
@@ -53,7 +53,7 @@ apiVersion: loom/v1
 kind: Agent
 metadata: {name: NAME}
 spec:
-  system_prompt: Answer what you are asked.
+  system_prompt: SYSTEM
   backend: false
   tools: {builtin: [pause, die], custom: [user_tools.py]}
   config: {patterns: {enabled: false}}
@@ -169,7 +169,7 @@ class World:
     def start_workers(self, **environ: str) -> None:
         """Have them run, and wait until each one's heart beats."""
         for n in range(self.plan.turn_workers):
-            self.start_worker(f"turns-{n + 1}", "turn,judge", **environ)
+            self.start_worker(f"turns-{n + 1}", "turn,judge,workflow", **environ)
         for n in range(self.plan.tool_workers):
             self.start_worker(f"tools-{n + 1}", "tool,webhook,summary,trace", **environ)
         until(lambda: self.all_beat() or self._cannot_start(), READY_S, "all workers are alive")
@@ -192,7 +192,7 @@ class World:
         Args:
             faketime: path of that library.
         """
-        arguments = ("worker", "--queues", "turn,judge,tool,webhook,summary,trace", "--name", name)
+        arguments = ("worker", "--queues", "turn,judge,workflow,tool,webhook,summary,trace", "--name", name)
         command = (sys.executable, "-m", "tests.chaos.process", *arguments)
         self.crew.start(name, command, is_loom=False, environ=turned_clock.environ(faketime, ROOT))
 
@@ -254,14 +254,20 @@ class World:
         (self.folder / "agents").mkdir()
         shutil.copy(Path(__file__).with_name("user_tools.py"), self.folder / "agents")
         for name, more in (("default", ""), (panels.JUDGED, panels.AGENT)):
-            text = AGENT.replace("NAME", name) + self.plan.memory + more
-            (self.folder / "agents" / f"{name}.yaml").write_text(text)
+            self._write_agent(name, "Answer what you are asked.", self.plan.memory + more)
+        for name in workflow_files.AGENTS:
+            self._write_agent(name, f'"You are @{name}."', FULL_MEMORY)
+        workflow_files.write(self.folder / "workflows")
         prepare(from_env(self._environ()))
         self.crew.open()
         self._start_servers()
         self._start_loom("web", "web")
         self._start_loom("beat", "beat")
         until(lambda: self._web_answers() or self._cannot_start(), READY_S, "the web answers")
+
+    def _write_agent(self, name: str, system: str, more: str) -> None:
+        text = AGENT.replace("NAME", name).replace("SYSTEM", system) + more
+        (self.folder / "agents" / f"{name}.yaml").write_text(text)
 
     def _start_servers(self) -> None:
         data = self.home / "valkey"
@@ -319,6 +325,7 @@ class World:
             "LOOM_PORT": str(self.port),
             "LOOM_REDIS_URL": f"unix://{self.folder / 'proxy'}",
             "LOOM_AGENTS_DIR": str(self.folder / "agents"),
+            "LOOM_WORKFLOWS_DIR": str(self.folder / "workflows"),
             # Promised for the death of any process; power is not cut here, and fsync would only slow the run down.
             "LOOM_SQLITE_SYNC": "normal",
             "LOOM_MAX_CONTEXT_TOKENS": str(WINDOW_TOKENS),

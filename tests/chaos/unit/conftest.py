@@ -7,6 +7,7 @@ import pytest
 
 from loom_worker.core.settings import Settings, from_env
 from loom_worker.store.database import Database
+from tests.chaos.run_client import RunLog
 from tests.chaos.unit.made import Run, good_run
 
 
@@ -27,7 +28,7 @@ def run(template: Run, settings: Settings, database: Database) -> Run:
     shutil.copy(template.settings.home / "loom.db", settings.home / "loom.db")
     lists = ("submitted", "polled", "calls", "hooks", "effects", "decided", "read")
     copies: dict[str, Any] = {name: list(getattr(template, name)) for name in lists}
-    return replace(template, settings=settings, database=database, **copies)
+    return replace(template, settings=settings, database=database, runs=RunLog(), **copies)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -38,8 +38,10 @@ from loom_worker.turn.tool_plan import Checked, planned
 from loom_worker.turn.transcript import conversation, said, usage_of
 from loom_worker.webhook.body import completed
 from tests.chaos.checker import check
+from tests.chaos.marks import mark_of
 from tests.chaos.model_script import reply_for, script_of
 from tests.chaos.records import Decided, Effect, Evidence, Hook, Injection, ModelCall, Polled, Read, Submitted
+from tests.chaos.run_client import RunLog
 
 WORKSPACE, MODEL = "default", "claude-test"
 NOW_MS = 1_800_000_000_000
@@ -69,6 +71,7 @@ class Run:
     decided: list[Decided] = field(default_factory=list)
     read: list[Read] = field(default_factory=list)
     agent_budgets: Mapping[str, Json] = field(default_factory=dict)
+    runs: RunLog = field(default_factory=RunLog)
     _moments: Iterator[int] = field(default_factory=count)
 
     def now_s(self) -> float:
@@ -147,13 +150,15 @@ class Run:
 
     def model_call(self, work: TurnState, **fields: Any) -> ModelCall:
         """A request with what the work holds, answered whole, as the model server logs it."""
-        mark = work.turn.input.split()[0]
+        mark, agent = mark_of(work.turn.input, work.turn.agent), _told_name(work)
         nth = 1 + sum(call.mark == mark and call.look is None for call in self.calls)
         known = Memories(self.database).load(work.turn.lane, limit=200)
         messages = (*(each.chat for each in known.history), *conversation(work))
         memory = memory_text("", known.state.l2_text, has_swap=True)
-        body = request_body(Request("You are Loom.", messages, memory=memory, tools=SPECS, max_tokens=16_000), MODEL)
-        reply = reply_for(script_of(work.turn.input), nth, body)
+        body = request_body(
+            Request(f"You are {agent or 'Loom'}.", messages, memory=memory, tools=SPECS, max_tokens=16_000), MODEL
+        )
+        reply = reply_for(script_of(work.turn.input, agent.lstrip("@")), nth, body)
         call = ModelCall(len(self.calls) + 1, mark, body, self.now_s(), self.now_s(), 200, "", True, None, nth=nth)
         call = replace(call, said=reply.text, tokens=reply.tokens)
         self.calls.append(replace(call, **fields))
@@ -215,6 +220,7 @@ class Run:
                 "budget_tokens": 10_000,
                 "memory": UNCOMPRESSED,
                 "agent_budgets": self.agent_budgets,
+                "runs": self.runs.witness(),
                 **changed,
             }
         )
@@ -252,9 +258,15 @@ def changed(items: Sequence[Any], which: Mapping[str, Any], **fields: Any) -> tu
     return tuple(replace(item, **fields) if is_hit else item for item, is_hit in zip(items, hit, strict=True))
 
 
+def _told_name(work: TurnState) -> str:
+    """What the system text of a workflow's agent calls it; other agents have no name."""
+    return f"@{work.turn.agent}" if work.turn.run_id else ""
+
+
 def _reply(work: TurnState, call: ModelCall) -> Reply:
     assembly = Assembly(MODEL)
-    for event in reply_for(script_of(work.turn.input), call.nth, call.body).events:
+    script = script_of(work.turn.input, _told_name(work).lstrip("@"))
+    for event in reply_for(script, call.nth, call.body).events:
         assembly.feed(event)
     reply = assembly.reply()
     return replace(reply, usage=replace(reply.usage, cost_usd=usd(0.5)))

@@ -2,8 +2,9 @@
 
 import pytest
 
+from loom_worker.core.values.spans import span_id_of
 from tests.chaos.checker import check
-from tests.chaos.checks_exports import MOST_BYTES, MOST_MESSAGES, MOST_SPANS, ROOT
+from tests.chaos.checks_exports import MOST_BYTES, MOST_MESSAGES, MOST_SPANS
 from tests.chaos.collector import Export
 from tests.chaos.facts import read_facts
 from tests.chaos.records import Evidence, Injection
@@ -19,7 +20,7 @@ def exports(run: Run) -> tuple[Export, ...]:
     found = []
     for n, turn in enumerate(read_facts(run.settings.home).turns, start=1):
         run.sql("UPDATE turns SET traceparent = ?, fence = 1 WHERE id = ?", TRACEPARENT.format(n), turn.id)
-        found.append(Export(1.0, ((f"{n:032x}", "b7ad6b7169203331", ROOT),), 900))
+        found.append(Export(1.0, ((f"{n:032x}", span_id_of(turn.id), "agent.chat"),), 900))
     return tuple(found)
 
 

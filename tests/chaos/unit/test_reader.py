@@ -6,8 +6,9 @@ from typing import Any
 
 from urllib3.exceptions import ProtocolError
 
-from tests.chaos.reader import read
+from tests.chaos.reader import read, read_run
 from tests.chaos.records import Read
+from tests.chaos.run_records import RunRead
 
 DELTA = "output_text.delta"
 
@@ -92,3 +93,21 @@ def test_an_error_is_a_flaw_and_a_busy_server_is_none() -> None:
 
 def test_a_turn_that_was_not_read_to_its_end_counts_for_nothing() -> None:
     assert read(Played(Stream((1, "turn.queued", {}))), "turn_1") is None
+
+
+def test_a_run_is_read_event_by_event_across_streams_that_break() -> None:
+    begin, end = (1, "run.started", {"run_id": "run_1"}), (3, "run.completed", {"status": "completed"})
+    played = Played(Stream(begin, (2, "stage.started", {"id": "stages.0"}), is_cut=True), Stream(end))
+    events = (begin, (2, "stage.started", {"id": "stages.0"}), end)
+    assert read_run(played, "run_1") == RunRead("run_1", events, 1, ())
+    assert played.after == ["", "2"]
+
+
+def test_a_log_of_a_run_that_starts_again_is_a_flaw() -> None:
+    found = read_run(Played(Stream((1, "run.started", {}), (0, "stream.reset", {}), (1, "run.failed", {}))), "run_1")
+    assert found is not None
+    assert found.flaws == ("event 0 stream.reset after event 1",)
+
+
+def test_a_run_that_was_not_read_to_its_end_counts_for_nothing() -> None:
+    assert read_run(Played(Stream((1, "run.started", {}))), "run_1") is None
