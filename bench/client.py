@@ -40,6 +40,20 @@ class Client:
                 assert turn["status"] == "completed", turn
                 return dict(turn)
 
+    def run(self, workflow: str) -> str:
+        """The id of a new run."""
+        status, run = self._ask("POST", f"/v1/workflows/{workflow}/runs", {})
+        assert status == 202, (status, run)
+        return str(run["id"])
+
+    def wait_for_run(self, run_id: str) -> None:
+        """Return when a run has completed."""
+        while True:
+            _, run = self.get(f"/v1/runs/{run_id}?wait=60")
+            if run["completed_at"]:
+                assert run["status"] == "completed", run
+                return
+
     def first_words(self, turn_id: str) -> None:
         """Return when the turn's answer has begun to stream."""
         reader = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)

@@ -31,6 +31,7 @@ from bench.figures import (
     throughput,
     tools,
     trace,
+    workflows,
 )
 from bench.report import Report
 from bench.scale import QUICK, Scale
@@ -60,6 +61,7 @@ FIGURES: dict[str, Callable[[Report, Scale], None]] = {
     "cpu": cpu.measure,
     "budget": budget.measure,
     "peers": peers.measure,
+    "workflows": workflows.measure,
 }
 """By the name that ``--only`` takes, in the order of a whole run."""
 

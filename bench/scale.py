@@ -40,6 +40,10 @@ class Scale:
     """One after the other; the burst has burst_turns."""
     peer_turns: int = 1000
     """Of a burst, on each system."""
+    workflow_runs: int = 40
+    """One after the other."""
+    flying_runs: int = 1000
+    """At once."""
 
 
 QUICK = Scale(
@@ -63,5 +67,7 @@ QUICK = Scale(
     budget_sessions=10,
     budget_turns=100,
     peer_turns=200,
+    workflow_runs=10,
+    flying_runs=100,
 )
 """A look at the order of magnitude, in a few minutes."""
