@@ -130,6 +130,11 @@ class Nemeses:
         within(lambda: self._world.hold_of(self._busiest()), STOPPED_S)
         self._stop(self._busiest())
 
+    def owner(self) -> None:
+        """SIGKILL to the worker that holds most turns, once it holds some."""
+        within(lambda: self._world.hold_of(self._busiest()), TO_BE_BUSY_S)
+        self._kill(self._busiest(), "kill")
+
     def _busiest(self) -> str:
         return max(self._world.turn_workers, key=lambda name: len(self._world.hold_of(name)))
 

@@ -174,7 +174,7 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
         "generous_refund": (plan(24, sessions=6, seed=seed, mix=Mix(plain, webhooks=0, thrifty=1.0)), ("kill",), 0.1),
         "forgotten_run": (
             plan(36, sessions=12, seed=seed, mix=Mix({"slow=1.5": 1}, webhooks=0)),
-            ("kill",) * 3,
+            ("owner",) * 3,
             1.5,
         ),
         "memory_hole": (plan(40, sessions=4, seed=seed, mix=Mix(plain, webhooks=0)), ("kill",), 0.1),
