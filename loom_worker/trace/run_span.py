@@ -22,13 +22,15 @@ def span_of_run(run: Run) -> TraceSpan | None:
     }
     if run.reason is not None:
         attributes["loom.run.reason"] = run.reason
+    start_us = run.trace.accepted_us or run.created_ms * 1000
     return TraceSpan(
         trace_id=run.traceparent.split("-")[1],
         span_id=span_id_of(run.id),
         parent_id=run.traceparent.split("-")[2] if run.trace.has_client_span else None,
         name=names.WORKFLOW_RUN,
-        start_us=run.trace.accepted_us or run.created_ms * 1000,
-        end_us=None if run.completed_ms is None else run.completed_ms * 1000,
+        start_us=start_us,
+        # A retry that has nothing left to do ends as it is accepted, by a clock that was read before.
+        end_us=None if run.completed_ms is None else max(start_us, run.completed_ms * 1000),
         attributes=attributes,
         status=_STATUS.get(run.status, "Unset"),
         status_message=str((run.error or {}).get("message", "")) if run.status == "failed" else "",

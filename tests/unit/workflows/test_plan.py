@@ -8,6 +8,7 @@ from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.guardrails import Guardrails, by_stage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import Run, RunStage
+from loom_worker.core.values.traces import TurnTrace
 from loom_worker.core.values.turns import Webhook
 from loom_worker.core.values.workspaces import NO_RULES
 from loom_worker.webhook.body import WebhookBodies
@@ -114,6 +115,13 @@ def test_a_run_with_a_trace_leaves_a_span_over_all_of_its_turns(traceparent: str
     assert told is not None
     [span] = told.spans
     assert (span.name, span.trace_id, span.end_us, told.is_exported) == ("workflow.run", "a" * 32, 5000, True)
+
+
+def test_the_span_of_a_run_that_ends_as_it_is_accepted_does_not_end_before_it_begins() -> None:
+    accepted = TurnTrace(accepted_us=5_400)
+    told = planner().spans(a_run({}, traceparent=TRACEPARENT, trace=accepted, completed_ms=5), "turn_1")
+    assert told is not None
+    assert [(span.start_us, span.end_us) for span in told.spans] == [(5_400, 5_400)]
 
 
 def test_only_a_run_with_a_webhook_is_reported() -> None:
