@@ -225,20 +225,25 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         monitor=events,
         is_isolated=is_isolated,
     )
-    compressor = Compressor(
-        worker=links.name,
-        memories=links.memories,
+    exporter = links.traces.exporter(process=links.name, stopping=stopping)
+    deliverer = Deliverer(links.outbox, settings.webhook, events, traces)
+    own = Worker(turns, deliverer, _compressor(turns, links.memories, fitted), exporter, events)
+    return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring), traces)
+
+
+def _compressor(turns: TurnWorker, memories: Memories, fitted: Components) -> Compressor:
+    """Of the process that runs these turns."""
+    return Compressor(
+        worker=turns.name,
+        memories=memories,
         budgets=turns.budgets,
         agents=fitted.registry,
         workers=turns.workers,
-        stopping=stopping,
-        slots=threading.Semaphore(max(1, settings.worker_concurrency // THREADS_PER_SESSION)),
-        traces=traces,
-        monitor=events,
+        stopping=turns.stopping,
+        slots=threading.Semaphore(max(1, turns.settings.worker_concurrency // THREADS_PER_SESSION)),
+        traces=turns.traces,
+        monitor=turns.monitor,
     )
-    exporter = links.traces.exporter(process=links.name, stopping=stopping)
-    own = Worker(turns, Deliverer(links.outbox, settings.webhook, events, traces), compressor, exporter, events)
-    return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring), traces)
 
 
 def _base_url(settings: Settings) -> str:
