@@ -1,6 +1,7 @@
 """`python -m tests.chaos`: plays scenarios, prints what was done and what came of it; exit 0 if no promise was broken.
 
-The last line is the whole result as JSON. What went wrong keeps its files, and the report says where.
+The last line of stdout is the whole result as JSON. What went wrong keeps its files, and the report says where; it is
+told once more at the very end on stderr, for logs of which only the end is kept.
 """
 
 import json
@@ -67,6 +68,9 @@ def main(
         shown.append(one)
     is_good = all(one.is_good for one in shown)
     click.echo(json.dumps(_result(form, seed, shown) | {"is_good": is_good}))
+    for one in shown:
+        if not one.is_good:
+            click.echo("\n".join(one.lines), err=True)
     ctx.exit(0 if is_good else 1)
 
 
