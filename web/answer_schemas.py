@@ -7,6 +7,7 @@ here. What no dataclass stands for is written down whole.
 from typing import get_args
 
 from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import Role, Usage
 from loom_worker.core.values.memory import Snapshot
 from loom_worker.core.values.notifications import Delivery, EventType
@@ -14,7 +15,7 @@ from loom_worker.core.values.pages import Excerpt, Hit
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tools import StoredError, Tool
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
 from web.judge_schemas import JUDGE

@@ -5,8 +5,8 @@ from decimal import Decimal
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import Usage
-from loom_worker.core.values.turns import Call
 from loom_worker.core.values.waiting import Waiting
 
 Schema = dict[str, Any]

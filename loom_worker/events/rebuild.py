@@ -7,9 +7,10 @@ event keeps its id and a reader that resumes finds no gap.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
-from loom_worker.core.values.turns import BETWEEN_REPLIES, Call, Step, Turn, joined
+from loom_worker.core.values.turns import BETWEEN_REPLIES, Step, Turn, joined
 
 LOST = ("output_text.delta", {"text": ""})
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from loom_worker.agents.known import AgentSource
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Tenant
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.lanes.live_waits import LiveWaits, WaitRecord
 from loom_worker.store.turns import Turns

@@ -6,9 +6,10 @@ from sqlalchemy import Connection, select, update
 
 from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.audit import AuditEntry
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.tenants import Tenant
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.turns import Turn
 from loom_worker.store import rows
 from loom_worker.store.audit import append, user_of_lane
 from loom_worker.store.database import Database

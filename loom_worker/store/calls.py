@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, String, and_, bindparam, case, func, or_, select, update
 
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tools import Caller
-from loom_worker.core.values.turns import Call, Claim
+from loom_worker.core.values.turns import Claim
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 from loom_worker.store import rows
 from loom_worker.store.database import Database

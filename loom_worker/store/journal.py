@@ -11,6 +11,7 @@ from loom_worker.core import crash_points
 from loom_worker.core.errors import Interrupted
 from loom_worker.core.values.audit import AuditEntry, turn_ended
 from loom_worker.core.values.budgets import Settlement
+from loom_worker.core.values.calls import CANCELLED, OPEN_CALL, Call
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.ids import now_us
@@ -20,7 +21,7 @@ from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.traces import NO_TRACE, Interval, TurnTrace
-from loom_worker.core.values.turns import CANCELLED, OPEN_CALL, Call, CancelAction, Claim, Ending, Step
+from loom_worker.core.values.turns import CancelAction, Claim, Ending, Step
 from loom_worker.store import rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.audit import append

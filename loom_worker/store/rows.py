@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.core.values.json import Json
@@ -10,7 +11,7 @@ from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.memory import Change, MemoryState, Snapshot
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import DEFAULT_AGENT, Choice, Message, Session
-from loom_worker.core.values.turns import Call, Step, Turn, Webhook
+from loom_worker.core.values.turns import Step, Turn, Webhook
 from loom_worker.core.words import grams
 from loom_worker.store.search_words import SEARCHED
 

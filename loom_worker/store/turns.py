@@ -6,12 +6,13 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, func, literal, select
 
 from loom_worker.core.errors import NotFound
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.cutting import FIELD_BYTES
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import OPEN_VERDICT
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
-from loom_worker.core.values.turns import Call, Step, Turn
+from loom_worker.core.values.turns import Step, Turn
 from loom_worker.store import rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database

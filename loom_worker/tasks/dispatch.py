@@ -17,8 +17,8 @@ from redis.exceptions import RedisError
 from loom_worker.core import crash_points, log_context
 from loom_worker.core.child_process import shimmed
 from loom_worker.core.errors import Unavailable
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.judges import Verdict
-from loom_worker.core.values.turns import Call
 from loom_worker.tasks.wakeups import WakeupQueue
 
 log = logging.getLogger(__name__)

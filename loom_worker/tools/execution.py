@@ -11,10 +11,10 @@ from loom_worker.core.errors import Interrupted, ToolFailed
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.text import clean
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Outcome, Tool
-from loom_worker.core.values.turns import Call
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import RateLimiter
 from loom_worker.llm.tokens import cl100k_tokens

@@ -4,13 +4,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import dump
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.spans import SpanEvent, SpanStatus, TraceSpan, span_id_of
 from loom_worker.core.values.traces import CallTimes, Interval, Try
-from loom_worker.core.values.turns import Call, Step
+from loom_worker.core.values.turns import Step
 from loom_worker.trace import names
 
 CONTENT_CHARS = 4_000

@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 
 from loom_worker.core.settings import LimitSettings
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Judgement, Panel, Verdict
-from loom_worker.core.values.turns import Call, CancelAction, Ending, Step
+from loom_worker.core.values.turns import CancelAction, Ending, Step
 from loom_worker.turn.judging import NO_PANEL, NO_VERDICTS, Conclusion, VerdictCheck, concluded, given, planned
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import Check

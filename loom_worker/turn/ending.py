@@ -7,6 +7,7 @@ from functools import partial
 
 from loom_worker.core import crash_points
 from loom_worker.core.log_context import turn_ids
+from loom_worker.core.values.calls import CANCELLED
 from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.ids import new_id, now_us
 from loom_worker.core.values.json import Json
@@ -16,7 +17,7 @@ from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.spans import span_id_of
 from loom_worker.core.values.tools import Outcome
 from loom_worker.core.values.traces import Interval, TurnTrace
-from loom_worker.core.values.turns import CANCELLED, CancelAction, Ending, Turn
+from loom_worker.core.values.turns import CancelAction, Ending, Turn
 from loom_worker.events.log import Unsent
 from loom_worker.events.writer import EventWriter
 from loom_worker.lanes.lanes import Advanced

@@ -10,8 +10,9 @@ from loom_worker.core import crash_points, log_context
 from loom_worker.core.errors import Fenced, Interrupted, LoomError, Unavailable
 from loom_worker.core.monitor import Work
 from loom_worker.core.stopping import retry_until_stored
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.tools import Caller, Outcome, Tool
-from loom_worker.core.values.turns import Call, Claim
+from loom_worker.core.values.turns import Claim
 from loom_worker.lanes.lanes import Lease
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.store.claims import Idle

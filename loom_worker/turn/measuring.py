@@ -2,7 +2,8 @@
 
 from loom_worker.core import metrics
 from loom_worker.core.values.audit import NOT_RUN
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.calls import Call
+from loom_worker.core.values.turns import Turn
 from loom_worker.turn.state import TurnState
 
 

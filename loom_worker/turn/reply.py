@@ -17,6 +17,7 @@ from loom_worker.core.errors import (
     Transient,
 )
 from loom_worker.core.values.budgets import Reservation, ToolCallCount
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import (
     UNMETERED,
     Reply,
@@ -28,7 +29,7 @@ from loom_worker.core.values.chat import (
     Usage,
 )
 from loom_worker.core.values.ids import now_us
-from loom_worker.core.values.turns import Call, Step
+from loom_worker.core.values.turns import Step
 from loom_worker.events.writer import EventWriter
 from loom_worker.llm.meter import BudgetMeter
 from loom_worker.llm.prices import cost_usd

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from loom_worker.core.monitor import Monitor, Work
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.tools import Caller
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.turns import Turn
 from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.worker import Execution

@@ -18,13 +18,14 @@ from loom_worker.core.errors import (
     Unavailable,
 )
 from loom_worker.core.text import fence
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.traces import Interval
-from loom_worker.core.values.turns import Call, Claim, Ending
+from loom_worker.core.values.turns import Claim, Ending
 from loom_worker.core.values.waiting import Waiting
 from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import EventWriter

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from loom_worker.core.values.budgets import Amount, Reservation
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import Reply, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Judgement, Verdict
 from loom_worker.core.values.traces import Interval
-from loom_worker.core.values.turns import Call, Claim, Step, Turn, joined, standing
+from loom_worker.core.values.turns import Claim, Step, Turn, joined, standing
 from loom_worker.store.journal import Entries
 from loom_worker.store.rows import use_json
 

@@ -7,10 +7,10 @@ from itertools import count
 from typing import Literal, Protocol
 
 from loom_worker.core.settings import LimitSettings
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Tool
-from loom_worker.core.values.turns import Call
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from loom_worker.core.values.calls import CANCELLED, Call
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.turns import BETWEEN_REPLIES, CANCELLED, Call, Step
+from loom_worker.core.values.turns import BETWEEN_REPLIES, Step
 from loom_worker.turn.state import TurnState
 
 

@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from loom_worker.core.errors import LeftAlone, LoomError, Overloaded
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.guard.tolerant import Tolerant
 from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits

@@ -11,12 +11,13 @@ from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.stopping import Stopping, retry_until_stored
 from loom_worker.core.values.agents import Agent, Alone, Content
 from loom_worker.core.values.budgets import Payer, Settlement
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.guardrails import Guardrails
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.memory import Remembered
-from loom_worker.core.values.turns import Call, Claim, Turn
+from loom_worker.core.values.turns import Claim, Turn
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.events.log import EventLog
 from loom_worker.events.turn_signals import TurnSignals

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from loom_worker.core.values.turns import Call
+from loom_worker.core.values.calls import Call
 from tests.chaos.facts import Facts, TurnFact
 from tests.chaos.records import Decided, Effect, Evidence
 from tests.chaos.verdict import Violation

@@ -17,7 +17,8 @@ from sqlalchemy import JSON
 
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.audit import Link, first_break
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.calls import Call
+from loom_worker.core.values.turns import Turn
 from loom_worker.store import rows
 from loom_worker.store.schema import metadata
 from tests.chaos.marks import mark_of, replies_in

@@ -15,10 +15,11 @@ from loom_worker.blobs.blobs import Blobs, Stored
 from loom_worker.core import child_process
 from loom_worker.core.errors import Conflict
 from loom_worker.core.values.budgets import Account, Amount, Settlement
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.memory import MemoryState
-from loom_worker.core.values.turns import Call, Claim, NewTurn, Turn
+from loom_worker.core.values.turns import Claim, NewTurn, Turn
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer
 from loom_worker.memory import compress
 from loom_worker.memory.layers import turns as turns_of

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from sqlalchemy import insert
 
 from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, NewKey
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.channels import Pairing
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import NewRun, Run
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import Caller
-from loom_worker.core.values.turns import Call, NewTurn, Webhook
+from loom_worker.core.values.turns import NewTurn, Webhook
 from loom_worker.store.agent_errors import NewAgentError
 from loom_worker.store.schema import memory_snapshots
 from tests.support.callers import CALLER

@@ -3,12 +3,13 @@
 from sqlalchemy import select
 
 from loom_worker.core.values.budgets import usd
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import ChatMessage, Reply, Usage
 from loom_worker.core.values.ids import new_id, now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import Message
-from loom_worker.core.values.turns import Call, Claim, Ending, Step, Turn
+from loom_worker.core.values.turns import Claim, Ending, Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database

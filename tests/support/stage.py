@@ -10,13 +10,14 @@ from loom_worker.core.errors import ToolFailed
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import ChatMessage, Frame, ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.notifications import Delivery, Event
 from loom_worker.core.values.sessions import Choice, NewSession
 from loom_worker.core.values.tools import Caller, Outcome, Tool
-from loom_worker.core.values.turns import Call, CancelAction, NewTurn, Step, Turn
+from loom_worker.core.values.turns import CancelAction, NewTurn, Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import queued, rebuild
 from loom_worker.events.run_news import RunNews

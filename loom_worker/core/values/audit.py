@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_worker.core.values.budgets import NANO, nano
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.runs import Run
 from loom_worker.core.values.tenants import LOCAL
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.turns import Turn
 
 START = "0" * 64
 """What stands for the hash of the row before the first one."""

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.turns import Call, Step, Turn
+from loom_worker.core.values.turns import Step, Turn
 from loom_worker.events.rebuild import rebuild
 
 TURN = Turn("turn_1", "lane", "s1", "w", "default", 1, "in_progress", "How many?", 0)

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import Unavailable
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.notifications import Event
-from loom_worker.core.values.turns import Call, Step, Turn
+from loom_worker.core.values.turns import Step, Turn
 from loom_worker.events.log import FENCED, EventLog, Unsent
 from loom_worker.events.rebuild import queued, rebuild
 from loom_worker.events.writer import RETRY_S, EventFlusher, EventWriter

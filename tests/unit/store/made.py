@@ -7,12 +7,13 @@ from sqlalchemy import func, select
 
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.budgets import usd
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import ChatMessage, Role, Usage
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import Message, NewSession
-from loom_worker.core.values.turns import Call, Claim, Ending, NewTurn, Turn
+from loom_worker.core.values.turns import Claim, Ending, NewTurn, Turn
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Final, Journal

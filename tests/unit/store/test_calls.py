@@ -3,9 +3,10 @@ from dataclasses import replace
 
 import pytest
 
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tools import Caller
-from loom_worker.core.values.turns import Call, Claim, Step
+from loom_worker.core.values.turns import Claim, Step
 from loom_worker.store.agent_errors import AgentErrors, NewAgentError
 from loom_worker.store.calls import HOUR_MS, CallOwner, Calls, Left, tool_counts
 from loom_worker.store.database import Database

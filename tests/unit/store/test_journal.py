@@ -6,9 +6,10 @@ from sqlalchemy.exc import IntegrityError
 from loom_worker.core.errors import Fenced, Interrupted
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.budgets import usd
+from loom_worker.core.values.calls import CANCELLED
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.core.values.sessions import SessionPatch
-from loom_worker.core.values.turns import CANCELLED, Ending, Step
+from loom_worker.core.values.turns import Ending, Step
 from loom_worker.events.rebuild import rebuild
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Entries, Journal

@@ -12,7 +12,7 @@ import pytest
 import redis
 from celery import Celery
 
-from loom_worker.core.values.turns import Call
+from loom_worker.core.values.calls import Call
 from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
 from loom_worker.tasks.wakeups import WakeupQueue
 from tests.support.celery_app import app_at

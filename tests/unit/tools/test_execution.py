@@ -13,9 +13,9 @@ from loom_worker.core.errors import Interrupted, ToolFailed
 from loom_worker.core.settings import BlobSettings, Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.text import fence
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.tools import Caller, Outcome, Rate, Tool
-from loom_worker.core.values.turns import Call
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import RateLimiter
 from loom_worker.llm.tokens import cl100k_tokens

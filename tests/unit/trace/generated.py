@@ -7,13 +7,14 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 
 from loom_worker.core.values.budgets import usd
+from loom_worker.core.values.calls import OPEN_CALL, Approval, Call, CallStatus
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.judges import Verdict, VerdictStatus
 from loom_worker.core.values.memory import Change, Level, Summary
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.core.values.traces import CallTimes, Interval, RunEnd, TracedTurn, Try, TurnTrace, WorkerRun
-from loom_worker.core.values.turns import OPEN_CALL, UNFINISHED, Approval, Call, CallStatus, Step, TurnStatus
+from loom_worker.core.values.turns import UNFINISHED, Step, TurnStatus
 from loom_worker.store.turn_records import TurnRecord
 from loom_worker.trace.later import of_attempt, of_compression
 from tests.unit.trace.made import AT_MS, AT_US, PARENT_ID, TRACE_ID, turn

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.core.values.traces import CallTimes, Interval, Try, TurnTrace, WorkerRun
-from loom_worker.core.values.turns import Call, Step, Turn
+from loom_worker.core.values.turns import Step, Turn
 from loom_worker.store.turn_records import TurnRecord
 
 AT_MS = 1_800_000_000_000

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.budgets import usd
+from loom_worker.core.values.calls import Call, CallStatus
 from loom_worker.core.values.chat import Reply, StopReason, ToolSpec, ToolUse, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tools import Tool
-from loom_worker.core.values.turns import Call, CallStatus, Claim, Turn
+from loom_worker.core.values.turns import Claim, Turn
 from loom_worker.turn.decide import (
     MAX_WAITS,
     Approve,

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from loom_worker.core.errors import Unavailable
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.tools import Caller, Outcome
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.turns import Turn
 from loom_worker.turn.entrypoints import serve_call
 from tests.support.models import says, wants
 from tests.support.stage import Stage, StageTools

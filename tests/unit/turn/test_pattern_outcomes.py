@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.patterns import Effect, PatternUse
 from loom_worker.core.values.sessions import Choice
-from loom_worker.core.values.turns import Call, Claim, Ending, Turn, TurnStatus
+from loom_worker.core.values.turns import Claim, Ending, Turn, TurnStatus
 from loom_worker.store.patterns import PatternUses
 from loom_worker.turn.agent_runtime import PromptContext
 from loom_worker.turn.ending import has_succeeded, patterns_of, uses

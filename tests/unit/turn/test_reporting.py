@@ -8,10 +8,11 @@ import pytest
 
 from loom_worker.core.errors import Overloaded, ProviderFailed, Unavailable
 from loom_worker.core.monitor import UNMONITORED, Monitor, Unmonitored, Work
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Panel, PanelMember
 from loom_worker.core.values.tools import Caller, Outcome, Tool
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.turns import Turn
 from loom_worker.turn.reporting import tell_call, tell_end
 from loom_worker.turn.worker import TurnWorker
 from tests.support.models import Killed, says, wants

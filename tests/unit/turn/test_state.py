@@ -1,9 +1,10 @@
 """A turn being worked on: what is new is told apart from what is saved."""
 
 from loom_worker.core.values.budgets import usd
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import Reply, ToolUse, Usage
 from loom_worker.core.values.sessions import Choice
-from loom_worker.core.values.turns import Call, Claim, Step, Turn
+from loom_worker.core.values.turns import Claim, Step, Turn
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.transcript import tool_uses
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.settings import LimitSettings
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import ToolSpec, ToolUse
 from loom_worker.core.values.tools import Tool
-from loom_worker.core.values.turns import Call
 from loom_worker.turn.tool_plan import (
     MAX_PICKUP_MS,
     PICKUP_MS,

@@ -6,9 +6,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_worker.core.values.calls import CANCELLED, Call
 from loom_worker.core.values.chat import Reply, ToolUse, Usage
 from loom_worker.core.values.sessions import Choice
-from loom_worker.core.values.turns import CANCELLED, Call, Claim, Turn
+from loom_worker.core.values.turns import Claim, Turn
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.transcript import conversation, said, usage_of
 

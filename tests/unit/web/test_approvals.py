@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from loom_worker.core.values.turns import Call
+from loom_worker.core.values.calls import Call
 from tests.support.web_stage import MakeStage, Submit, WebStage
 from web.app import create_app
 

@@ -8,9 +8,10 @@ from flask import Flask
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.patterns import Effect
 from loom_worker.core.values.sessions import NewSession
-from loom_worker.core.values.turns import Call, NewTurn
+from loom_worker.core.values.turns import NewTurn
 from loom_worker.core.values.usage import GROUPS
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary

@@ -8,10 +8,10 @@ import pytest
 from werkzeug.test import TestResponse
 
 from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, NewKey
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.guardrails import Guardrails
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.turns import Call
 from tests.support.runs import pipeline, workflow
 from tests.support.until import AT_ONCE_S
 from tests.support.web_stage import AGENT, MakeStage, WebStage

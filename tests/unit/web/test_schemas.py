@@ -3,9 +3,9 @@ from typing import Any, Literal
 
 import pytest
 
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.turns import Call
 from web.schemas import FLAG, FREE, NUMBER, TEXT, TIME, WHOLE, array, members, of_type
 
 

@@ -6,8 +6,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, NewKey
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.turns import Call
 from tests.support.played_worker import PlayedWorker
 from tests.support.web_stage import Submit, WebStage
 

@@ -6,8 +6,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.budgets import usd
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import Usage
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.turns import Turn
 from loom_worker.webhook.body import LIMIT_BYTES, completed
 
 URL = "https://loom.example/v1/turns/turn_01"

@@ -16,7 +16,7 @@ from loom_worker.core.values.audit import (
     hash_of,
     tool_counts,
 )
-from loom_worker.core.values.turns import Call
+from loom_worker.core.values.calls import Call
 
 ENTRY = AuditEntry(workspace="acme", at_ms=1, action="turn.ended")
 CALL = Call("toolu_1", "pay", {"amount": 7}, 0, 1, status="completed", sends=1)

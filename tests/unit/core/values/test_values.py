@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.budgets import NANO, usd
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.core.values.json import rfc3339
 from loom_worker.core.values.notifications import TERMINAL, Delivery, Event
 from loom_worker.core.values.sessions import Message, Session
-from loom_worker.core.values.turns import Call, Turn
+from loom_worker.core.values.turns import Turn
 
 AT_MS = 1_800_000_000_007
 TURN = Turn("turn_1", "lane-hidden", "s1", "acme", "default", 1, "queued", "hi", AT_MS)
