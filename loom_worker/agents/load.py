@@ -226,6 +226,7 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
         "timeout_s": config.number("timeout_seconds"),
         "budget": work.budget(spec),
         "guardrails": work.guardrails(spec),
+        "may_call": spec.texts("may_call"),
         "patterns_enabled": patterns.flag("enabled"),
         "min_confidence": patterns.number("min_confidence", most=1.0),
         "max_patterns_per_turn": patterns.whole("max_patterns_per_turn", least=0),

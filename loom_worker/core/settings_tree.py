@@ -75,6 +75,8 @@ class LimitSettings:
     """Per turn."""
     max_tool_calls: int = setting("LOOM_MAX_TOOL_CALLS", Whole(least=0), 50)
     """Per turn."""
+    max_children: int = setting("LOOM_MAX_CHILDREN", Whole(least=0, most=1000), 20)
+    """Turns of other agents that one turn may ask for."""
     max_calls_per_reply: int = 20
     """Tool calls of one reply; those beyond are answered with an error."""
     lane_depth: int = 100
@@ -99,6 +101,8 @@ class ToolSettings:
     """Size of a result in UTF-8; a longer one is cut, and the model is told so."""
     reference_bytes: int = setting("LOOM_REFERENCE_BYTES", Whole(1024, 1_000_000), 16 * 1024)
     """A result of this size or more is stored separately, and the model is sent a reference."""
+    agent_reference_bytes: int = setting("LOOM_AGENT_REFERENCE_BYTES", Whole(1024, 1_000_000), 10 * 1024)
+    """What an agent tells another one is passed on as a reference from this size on."""
     error_days: int = setting("LOOM_ERROR_DAYS", Whole(most=3650), 30)
     """How long the errors of tools are kept."""
 

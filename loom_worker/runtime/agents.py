@@ -42,6 +42,7 @@ from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
+from loom_worker.tools.agent_tools import MessageParts, Peers, agent_tools
 from loom_worker.tools.registry import MORE, Registry, more_tool
 from loom_worker.turn import context
 from loom_worker.turn.agent_runtime import AgentRuntime
@@ -81,12 +82,14 @@ class AgentRegistry:
         models: Models,
         tool_provider: ToolProvider,
         knowledge: Knowledge,
+        messages: MessageParts,
     ) -> None:
         self._settings = settings
         self._agents = agents
         self._database = database
         self._models = models
         self._knowledge = knowledge
+        self._messages = messages
         self._lock = threading.RLock()
         self._tool_provider = tool_provider
         self._rules = RulesCache(database)
@@ -113,7 +116,7 @@ class AgentRegistry:
 
     def _kept(self, agent: Agent, choice: Choice, why: str, *, has_skills: bool) -> AgentRuntime:
         """The agent runtime as it was built before, as long as the agent and its tools are the same."""
-        key = (agent.name, choice, why or f"{self._tool_provider.stamp(agent)} {has_skills}")
+        key = (agent.name, choice, why or f"{self._tool_provider.stamp(agent)} {has_skills} {self._peers(agent)}")
         with self._lock:
             runtime = self._runtimes.get(key)
         # Built outside of the lock: an agent whose servers are slow keeps no other waiting.
@@ -232,6 +235,12 @@ class AgentRegistry:
             budget_tokens=int(runtime.compressor_budget_tokens / context.scale(ratio)),
         )
 
+    def _peers(self, agent: Agent) -> Peers:
+        """The agents that it may call, and whether others may call it."""
+        agents = self._agents.current(agent.name).agents
+        called = {name: found.description if (found := agents.get(name)) else "" for name in agent.may_call}
+        return Peers(called, any(agent.name in other.may_call for other in agents.values()))
+
     def _agent(self, name: str) -> Agent:
         """The agent as its file is now; one that is gone has nothing of its own."""
         return self._agents.current(name).agents.get(name) or Agent(name, backend=None)
@@ -253,7 +262,8 @@ class AgentRegistry:
             log.warning("agent %s: %s", agent.name, problem)
         knowledge = self._knowledge
         readers = knowledge.skill_tools() if has_skills else ()
-        automatic = (*self._memory_tools(agent, choice), *self._tool_provider.standing, *readers)
+        talking = agent_tools(self._peers(agent), self._messages)
+        automatic = (*self._memory_tools(agent, choice), *self._tool_provider.standing, *readers, *talking)
         listed = agent.tools if choice.tools is None else choice.tools
         always = {tool.spec.name for tool in automatic} | (own.always if choice.tools is None else set())
         allowed = None if listed is None else (*listed, *sorted(always))

@@ -36,8 +36,10 @@ from loom_worker.service.turn_follower import POOL_THREADS
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
 from loom_worker.service.workflow_runs import WorkflowRuns
+from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
+from loom_worker.store.children import Children
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
@@ -191,7 +193,9 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
     links, events = Links.of(settings), TaskEvents()
     stopping = Stopping(settings.lanes.drain_s)
     agents = KnownAgents(LiveAgents(settings.agents_dir), workflows_of(settings))
-    fitted = components(settings, agents, links.database, links.client, process=links.name, stopping=stopping)
+    fitted = components(
+        settings, agents, links.database, links.client, process=links.name, stopping=stopping, waker=links
+    )
     slots = FreeSlots(links.lanes, stopping, process=links.name, most_waiting=settings.worker_concurrency // 2)
     threads = CeleryThreads(settings.worker_concurrency, slots) if takes_turns else None
     traces = links.traces.flusher()
@@ -212,6 +216,8 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         events=links.events,
         dispatcher=links.dispatcher,
         runs=_run_advancer(settings, links, agents, signals),
+        children=Children(links.database, settings.limits, is_exported=settings.trace.endpoint is not None),
+        messages=AgentMessages(links.database),
         agents=fitted.registry,
         knowledge=fitted.knowledge,
         tools=fitted.executor,

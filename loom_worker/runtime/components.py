@@ -26,6 +26,7 @@ from loom_worker.runtime.prompt_context import Knowledge
 from loom_worker.runtime.sweeping import ExpiringStores
 from loom_worker.runtime.tool_sets import ToolProvider
 from loom_worker.runtime.workspace_rules import RuledSkills, RulesCache
+from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
@@ -34,6 +35,7 @@ from loom_worker.store.patterns import PatternUses
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared_memory import SharedMemory
 from loom_worker.tools import child_main
+from loom_worker.tools.agent_tools import NO_WORKERS, LaneWaker, MessageParts
 from loom_worker.tools.child import Program
 from loom_worker.tools.error_channel import Failures, error_detail_tool
 from loom_worker.tools.execution import ToolExecutor
@@ -77,12 +79,14 @@ def components(
     *,
     process: str,
     stopping: Stopping,
+    waker: LaneWaker = NO_WORKERS,
 ) -> Components:
     """Put it together; nothing is started or connected yet.
 
     Args:
         client: the process' own redis-py client, which decodes responses.
         process: its name, by which others know what it has loaded.
+        waker: tells workers of messages that turns wait for.
     """
     content = ContentVersions(client, process=process)
     if isinstance(agents, KnownAgents):
@@ -101,6 +105,9 @@ def components(
         database,
         models=models,
         knowledge=knowledge,
+        messages=MessageParts(
+            AgentMessages(database), expiring.references, waker, settings.tools.agent_reference_bytes
+        ),
         tool_provider=ToolProvider(
             settings,
             servers=_servers(settings, client, content),

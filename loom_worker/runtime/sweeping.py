@@ -3,6 +3,7 @@
 Each process makes its own ``Links``; ``ExpiringStores`` are what the sweep empties.
 """
 
+import logging
 import os
 import secrets
 import socket
@@ -13,6 +14,7 @@ from typing import Any, Self
 from celery import signals
 
 from loom_worker.core import crash_points, redis_client
+from loom_worker.core.errors import LoomError
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import Settings
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
@@ -21,6 +23,7 @@ from loom_worker.runtime.metrics_flusher import MetricsFlusher
 from loom_worker.runtime.tracing import TraceParts
 from loom_worker.service.user_deletion import UserDeletions
 from loom_worker.store.agent_errors import AgentErrors
+from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -35,6 +38,8 @@ from loom_worker.tasks.dispatch import CeleryDispatcher
 from loom_worker.tasks.sweep import Sweep, Sweeper
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tools.references import References, stores
+
+log = logging.getLogger(__name__)
 
 DAY_MS = 24 * 3600 * 1000
 TIDY_PAUSE_S = 10.0
@@ -80,6 +85,14 @@ class Links:
             TraceParts.of(settings, database, client, dispatcher),
         )
 
+    def wake_waiting(self, lane: str) -> None:
+        """See LaneWaker (``tools/agent_tools.py``)."""
+        try:
+            if self.lanes.alert(lane):
+                self.dispatcher.wake(lane)
+        except LoomError as error:
+            log.warning("left to the sweep: %s", error)
+
 
 class Rest:
     """A pause, by a clock that nobody sets."""
@@ -102,6 +115,7 @@ class ExpiringStores:
 
     references: References
     errors: AgentErrors
+    messages: AgentMessages
     error_days: int
     retention: Retention
     users: UserDeletions
@@ -116,6 +130,7 @@ class ExpiringStores:
         return cls(
             References(stores(settings.blobs, BlobRows(database), raw), settings.blobs),
             AgentErrors(database),
+            AgentMessages(database),
             settings.tools.error_days,
             Retention(database, settings.retention),
             UserDeletions(database, Lanes(redis_of(settings), settings.lanes), events_of(settings)),
@@ -125,7 +140,9 @@ class ExpiringStores:
         """Remove a little of what has expired by then; the sweep calls this every second."""
         if self.rest.is_over() and not self.references.tidy(moment_ms):
             self.rest.begin(TIDY_PAUSE_S)
-        self.errors.expire(before_ms=moment_ms - self.error_days * DAY_MS)
+        kept_since_ms = moment_ms - self.error_days * DAY_MS
+        self.errors.expire(before_ms=kept_since_ms)
+        self.messages.settle(now_ms=moment_ms, kept_since_ms=kept_since_ms)
         self.retention.once(moment_ms)
         self.users.resume(moment_ms)
 

@@ -176,8 +176,9 @@ class Service:
         deleted = self.sessions.delete(tenant, session_id, by=by)
         time.sleep(SETTLE_S)
         try:
-            self._lanes.forget(deleted.lane)
-            self.waiter.forget(deleted.turns)
+            for each in deleted:
+                self._lanes.forget(each.lane)
+                self.waiter.forget(each.turns)
         except Unavailable:  # of the lane nothing is in the database, and the sweep removes the event logs
             return
 

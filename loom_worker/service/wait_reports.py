@@ -88,6 +88,8 @@ class WaitReports:
             return Waiting("person", self._asked_ms(turn, asked))
         if calls:
             since_ms = min(call.started_ms or call.sent_ms or _latest_ms(turn) for call in calls)
+            if all(call.is_awaiting for call in calls):
+                return Waiting("agents", since_ms)
             return Waiting("tools", since_ms, attempt=max(call.sends for call in calls) or None)
         if turn.held_by is not None:
             # A worker runs it. Between its calls of the model it pauses for milliseconds alone.

@@ -19,11 +19,14 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tools import DataReference
+from loom_worker.store.agent_tables import agent_message_refs, agent_messages
+from loom_worker.store.blob_tables import blob_grants, blobs
 from loom_worker.store.database import Database
-from loom_worker.store.schema import blob_grants, blobs, sessions, turns, unfinished
+from loom_worker.store.schema import sessions, turns, unfinished
 from loom_worker.store.tenants import of_session, ours
 
 TOUCH_MS = 60_000
@@ -37,10 +40,27 @@ _HELD = exists().where(sessions.c.lane == blobs.c.lane, sessions.c.workspace == 
 
 
 def _is_needed() -> ColumnElement[bool]:
-    """True while a turn of its session, or of one it was passed on to, has not ended."""
+    """True while a turn of its session, or of one it was passed on to, has not ended, or a message passes it on."""
     own = exists().where(turns.c.lane == blobs.c.lane, unfinished())
     passed_on = exists().where(blob_grants.c.ref == blobs.c.id, turns.c.lane == blob_grants.c.lane, unfinished())
-    return or_(own, passed_on)
+    # What a message passes on is kept until somebody has dealt with it.
+    in_message = and_(agent_message_refs.c.ref == blobs.c.id, agent_messages.c.id == agent_message_refs.c.message_id)
+    return or_(own, passed_on, exists().where(in_message, agent_messages.c.ended_ms.is_(None)))
+
+
+def readable(tx: Connection, refs: Collection[str], lane: str) -> frozenset[str]:
+    """Those of some references that a session made or was granted."""
+    granted = exists().where(blob_grants.c.ref == blobs.c.id, blob_grants.c.lane == lane)
+    found = select(blobs.c.id).where(blobs.c.id.in_(refs), or_(blobs.c.lane == lane, granted))
+    return frozenset(tx.execute(found).scalars()) if refs else frozenset()
+
+
+def grant(tx: Connection, refs: Collection[str], lane: str) -> None:
+    """Let a session read references that are still there."""
+    there = select(blobs.c.id).where(blobs.c.id.in_(refs), blobs.c.lane != lane)
+    new = [{"ref": ref, "lane": lane} for ref in tx.execute(there).scalars()] if refs else []
+    if new:
+        tx.execute(upsert(blob_grants).on_conflict_do_nothing(), new)
 
 
 class BlobRows:
@@ -66,6 +86,11 @@ class BlobRows:
     def of_tenant(self, ref: str, tenant: Tenant) -> DataReference | None:
         """The reference, if a session of the tenant made it."""
         return self._one(ref, of_session(blobs.c.lane, ours(tenant)))
+
+    def pass_on(self, refs: Collection[str], *, from_lane: str, to_lane: str) -> None:
+        """Let a session read those of some references that another one can read."""
+        with self._database.write() as tx:
+            grant(tx, readable(tx, refs, from_lane), to_lane)
 
     def touch(self, ref: str, *, now_ms: int) -> None:
         """Keep a reference for its whole time from now on; written once a minute at most."""

@@ -26,6 +26,7 @@ from loom_worker.core.values.budgets import (
     begin_ms,
 )
 from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.children import Ancestor, AncestorBudget
 from loom_worker.core.values.json import Json
 from loom_worker.store.database import Database
 from loom_worker.store.prepared import PreparedStatement
@@ -49,6 +50,11 @@ _BUDGETS = select(
     .label("run"),
     select(sessions.c.budget).where(sessions.c.lane == bindparam("our_lane")).scalar_subquery().label("session"),
     select(workspaces.c.rules).where(workspaces.c.name == bindparam("our_workspace")).scalar_subquery().label("rules"),
+)
+_ABOVE = (
+    select(turns.c.id, turns.c.lane, turns.c.budget, sessions.c.budget)
+    .join(sessions, sessions.c.lane == turns.c.lane)
+    .where(turns.c.id.in_(bindparam("ids", expanding=True)), unfinished())
 )
 _FIND = select(*_SPENT).where(*_OF_ACCOUNT)
 _MORE: dict[Any, Any] = {column: column + bindparam(f"more_{column.name}") for column in _SPENT} | {
@@ -137,6 +143,12 @@ def forget(tx: Connection, level: Level, key: str) -> None:
     tx.execute(_FORGET, {"our_level": level, "our_key": key})
 
 
+def read_ancestor_budgets(tx: Connection, ancestors: Sequence[Ancestor]) -> tuple[AncestorBudget, ...]:
+    """What turns that wait for another one may spend, with it; those that have ended are left out."""
+    found = tx.execute(_ABOVE, {"ids": [ancestor.turn_id for ancestor in ancestors]})
+    return tuple(AncestorBudget(*row) for row in found)
+
+
 def _limits(tx: Connection, payer: Payer, *, now_ms: int) -> tuple[Limit, ...]:
     ours = {"our_turn": payer.turn_id, "our_lane": payer.lane, "our_workspace": payer.workspace}
     row = tx.execute(_BUDGETS, ours).one()
@@ -144,7 +156,11 @@ def _limits(tx: Connection, payer: Payer, *, now_ms: int) -> tuple[Limit, ...]:
         raise BudgetSpent("The turn that it was for has ended.", None)
     workspace = (row.rules or {}).get("budget")
     run = (row.run_id or "", row.run)
-    return payer.limits(turn=row.turn, session=row.session, workspace=workspace, run=run, now_ms=now_ms)
+    above = read_ancestor_budgets(tx, payer.above) if payer.above else ()
+    if len(above) < len(payer.above):
+        raise BudgetSpent("The turn that waited for this one has ended.", None)
+    budgets = {"turn": row.turn, "session": row.session, "workspace": workspace}
+    return payer.limits(**budgets, run=run, above=above, now_ms=now_ms)
 
 
 def _used(tx: Connection, account: Account, *, now_ms: int) -> Amount:

@@ -15,9 +15,10 @@ from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Claim
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 from loom_worker.store import rows
+from loom_worker.store.blob_tables import blobs
 from loom_worker.store.database import Database
 from loom_worker.store.fence import check_fence
-from loom_worker.store.schema import agent_errors, blobs, calls, sessions, steps, turns, unfinished
+from loom_worker.store.schema import agent_errors, calls, sessions, steps, turns, unfinished
 from loom_worker.store.turn_statements import RULES
 
 _DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval", "guard", "trace")
@@ -154,6 +155,7 @@ def _send_next(tx: Connection, turn_id: str, *, now_ms: int) -> Call | None:
     """Mark the first call that may be sent as sent; one that a person or an earlier twin holds up keeps waiting."""
     free = or_(calls.c.approval.is_(None), calls.c.approval != "waiting")
     unsent = and_(calls.c.turn_id == turn_id, calls.c.status == "pending", calls.c.sent_ms.is_(None), free)
+    unsent = and_(unsent, calls.c.awaits.is_(None))  # those are no tool's: the turn itself begins them
     for row in tx.execute(select(calls).where(unsent).order_by(calls.c.position)).mappings():
         if not _has_twin(tx, row):
             values = {"sends": row["sends"] + 1, "sent_ms": now_ms}

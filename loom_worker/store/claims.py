@@ -14,6 +14,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     func,
+    literal_column,
     or_,
     select,
 )
@@ -28,6 +29,8 @@ from loom_worker.core.values.turns import CancelAction, Claim
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
 from loom_worker.store import turn_statements as statements
+from loom_worker.store.agent_messages import has_messages
+from loom_worker.store.budgets import read_ancestor_budgets
 from loom_worker.store.database import Database
 from loom_worker.store.fence import fenced_update, ours
 from loom_worker.store.metric_values import count
@@ -71,6 +74,24 @@ _OF_TURN = select(calls.c.id).where(calls.c.turn_id == turns.c.id, calls.c.statu
 _IS_ASKING = _OF_TURN.where(calls.c.approval == "waiting").exists()
 _IS_GRANTED = or_(calls.c.approval == "approved", calls.c.approval == "edited")
 _IS_UNSENT = _OF_TURN.where(_IS_GRANTED, calls.c.sends == 0).exists()
+_child = turns.alias("child")
+_AWAITED_LANES = PreparedStatement(
+    select(turns.c.lane)
+    .select_from(calls)
+    .join(turns, turns.c.id == calls.c.turn_id)
+    .outerjoin(_child, _child.c.id == calls.c.child_turn_id)
+    .where(calls.c.awaits.is_not(None), calls.c.status == literal_column("'running'"))
+    .where(turns.c.held_by.is_(None), turns.c.completed_ms.is_(None))
+    .where(
+        or_(
+            and_(calls.c.awaits == "turn", or_(_child.c.id.is_(None), _child.c.completed_ms.is_not(None))),
+            and_(calls.c.awaits == "messages", has_messages()),
+            calls.c.wait_until_ms <= _MOMENT,
+        )
+    )
+    .limit(_MOST)
+)
+"""Of turns that wait for another one that has ended, or for messages that there are, or have waited long enough."""
 _ANSWERED_LANES = PreparedStatement(
     select(turns.c.lane)
     .where(turns.c.status == "requires_action", turns.c.held_by.is_(None), turns.c.completed_ms.is_(None))
@@ -177,6 +198,14 @@ class Claims:
         with self._database.read() as tx:
             return tuple(row["lane"] for row in _ANSWERED_LANES.all(tx, {"most": limit}))
 
+    def awaited_lanes(self, *, now_ms: int, limit: int) -> tuple[str, ...]:
+        """Lanes whose turn waits for other agents although it has its answer, or the time for it is up.
+
+        Whoever ended the other turn, or sent the message, may have died before waking the lane.
+        """
+        with self._database.read() as tx:
+            return tuple(row["lane"] for row in _AWAITED_LANES.all(tx, {"before_ms": now_ms, "most": limit}))
+
     def open_lane(self, lane: str) -> OpenLane:
         """The unfinished turns of a lane."""
         query = select(turns.c.seq, turns.c.id, turns.c.held_by).where(turns.c.lane == lane, unfinished())
@@ -221,8 +250,9 @@ def _must_wait(row: Row, now_ms: int) -> bool:
 def _claim(tx: Connection, row: Row) -> Claim:
     is_new = row["fence"] == 1  # nobody ran it before, so it has no journal
     journal = () if is_new else tuple(map(rows.step, statements.STEPS.all(tx, {"our_id": row["id"]})))
+    turn = rows.turn(row, calls=() if is_new else read_calls(tx, row["id"]))
     return Claim(
-        turn=rows.turn(row, calls=() if is_new else read_calls(tx, row["id"])),
+        turn=turn,
         steps=journal,
         rom=row["session_rom"],
         kernel=row["session_kernel"],
@@ -233,6 +263,7 @@ def _claim(tx: Connection, row: Row) -> Claim:
         memory_seen=row["session_memory_seen"],
         budget=row["session_budget"],
         run_budget=row["run_budget"],
+        ancestor_budgets=read_ancestor_budgets(tx, turn.ancestors) if turn.ancestors else (),
         rules=Rules.of(row["rules"]),
         verdicts=() if is_new else read_verdicts(tx, row["id"]),
         claimed_us=row["claimed_us"] or 0,

@@ -21,11 +21,12 @@ from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.traces import NO_TRACE, Interval, TurnTrace
-from loom_worker.core.values.turns import CancelAction, Claim, Ending, Step
+from loom_worker.core.values.turns import CancelAction, Claim, Ending, Step, Turn
 from loom_worker.store import rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.audit import append
 from loom_worker.store.budgets import forget, settle
+from loom_worker.store.children import cancel_children
 from loom_worker.store.claims import read_verdicts
 from loom_worker.store.database import Database
 from loom_worker.store.fence import fenced_update, final_update
@@ -109,6 +110,8 @@ class Final:
     """As the turn's row keeps it, but for the run that ends, and the time of storing it."""
     is_exported: bool = False
     """True: its trace is to be exported."""
+    waits_for_children: bool = False
+    """True: turns of other agents that it waits for are asked to end with it."""
     decisions: Sequence[Json] = ()
     """What guards and judges decided, for the audit: ``{kind, name, outcome}`` each."""
 
@@ -146,8 +149,11 @@ class Journal:
             if delivery is not None:
                 enqueue_delivery(tx, delivery)
 
-    def finish(self, claim: Claim, final: Final) -> None:
+    def finish(self, claim: Claim, final: Final) -> Sequence[Turn]:
         """End the turn: last steps, status, messages, usage and webhook, all or nothing.
+
+        Returns:
+            Children of the turn that were asked to end with it.
 
         Raises:
             Fenced: another worker owns the turn; nothing was written.
@@ -164,6 +170,10 @@ class Journal:
                 _end_verdicts(tx, claim, final.verdicts)
             if final.open_calls:
                 _cancel_calls(tx, claim, final.open_calls, now_ms=now_ms)
+            asked: Sequence[Turn] = ()
+            if final.waits_for_children:
+                exported = final.is_exported
+                asked = cancel_children(tx, claim.turn.workspace, claim.turn.id, now_ms=now_ms, is_exported=exported)
             if final.said:
                 said = [rows.message_columns(message, lane=claim.turn.lane) for message in final.said]
                 statements.INSERT_MESSAGES.run_each(tx, said)
@@ -179,6 +189,7 @@ class Journal:
                 enqueue_trace(tx, claim.turn.id, now_ms=now_ms)
             _set_trace(tx, claim, final.trace, began_us=began_us)
             crash_points.reached("turn.committing")
+        return asked
 
 
 def _ended(final: Final, answer: Message | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, select, update
 from loom_worker.core.values.audit import AuditEntry, turn_ended
 from loom_worker.core.values.tenants import Actor
 from loom_worker.store import purge, rows
+from loom_worker.store.agent_messages import remove_of
 from loom_worker.store.audit import append
 from loom_worker.store.budgets import forget
 from loom_worker.store.ledger import charge_unfinished
@@ -19,6 +20,15 @@ DELETED_REASON = "deleted"
 
 _HIDE = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(workspace=DELETED, id=bindparam("name"))
 _LIVE = select(turns).where(turns.c.lane == bindparam("our_lane"), unfinished()).order_by(turns.c.seq)
+_parents = turns.alias("parents")
+_CHILDREN = select(sessions).where(
+    sessions.c.workspace != DELETED,
+    sessions.c.lane.in_(
+        select(turns.c.lane)
+        .join(_parents, _parents.c.id == turns.c.parent_turn_id)
+        .where(_parents.c.lane.in_(bindparam("lanes", expanding=True)))
+    ),
+)
 _CALLS = select(calls).where(calls.c.turn_id == bindparam("our_id")).order_by(calls.c.position)
 
 
@@ -41,6 +51,7 @@ def remove(tx: Connection, row: Any, by: Actor, *, now_ms: int) -> Deleted:
     tx.execute(_HIDE, {"our_lane": lane, "name": lane})
     charge_unfinished(tx, lane, now_ms=now_ms)
     forget(tx, "session", lane)
+    remove_of(tx, row["workspace"], row["id"])
     live = tx.execute(_LIVE, {"our_lane": lane}).mappings().all()
     for each in live:
         made = tuple(map(rows.call, tx.execute(_CALLS, {"our_id": each["id"]}).mappings()))
@@ -49,6 +60,17 @@ def remove(tx: Connection, row: Any, by: Actor, *, now_ms: int) -> Deleted:
     purge.remove_live_rows(tx, lane)
     append(tx, session_deleted(row, by, now_ms=now_ms))
     return Deleted(lane, {each["id"]: True for each in live})
+
+
+def with_children(tx: Connection, row: Any) -> tuple[Any, ...]:
+    """A session's row, and those of the sessions in which other agents worked for its turns, and for theirs."""
+    found = {row["lane"]: row}
+    lanes = [row["lane"]]
+    while lanes:
+        new = tx.execute(_CHILDREN, {"lanes": lanes}).mappings().all()
+        lanes = [each["lane"] for each in new if each["lane"] not in found]
+        found |= {each["lane"]: each for each in new}
+    return tuple(found.values())
 
 
 def session_deleted(row: Any, by: Actor, *, now_ms: int) -> AuditEntry:

@@ -6,6 +6,7 @@ from typing import Any
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
+from loom_worker.core.values.children import Ancestor
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.memory import Change, MemoryState, Snapshot
@@ -21,7 +22,18 @@ CHANGES = 10
 """Of the latest changes of a session's memory, so many are kept."""
 
 _NOT_COLUMNS = {
-    *("usage", "patterns", "channel", "output_parts", "webhook", "trace_id", "calls", "position", "waiting"),
+    *(
+        "usage",
+        "patterns",
+        "channel",
+        "output_parts",
+        "webhook",
+        "trace_id",
+        "calls",
+        "position",
+        "waiting",
+        "ancestors",
+    ),
     *("is_busy", "is_cut"),
 }
 CHOSEN = ("model", "tools", "backend")
@@ -55,6 +67,7 @@ def turn(row: Row, *, calls: Sequence[Call] = (), position: int = 0) -> Turn:
         output_parts=None if row["output_parts"] is None else tuple(row["output_parts"]),
         webhook=Webhook(row["webhook_url"], row["webhook_secret"]) if row["webhook_url"] else None,
         trace_id=trace_id(row["traceparent"]),
+        ancestors=Ancestor.of_rows(row["ancestors"]),
         calls=tuple(calls),
         position=position,
     )

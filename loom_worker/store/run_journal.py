@@ -21,7 +21,7 @@ from loom_worker.store import turn_statements as statements
 from loom_worker.store.audit import append
 from loom_worker.store.cancel import cancel_turn
 from loom_worker.store.database import Database
-from loom_worker.store.removal import Deleted, remove
+from loom_worker.store.removal import Deleted, remove, with_children
 from loom_worker.store.run_steps import RunPlan, RunStep, RunWriter
 from loom_worker.store.run_tables import run_stages, workflow_runs
 from loom_worker.store.runs import read_stages, run_of, run_row
@@ -185,7 +185,8 @@ class RunJournal:
             names = {each.session_id for each in stages if each.session_id and f":{run_id}." in each.session_id}
             tx.execute(delete(workflow_runs).where(workflow_runs.c.id == run_id))
             found = (find(tx, row["workspace"], name) for name in sorted(names))
-            return tuple(remove(tx, session, by, now_ms=now_ms) for session in found if session is not None)
+            there = {row["lane"]: row for session in found if session is not None for row in with_children(tx, session)}
+            return tuple(remove(tx, row, by, now_ms=now_ms) for row in there.values())
 
     def _begin(self, tx: Connection, row: dict[str, Any], kept: Sequence[Json] = (), *, now_ms: int) -> RunStep:
         tx.execute(_INSERT, row)

@@ -23,10 +23,17 @@ from sqlalchemy import (
 )
 
 from loom_worker.core.values.turns import UNFINISHED
-from loom_worker.store import audit_tables, run_tables, trace_tables, workspace_tables  # noqa: F401 - they belong to it, too
+from loom_worker.store import (  # noqa: F401 - they belong to it, too
+    agent_tables,
+    audit_tables,
+    blob_tables,
+    run_tables,
+    trace_tables,
+    workspace_tables,
+)
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0018"
+VERSION = "0019"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -41,6 +48,8 @@ _BY_KEY: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("key_id 
 _UNFINISHED = text("status IN ('queued', 'in_progress', 'requires_action')")
 _NOT_COMPLETED: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("completed_ms IS NULL"))
 _DEAD: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("status = 'failed' AND reason = 'dead'"))
+_CHILD = text("parent_turn_id IS NOT NULL")
+_AWAITING = text("awaits IS NOT NULL AND status = 'running'")
 _UNFINISHED_BY_KEY = text(f"key_id IS NOT NULL AND {_UNFINISHED.text}")
 
 sessions = Table(
@@ -119,6 +128,8 @@ turns = Table(
     Column("claimed_us", BigInteger),  # when its owner, or its last one, took it
     Column("trace", JSON_OR_NULL),  # what its trace needs to know and no other column tells (values/traces.py)
     Column("run_id", String(40)),  # of the workflow's run that it is a stage of
+    Column("parent_turn_id", String(40)),  # of the turn that waits for it
+    Column("ancestors", JSON_OR_NULL),  # the turns that wait for it, that one last (values/children.py)
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
     Index("turns_open_by_status", *("status", "workspace", "created_ms"), **_NOT_COMPLETED),
@@ -126,6 +137,7 @@ turns = Table(
     Index("turns_open_by_key", "key_id", sqlite_where=_UNFINISHED_BY_KEY, postgresql_where=_UNFINISHED_BY_KEY),
     Index("turns_by_workspace", "workspace", "id"),
     Index("turns_by_key", "workspace", "idempotency_key", unique=True),
+    Index("turns_by_parent", "parent_turn_id", sqlite_where=_CHILD, postgresql_where=_CHILD),
 )
 
 steps = Table(
@@ -160,6 +172,10 @@ calls = Table(
     Column("approve_by_ms", BigInteger),
     Column("guard", JSON_OR_NULL),  # what was decided on the result
     Column("trace", JSON_OR_NULL),  # as of a turn
+    Column("awaits", String(16)),  # what other than a tool gives its result: a turn, or messages
+    Column("child_turn_id", String(40)),  # that turn
+    Column("wait_until_ms", BigInteger),  # its result is no longer waited for from then on
+    Index("calls_awaiting", "turn_id", sqlite_where=_AWAITING, postgresql_where=_AWAITING),
 )
 
 verdicts = Table(  # one judge on one answer; of no use once the turn has ended
@@ -239,37 +255,6 @@ memory_snapshots = Table(
     Column("to_n", BigInteger, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Index("memory_snapshots_by_session", "lane", "id"),
-)
-
-# Without foreign keys: what a deleted session leaves is found by its lane, and its files go with it.
-blobs = Table(
-    "blobs",
-    metadata,
-    Column("id", String(40), primary_key=True),
-    Column("lane", String(40), nullable=False),
-    Column("workspace", String(64), nullable=False),
-    Column("session_id", String(128), nullable=False),
-    Column("turn_id", String(40), nullable=False),
-    Column("tool", String(128), nullable=False),
-    Column("size_bytes", BigInteger, nullable=False),
-    Column("stored_bytes", BigInteger, nullable=False),
-    Column("checksum", String(64), nullable=False),
-    Column("compressed", Boolean, nullable=False),
-    Column("content_type", String(64), nullable=False),
-    Column("metadata", JSON_OR_NULL, nullable=False),
-    Column("stored_at_ms", BigInteger, nullable=False),
-    Column("used_ms", BigInteger, nullable=False),  # when it was last read; it expires from there
-    Index("blobs_by_use", "used_ms"),
-    Index("blobs_by_size", "stored_bytes"),  # each result that is kept asks for their sum
-    Index("blobs_by_session", "lane"),
-)
-
-blob_grants = Table(  # sessions a reference was passed on to
-    "blob_grants",
-    metadata,
-    Column("ref", ForeignKey("blobs.id", ondelete="CASCADE"), primary_key=True),
-    Column("lane", String(40), primary_key=True),
-    Index("blob_grants_by_session", "lane"),
 )
 
 agent_errors = Table(

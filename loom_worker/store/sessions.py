@@ -19,7 +19,7 @@ from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import purge, rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
-from loom_worker.store.removal import Deleted, remove
+from loom_worker.store.removal import Deleted, remove, with_children
 from loom_worker.store.schema import DELETED, memory, sessions, turns
 from loom_worker.store.tenants import ours, parameters
 
@@ -95,8 +95,8 @@ class Sessions:
                 tx.execute(update(memory).where(memory.c.lane == row["lane"]).values(schemas=None))
         return self.get(tenant, session_id)
 
-    def delete(self, tenant: Tenant, session_id: str, *, by: Actor = LOCAL) -> Deleted:
-        """Delete a session for good; return what other stores may still hold of it.
+    def delete(self, tenant: Tenant, session_id: str, *, by: Actor = LOCAL) -> tuple[Deleted, ...]:
+        """Delete a session for good, with those of its turns' children; return what other stores may still hold.
 
         From now on nobody finds it or anything in it, none of its turns runs, and its id is free. ``purge`` removes its
         rows.
@@ -105,8 +105,9 @@ class Sessions:
             NotFound: the tenant has no such session.
         """
         with self._database.write(durable=True) as tx:
-            deletion = remove(tx, found(tx, tenant, session_id), by, now_ms=moment_ms())
-        return self.with_ended_turns(deletion)
+            of_session = with_children(tx, found(tx, tenant, session_id))
+            deletions = [remove(tx, row, by, now_ms=moment_ms()) for row in of_session]
+        return tuple(map(self.with_ended_turns, deletions))
 
     def with_ended_turns(self, deleted: Deleted) -> Deleted:
         """A deleted session with its turns that had ended, too."""

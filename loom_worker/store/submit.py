@@ -316,6 +316,8 @@ def insert_turn(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn,
         "channel": new.channel.as_json() if new.channel else None,
         "guard": new.guard,
         "run_id": new.run_id,
+        "parent_turn_id": new.ancestors[-1].turn_id if new.ancestors else None,
+        "ancestors": [ancestor.as_row() for ancestor in new.ancestors] or None,
         "created_ms": now_ms,
         "trace": replace(new.trace, accepted_us=now_us()).as_json(),
     }

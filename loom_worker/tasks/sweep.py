@@ -159,8 +159,10 @@ class Sweep:
         return woken
 
     def _wake_answered(self) -> int:
-        """Wake turns that wait for a person who has already decided."""
-        answered = [lane for lane in self.claims.answered_lanes(limit=self.most) if self.lanes.alert(lane)]
+        """Wake turns that wait for a person who has already decided, or for other agents that have answered."""
+        ended = self.claims.awaited_lanes(now_ms=self.clock_ms(), limit=self.most)
+        found = dict.fromkeys((*self.claims.answered_lanes(limit=self.most), *ended))
+        answered = [lane for lane in found if self.lanes.alert(lane)]
         for lane in answered:
             self.dispatcher.wake(lane)
         return len(answered)

@@ -7,6 +7,7 @@ from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Judgement, Panel, Verdict
 from loom_worker.core.values.turns import CancelAction, Ending, Step
+from loom_worker.turn.agent_calls import NOTHING_TO_DO, AgentCallCheck, next_look_ms
 from loom_worker.turn.judging import NO_PANEL, NO_VERDICTS, Conclusion, VerdictCheck, concluded, given, planned
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import Check
@@ -56,6 +57,28 @@ class FanOut:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginChildren:
+    """Accept turns of other agents for calls, or let calls wait for messages."""
+
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Take messages of other agents for a call."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForAgents:
+    """Nothing to do but wait for other agents."""
+
+    until_ms: int | None
+    """One of them is given up then."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Nothing to do but wait for calls under way."""
 
@@ -95,7 +118,9 @@ class End:
     ending: Ending
 
 
-Decision = Match | Ask | CallHere | Close | Approve | FanOut | Wait | AskPerson | AskJudges | GiveUp | Conclude | End
+Decision = (
+    Match | Ask | CallHere | Close | Approve | FanOut | BeginChildren | Receive | Wait | WaitForAgents | AskPerson
+) | (AskJudges | GiveUp | Conclude | End)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +142,8 @@ class Situation:
     """Judges an answer before it is given; None: nobody does."""
     verdicts: VerdictCheck = NO_VERDICTS
     """What the verdicts under way need."""
+    agents: AgentCallCheck = NOTHING_TO_DO
+    """What the calls need that other agents answer."""
 
 
 def decide(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
@@ -199,14 +226,20 @@ def _cancel_calls(state: TurnState, now: Situation) -> Decision:
 
 
 def _tend_calls(state: TurnState, now: Situation) -> Decision:
-    if now.check.close:
-        return Close(now.check.close)
+    if closed := (*now.check.close, *now.agents.close):
+        return Close(closed)
     if now.check.approve:
         return Approve(now.check.approve)
+    if now.agents.receive:
+        return Receive(now.agents.receive[0])
+    if now.agents.begin:
+        return BeginChildren(now.agents.begin)
     if len(now.check.send) == len(state.open_calls) == 1 and now.check.send[0].name in now.bounded:
         return CallHere(now.check.send[0])
     if now.check.send:
         return FanOut(now.check.send)
+    if all(call.is_awaiting for call in state.open_calls):
+        return WaitForAgents(next_look_ms(state.open_calls))
     waiting = [call.approve_by_ms or 0 for call in state.open_calls if call.is_waiting]
     # A call under way is looked after every few seconds; a twin of one that waits comes after it.
     if not waiting or any(call.sent_ms is not None for call in state.open_calls):

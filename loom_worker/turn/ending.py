@@ -26,6 +26,7 @@ from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
 from loom_worker.trace.call_spans import last_request
 from loom_worker.turn.channel import parts_of
+from loom_worker.turn.children import tell_cancelled, tell_parent
 from loom_worker.turn.context import is_pressed
 from loom_worker.turn.measuring import measure
 from loom_worker.turn.reporting import tell_end
@@ -69,6 +70,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         progress={**execution.progress(state), "judge": turn.judge, "run_ms": turn.run_ms, "completed_ms": now_ms},
         entries=state.unsaved,
         open_calls=len(state.open_calls),
+        waits_for_children=any(call.is_awaiting and call.child_turn_id is not None for call in state.calls),
         said=messages,
         delivery=delivery,
         spent=state.usage_by_model,
@@ -88,7 +90,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         trace=replace(_trace(state, execution), error_stored=error_stored),
         is_exported=worker.traces.exports and not state.claim.trace.is_unsampled,
     )
-    execution.write(partial(worker.journal.finish, state.claim, final))
+    children = execution.write(partial(worker.journal.finish, state.claim, final))
     measure(turn, state)
     crash_points.reached("turn.ended")
     log.info("turn.%s", turn.status, extra=log_ids(turn))
@@ -99,6 +101,8 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         worker.dispatcher.deliver(delivery.id)
     if is_full:
         worker.dispatcher.summarize(turn.lane)
+    tell_cancelled(children, worker)
+    tell_parent(turn, worker)
     worker.runs.turn_ended(turn)
 
 

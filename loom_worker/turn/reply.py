@@ -28,6 +28,7 @@ from loom_worker.core.values.chat import (
     ToolUse,
     Usage,
 )
+from loom_worker.core.values.children import why_not
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.turns import Step
 from loom_worker.events.writer import EventWriter
@@ -176,6 +177,7 @@ def _calls(
         execution.limits,
         position=len(state.calls),
         reply_n=state.next_n,
+        children=sum(call.child_turn_id is not None for call in state.calls),
     )
     paid = Bill(() if held is None else (held,), held.grant.narrowed if held else "")
     open_calls = sum(call.is_open for call in calls)
@@ -308,7 +310,12 @@ def _checked(use: ToolUse, execution: Execution, open_for_s: Mapping[str, float]
     if wait_s is not None:
         text = f"UNAVAILABLE: {use.name} has failed several times in a row and is not tried for {wait_s:.0f} s."
         return Checked(prepared.arguments, f"{text} Go on without it.")
+    if tool.awaits == "turn":
+        turn = execution.claim.turn
+        refusal = why_not(str(prepared.arguments["agent"]), turn.agent, turn.ancestors)
+        if refusal is not None:
+            return Checked(prepared.arguments, refusal)
     if not runtime.agent.approval.holds(tool):
-        return Checked(prepared.arguments)
+        return Checked(prepared.arguments, awaits=tool.awaits)
     approve_by_ms = execution.worker.clock_ms() + int(runtime.agent.approval.timeout_s * 1000)
-    return Checked(prepared.arguments, approve_by_ms=approve_by_ms)
+    return Checked(prepared.arguments, approve_by_ms=approve_by_ms, awaits=tool.awaits)

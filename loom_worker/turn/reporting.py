@@ -87,6 +87,8 @@ def tell_wait(state: TurnState, wait_ms: int, execution: Execution) -> None:
 def _waits_for(state: TurnState, wait_ms: int) -> str:
     if any(call.is_waiting for call in state.open_calls):
         return "a person"
+    if state.open_calls and all(call.is_awaiting for call in state.open_calls):
+        return f"other agents ({len(state.open_calls)})"
     if state.open_calls:
         return f"tools ({len(state.open_calls)})"
     if state.open_verdicts:

@@ -31,12 +31,14 @@ from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import EventWriter
 from loom_worker.memory.recalled import as_text
 from loom_worker.tools.pool import BUILD_S
-from loom_worker.turn import judging
+from loom_worker.turn import children, judging
+from loom_worker.turn.agent_calls import AgentCallCheck, check_agent_calls
 from loom_worker.turn.decide import (
     Approve,
     Ask,
     AskJudges,
     AskPerson,
+    BeginChildren,
     CallHere,
     Close,
     Conclude,
@@ -44,8 +46,10 @@ from loom_worker.turn.decide import (
     FanOut,
     GiveUp,
     Match,
+    Receive,
     Situation,
     Wait,
+    WaitForAgents,
     decide,
     failed,
     over_budget,
@@ -64,6 +68,9 @@ log = logging.getLogger(__name__)
 
 MAX_WAIT_S = 60.0
 """The longest pause for a busy provider before it is asked again."""
+
+AGENTS_PARK_MS = 30_000
+"""A turn that waits for other agents alone looks after them this often; it is woken before, unless a signal is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +153,15 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
             case CallHere(call):
                 state = _call_here(saved(state, execution, writer), call, execution, writer)
             case Close(calls):
-                state = _close(saved(state, execution, writer), calls, execution, writer)
+                state = children.close(saved(state, execution, writer), calls, execution, writer)
                 tell_closed(calls, state.turn, execution.runtime, worker.monitor)
+            case BeginChildren(calls):
+                state = children.begin(saved(state, execution, writer), calls, execution, writer)
+            case Receive(call):
+                state = children.receive(saved(state, execution, writer), call, execution, writer)
+            case WaitForAgents(until_ms):
+                wait_ms = AGENTS_PARK_MS if until_ms is None else until_ms - worker.clock_ms()
+                return Parked(state, min(max(wait_ms, 1), AGENTS_PARK_MS))
             case Approve(calls):
                 state = _approve(saved(state, execution, writer), calls, execution)
             case FanOut(calls):
@@ -271,6 +285,7 @@ def situation(state: TurnState, execution: Execution) -> Situation:
         cancel=execution.cancel_requests.now(),
         own_limits=execution.own_limits,
         panel=panel,
+        agents=_agent_calls(state.calls, execution, now_ms),
         verdicts=judging.check(state.open_verdicts, panel or NO_PANEL, alive, now_ms=now_ms),
     )
 
@@ -286,6 +301,15 @@ def _check(calls: Sequence[Call], alive: frozenset[str], execution: Execution, n
         on_timeout=execution.runtime.agent.approval.on_timeout,
     )
     return check(calls, rules, now_ms=now_ms)
+
+
+def _agent_calls(calls: Sequence[Call], execution: Execution, now_ms: int) -> AgentCallCheck:
+    """Look after calls that other agents answer; the database is asked only if there are any."""
+    awaited = {call.awaits for call in calls if call.is_open}
+    waits_for = [call.child_turn_id for call in calls if call.is_awaiting and call.child_turn_id is not None]
+    ends = execution.worker.children.ends(waits_for) if waits_for else {}
+    has_messages = "messages" in awaited and execution.worker.messages.are_there(execution.claim.turn.id)
+    return check_agent_calls(calls, ends, has_messages=has_messages, now_ms=now_ms)
 
 
 def _is_bounded(name: str, execution: Execution) -> bool:
@@ -320,7 +344,7 @@ def _call_here(state: TurnState, call: Call, execution: Execution, writer: Event
     worker.monitor.started(work)
     outcome = allowed(worker.tools.run(tool, call.arguments, caller), execution.guardrails.tool_result)
     done = replace(worker.tools.with_outcome(running, outcome, caller), finished_ms=worker.clock_ms())
-    state = _close(state, (done,), execution, writer)
+    state = children.close(state, (done,), execution, writer)
     tell_call(work, done, outcome.code, worker.monitor)
     return state
 
@@ -330,15 +354,6 @@ def _approve(state: TurnState, calls: Sequence[Call], execution: Execution) -> T
     for call in calls:
         if not execution.worker.calls.approve(state.turn.id, call):
             raise Interrupted(f"Call {call.id} was decided by a person meanwhile.")
-    return state.with_calls(calls)
-
-
-def _close(state: TurnState, calls: Sequence[Call], execution: Execution, writer: EventWriter) -> TurnState:
-    """Store ends of calls; where another result came first, that one stays and is found at the next entry."""
-    for call in calls:
-        if execution.worker.calls.close(state.turn.id, call) is None:
-            raise Interrupted(f"Call {call.id} got its result from elsewhere.")
-        writer.emit("tool_call.completed", call.as_json())
     return state.with_calls(calls)
 
 

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Literal, Protocol
 
 from loom_worker.core.settings import LimitSettings
-from loom_worker.core.values.calls import Call
+from loom_worker.core.values.calls import Awaited, Call
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Tool
@@ -45,6 +45,8 @@ class Checked:
     error: str | None = None
     approve_by_ms: int | None = None
     """A person must approve it until then; None: nobody needs to be asked."""
+    awaits: Awaited | None = None
+    """What gives its result where no tool runs."""
 
 
 class ToolLookup(Protocol):
@@ -95,23 +97,29 @@ def planned(
     *,
     position: int,
     reply_n: int,
+    children: int = 0,
 ) -> tuple[Call, ...]:
     """The calls of a reply; those that cannot run are closed from the start, with the reason as their result.
 
     Args:
         examined: a use as it may run, or why it may not.
         position: of the first of them, within the turn.
+        children: turns of other agents that it has asked for.
     """
-    calls = []
+    calls: list[Call] = []
     for place, use in enumerate(uses):
         problem = _over_limit(place, position + place, limits)
         found = Checked(use.arguments, problem) if problem else examined(use)
+        if found.awaits == "turn" and found.error is None:
+            children += 1
+            if children > limits.max_children:
+                found = replace(found, error=f"Not run: a turn may ask other agents {limits.max_children} times.")
         call = Call(id=use.id, name=use.name, arguments=found.arguments, position=position + place, reply_n=reply_n)
         if found.error is not None:
             call = replace(call, status="failed", content=found.error)
         elif found.approve_by_ms is not None:
             call = replace(call, approval="waiting", approve_by_ms=found.approve_by_ms)
-        calls.append(call)
+        calls.append(replace(call, awaits=found.awaits))
     return tuple(calls)
 
 
@@ -149,6 +157,7 @@ def check(calls: Sequence[Call], rules: CallRules, *, now_ms: int) -> Check:
         calls: all of them, in order: one whose twin has an answer is given the same.
     """
     found = [(_fate(call, calls, rules, now_ms), call) for call in calls if call.is_open]
+    found = [(fate, call) for fate, call in found if call.awaits is None or fate in ("close", "approve")]
     under_way = sum(fate == "wait" and (call.sent_ms is not None or call.status == "running") for fate, call in found)
     send = [call for fate, call in found if fate == "send"]
     return Check(
@@ -161,6 +170,8 @@ def check(calls: Sequence[Call], rules: CallRules, *, now_ms: int) -> Check:
 def _fate(
     call: Call, calls: Sequence[Call], rules: CallRules, now_ms: int
 ) -> Literal["send", "close", "approve", "wait"]:
+    if call.is_awaiting:
+        return "wait"
     if call.status == "running":
         return _fate_of_running(call, rules, now_ms)
     if call.is_waiting:

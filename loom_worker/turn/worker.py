@@ -26,8 +26,10 @@ from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer, LiveWorkers
 from loom_worker.lanes.slots import FreeSlots
+from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
+from loom_worker.store.children import Children
 from loom_worker.store.claims import Claims
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
@@ -108,6 +110,8 @@ class TurnWorker:
     events: EventLog
     dispatcher: Dispatcher
     runs: RunFollower
+    children: Children
+    messages: AgentMessages
     agents: AgentRuntimes
     knowledge: PromptKnowledge
     tools: ToolExecutor

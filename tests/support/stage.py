@@ -33,9 +33,11 @@ from loom_worker.llm.meter import Metered
 from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.sizes import Sizes
 from loom_worker.store.agent_errors import AgentErrors
+from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
 from loom_worker.store.cancel import Cancelled, cancel
+from loom_worker.store.children import Children
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
@@ -245,6 +247,8 @@ class Stage:
             renewer=LeaseRenewer(self.redis, self.lanes, name, self.settings.lanes),
             events=self.events,
             dispatcher=self.book,
+            children=Children(self.database, self.settings.limits),
+            messages=AgentMessages(self.database),
             runs=RunAdvancer(self.runs, self.teller(), clock_ms=lambda: self.now_ms),
             agents=StageAgents(self),
             knowledge=StageKnowledge(),

@@ -147,6 +147,8 @@ class Agent:
     skills_enabled: bool = True
     max_skills_per_turn: int = 3
     """Skills whose instructions are added to a message that calls for them."""
+    may_call: tuple[str, ...] = ()
+    """Agents that it may ask, give tasks, and send messages."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)
     compressor: ModelChoice = field(default_factory=ModelChoice)
     """Writes summaries and ranks what a search found."""

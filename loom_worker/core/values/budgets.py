@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Literal
 
 from loom_worker.core.errors import BudgetSpent
+from loom_worker.core.values.children import Ancestor, AncestorBudget
 from loom_worker.core.values.json import Json, rfc3339
 
 Level = Literal["turn", "run", "session", "agent", "workspace"]
@@ -259,6 +260,8 @@ class Payer:
     """As the agent's file sets it."""
     turn_id: str = ""
     """Empty for what no turn asked for: a summary."""
+    above: tuple[Ancestor, ...] = ()
+    """The turns that wait for this one: it is paid from their budgets, too."""
 
     def limits(
         self,
@@ -268,11 +271,13 @@ class Payer:
         workspace: Json | None,
         now_ms: int,
         run: tuple[str, Json | None] = ("", None),
+        above: Sequence[AncestorBudget] = (),
     ) -> tuple[Limit, ...]:
         """All limits that hold for it, by the budgets of turn, session and workspace.
 
         Args:
             run: the workflow's run that the turn is a stage of, by its id, with its budget.
+            above: of the turns that wait for this one.
         """
         budgets: tuple[tuple[Level, str, Json | None], ...] = (
             ("turn", self.turn_id, turn),
@@ -280,6 +285,8 @@ class Payer:
             ("session", self.lane, session),
             ("agent", self.agent, self.agent_budget),
             ("workspace", self.workspace, workspace),
+            *(("turn", each.turn_id, each.turn) for each in above),
+            *(("session", each.lane, each.session) for each in above),
         )
         return tuple(limit for each in budgets for limit in limits_of(*each, now_ms=now_ms))
 
@@ -291,6 +298,8 @@ class Payer:
             ("session", self.lane),
             ("agent", self.agent),
             ("workspace", self.workspace),
+            *(("turn", each.turn_id) for each in self.above),
+            *(("session", each.lane) for each in self.above),
         )
         return tuple(Account(level, key, window) for level, key in owners for window in windows)
 

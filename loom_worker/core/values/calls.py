@@ -8,6 +8,7 @@ from loom_worker.core.values.json import Json, rfc3339
 
 CallStatus = Literal["pending", "running", "completed", "failed", "timeout", "denied", "cancelled", "unknown"]
 OPEN_CALL: tuple[CallStatus, ...] = ("pending", "running")
+Awaited = Literal["turn", "messages"]
 Approval = Literal["waiting", "approved", "edited", "rejected", "expired"]
 """What became of a question to a person; expired: nobody answered in time, and the agent's policy decided."""
 
@@ -50,11 +51,22 @@ class Call:
     """What guardrails decided on its result, as the audit keeps it; None: nothing."""
     trace: Json | None = None
     """From when to when its parts went on: ``process`` (the child process it ran in), ``error_stored``."""
+    awaits: Awaited | None = None
+    """What gives its result where no tool runs: another agent's turn, or messages of other agents."""
+    child_turn_id: str | None = None
+    """The turn that it waits for, once that is accepted."""
+    wait_until_ms: int | None = None
+    """Its result is no longer waited for from then on; None: it is for as long as it takes."""
 
     @property
     def is_waiting(self) -> bool:
         """True while a person must decide."""
         return self.is_open and self.approval == "waiting"
+
+    @property
+    def is_awaiting(self) -> bool:
+        """True while another turn or a message is waited for."""
+        return self.status == "running" and self.awaits is not None
 
     @property
     def is_open(self) -> bool:
@@ -86,4 +98,5 @@ class Call:
             "ref": self.ref,
             "approval": self.approval,
             "approve_by": rfc3339(self.approve_by_ms),
+            "child_turn_id": self.child_turn_id,
         }

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from loom_worker.core.values.calls import Awaited
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit
 from loom_worker.core.values.json import Json, rfc3339
@@ -92,6 +93,8 @@ class Tool:
     """The circuit breaker that watches it: what fails together has one name; empty: none, it is Loom's own."""
     occasion: Occasion = "always"
     """From when on it is shown to a model with a small window."""
+    awaits: Awaited | None = None
+    """What gives its result where ``run`` is never called: another agent's turn, or messages of other agents."""
     origin: Json | None = None
     """How a child process builds this tool, see ``loom_worker.tools.child_main``; None: it runs in the worker itself.
 

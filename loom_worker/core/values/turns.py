@@ -9,6 +9,7 @@ from loom_worker.core.values.budgets import Payer
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.children import Ancestor, AncestorBudget
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.judges import Verdict, shortened
@@ -70,7 +71,9 @@ class NewTurn:
     guard: list[Json] | None = None
     """What guardrails decided on the input, as the audit keeps it; None: nothing."""
     run_id: str | None = None
-    """Of the workflow's run that it is a stage of; None: of none."""
+    """Of the workflow's run that it is a stage of, or works for; None: of none."""
+    ancestors: tuple[Ancestor, ...] = ()
+    """The turns that wait for it, the one that asked it last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,9 @@ class Turn:
     judge: Json | None = None
     """What judges made of the latest answer that all of them have looked at; None: of none so far."""
     run_id: str | None = None
-    """Of the workflow's run that it is a stage of."""
+    """Of the workflow's run that it is a stage of, or works for."""
+    ancestors: tuple[Ancestor, ...] = ()
+    """The turns that wait for it, the one that asked it last."""
     retry_of: str | None = None
     cancel: CancelAction | None = None
     started_ms: int | None = None
@@ -213,6 +218,7 @@ class Turn:
             "metadata": self.metadata,
             "retry_of": self.retry_of,
             "run_id": self.run_id,
+            "parent_turn_id": self.ancestors[-1].turn_id if self.ancestors else None,
             "cancel": self.cancel,
             "created_at": rfc3339(self.created_ms),
             "started_at": rfc3339(self.started_ms),
@@ -242,6 +248,8 @@ class Claim:
     """The session's."""
     run_budget: Json | None = None
     """Of the workflow's run that the turn is a stage of."""
+    ancestor_budgets: tuple[AncestorBudget, ...] = ()
+    """Of the turns that wait for it, and of their sessions."""
     rules: Rules = NO_RULES
     """What the workspace's administrator has set."""
     verdicts: tuple[Verdict, ...] = ()
@@ -254,7 +262,7 @@ class Claim:
     def payer(self, agent_budget: Json | None) -> Payer:
         """On whose budgets its calls are made."""
         turn = self.turn
-        return Payer(turn.workspace, turn.lane, turn.agent, agent_budget, turn.id)
+        return Payer(turn.workspace, turn.lane, turn.agent, agent_budget, turn.id, turn.ancestors)
 
     def trace_until(self, now_us: int, end: RunEnd) -> TurnTrace:
         """The turn's trace with the run that began with this claim, and ends now."""
@@ -265,7 +273,8 @@ class Claim:
         """True if any budget limited the turn when it was claimed."""
         payer = self.payer(agent_budget)
         budgets = {"turn": self.turn.budget, "session": self.budget, "workspace": self.rules.budget}
-        return bool(payer.limits(**budgets, run=(self.turn.run_id or "", self.run_budget), now_ms=0))
+        run = (self.turn.run_id or "", self.run_budget)
+        return bool(payer.limits(**budgets, run=run, above=self.ancestor_budgets, now_ms=0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ from typing import Literal
 
 from loom_worker.core.values.json import Json, rfc3339
 
-WaitsFor = Literal["lane", "model", "rate_limit", "tools", "judges", "person"]
+WaitsFor = Literal["lane", "model", "rate_limit", "tools", "agents", "judges", "person"]
 """lane: an earlier turn of its session, or a worker · model: a reply, or the next try after an error · rate_limit: the
-provider asked to wait · tools: results of tool calls · judges: verdicts on its answer · person: a decision on calls."""
+provider asked to wait · tools: results of tool calls · agents: what other agents answer · judges: verdicts on its
+answer · person: a decision on calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,14 @@
+"""Turns that other turns wait for, and messages between agents."""
+
+from pathlib import Path
+
+from alembic import op
+
+revision = "0019"
+down_revision = "0018"
+
+
+def upgrade() -> None:
+    """Statements are separated by an empty line, for a trigger has semicolons inside."""
+    for statement in filter(str.strip, Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").split("\n\n")):
+        op.get_bind().exec_driver_sql(statement)

@@ -1,0 +1,189 @@
+"""What a turn does for its calls that other agents answer: begins their turns, takes messages, passes on references."""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import blake2b
+
+from loom_worker.core import crash_points, log_context
+from loom_worker.core.errors import Interrupted, LoomError
+from loom_worker.core.text import clean
+from loom_worker.core.values.agent_messages import refs_in, scope_of
+from loom_worker.core.values.calls import Call
+from loom_worker.core.values.children import NewChild
+from loom_worker.core.values.spans import traceparent_of
+from loom_worker.core.values.tools import Caller
+from loom_worker.core.values.turns import Turn
+from loom_worker.events.writer import EventWriter
+from loom_worker.guard.rails import check
+from loom_worker.llm.tokens import cl100k_tokens
+from loom_worker.turn.state import TurnState
+from loom_worker.turn.worker import Execution, TurnWorker, guardrails
+
+log = logging.getLogger(__name__)
+
+ASK, DELEGATE = "ask_agent", "delegate"
+USUAL_REPLY_S = 30
+NAME_CHARS = 70
+"""Of an agent in the id of a session, which has 128 characters at the most."""
+MOST_TAKEN = 20
+"""Messages that one call takes, unless it asks for fewer."""
+
+
+def begin(state: TurnState, calls: Sequence[Call], execution: Execution, writer: EventWriter) -> TurnState:
+    """Accept the turns that calls ask for; calls that a guardrail refuses are closed.
+
+    Raises:
+        Fenced: another worker owns the turn; nothing was accepted.
+        Interrupted: a call has changed meanwhile; nothing was accepted.
+    """
+    worker, now_ms = execution.worker, execution.worker.clock_ms()
+    for call in (call for call in calls if call.awaits == "messages"):
+        until_ms = now_ms + int(call.arguments["wait_s"] * 1000)
+        waiting = worker.children.wait_for_messages(state.claim, call, until_ms=until_ms, now_ms=now_ms)
+        state = state.with_calls((waiting,))
+    asked = [call for call in calls if call.awaits == "turn"]
+    if not asked:
+        return state
+    planned = {call.position: _planned(call, state, execution, now_ms) for call in asked}
+    refused = [call for call in planned.values() if isinstance(call, Call)]
+    state = close(state, refused, execution, writer)
+    new = [child for child in planned.values() if isinstance(child, NewChild)]
+    if not new:
+        return state
+    begun, noted = worker.children.begin(state.claim, new, now_ms=now_ms)
+    crash_points.reached("children.accepted")
+    for turn in begun:
+        tell_accepted(turn, worker)
+    return state.with_calls(noted)
+
+
+def receive(state: TurnState, call: Call, execution: Execution, writer: EventWriter) -> TurnState:
+    """Take messages for a call, and close it with them.
+
+    Raises:
+        Fenced: another worker owns the turn; nothing was taken.
+    """
+    worker, now_ms = execution.worker, execution.worker.clock_ms()
+    scope = scope_of(state.turn.run_id, state.claim.user)
+    limit = min(int(call.arguments.get("limit", MOST_TAKEN)), MOST_TAKEN)
+    taken = worker.messages.take(state.claim, call, scope=scope, limit=limit, now_ms=now_ms)
+    crash_points.reached("messages.taken")
+    if not taken:  # a turn of the same agent was faster
+        return state
+    content = json.dumps([message.for_agent() for message in taken], ensure_ascii=False)
+    started_ms = call.started_ms or now_ms
+    done = replace(call, status="completed", started_ms=started_ms, finished_ms=now_ms, content=content)
+    return close(state, [done], execution, writer)
+
+
+def close(state: TurnState, calls: Sequence[Call], execution: Execution, writer: EventWriter) -> TurnState:
+    """Store ends of calls; where another result came first, that one stays and is found at the next entry.
+
+    Raises:
+        Interrupted: a call got its result from elsewhere.
+    """
+    worker = execution.worker
+    for call in calls:
+        if call.child_turn_id is not None and call.status in ("timeout", "cancelled"):
+            _stop(call.child_turn_id, state, worker)
+        done = _as_read(call, state, execution) if call.child_turn_id is not None else call
+        if worker.calls.close(state.turn.id, done) is None:
+            raise Interrupted(f"Call {call.id} got its result from elsewhere.")
+        writer.emit("tool_call.completed", done.as_json())
+        state = state.with_calls((done,))
+    return state
+
+
+def tell_accepted(turn: Turn, worker: TurnWorker) -> None:
+    """Put an accepted turn on its lane; what is lost here the sweep finds in the database."""
+    with log_context.about(log_context.turn_ids(turn)):
+        try:
+            log.info("turn.accepted")
+            if worker.signals.accepted(turn):
+                worker.dispatcher.wake(turn.lane)
+        except LoomError as error:
+            log.warning("the sweep will tell of it: %s", error)
+
+
+def tell_parent(turn: Turn, worker: TurnWorker) -> None:
+    """A turn has ended: the one that waits for it goes on. What fails is left to the sweep."""
+    if not turn.ancestors:
+        return
+    crash_points.reached("child.ended")
+    _wake(turn.ancestors[-1].lane, f"{turn.id}:child", worker)
+
+
+def tell_cancelled(children: Sequence[Turn], worker: TurnWorker) -> None:
+    """Children of a turn that has ended are to end, too: have their workers look."""
+    for child in children:
+        try:
+            if child.is_finished:
+                worker.events.append(child.id, [(f"turn.{child.status}", child.as_json())], least=1)
+            elif worker.lanes.alert(child.lane):
+                worker.dispatcher.wake(child.lane)
+        except LoomError as error:
+            log.warning("its worker looks later: %s", error)
+
+
+def _wake(lane: str, ticket: str, worker: TurnWorker) -> None:
+    try:
+        if worker.lanes.wake(lane, ticket):
+            worker.dispatcher.wake(lane)
+    except LoomError as error:
+        log.warning("left to the sweep: %s", error)
+
+
+def _stop(turn_id: str, state: TurnState, worker: TurnWorker) -> None:
+    child = worker.children.cancel(state.claim, turn_id, now_ms=worker.clock_ms())
+    tell_cancelled([child] if child is not None else [], worker)
+
+
+def _planned(call: Call, state: TurnState, execution: Execution, now_ms: int) -> NewChild | Call:
+    """The turn that a call asks for, or the call as it ends if a guardrail of the other agent refuses its text."""
+    worker, turn, agent = execution.worker, state.turn, str(call.arguments["agent"])
+    asked = worker.agents.runtime(agent, workspace=turn.workspace).agent
+    text = str(call.arguments.get("message") or call.arguments.get("task"))
+    checked = check("input", text, guardrails(asked, state.claim.rules).input)
+    if checked.blocked_for:
+        why = f"Not asked: a guardrail of {agent} refuses the text, for it holds {', '.join(checked.blocked_for)}."
+        return replace(call, status="denied", finished_ms=now_ms, content=why, guard=list(checked.decisions))
+    until_ms, session = None, f"{agent[:NAME_CHARS]}:{turn.id}.{call.position}"
+    if call.name == ASK:
+        until_ms = now_ms + int(float(call.arguments.get("reply_timeout_s", USUAL_REPLY_S)) * 1000)
+        session = f"{agent[:NAME_CHARS]}:{blake2b(f'{turn.lane} {agent}'.encode(), digest_size=16).hexdigest()}"
+    shown = _shown(checked.text, call, state, execution)[0]
+    ends = [moment_ms for moment_ms in (turn.deadline_ms, until_ms) if moment_ms is not None]
+    return NewChild(
+        position=call.position,
+        agent=agent,
+        session_id=session,
+        input=shown,
+        guard=tuple(checked.decisions),
+        refs=refs_in(shown),
+        traceparent=traceparent_of(turn.trace_id, turn.id, "tool", call.id),
+        wait_until_ms=until_ms,
+        deadline_ms=min(ends, default=None),
+    )
+
+
+def _as_read(call: Call, state: TurnState, execution: Execution) -> Call:
+    """A call that another agent has answered, with what the model reads: a long answer goes by reference."""
+    content = call.content or ""
+    end = execution.worker.children.ends([call.child_turn_id or ""]).get(call.child_turn_id or "")
+    if end is not None and (refs := refs_in(content)):
+        references = execution.worker.tools.references.stores.rows
+        references.pass_on(refs, from_lane=end.lane, to_lane=state.turn.lane)
+    text, ref = _shown(content, call, state, execution)
+    return replace(call, content=text, ref=ref)
+
+
+def _shown(text: str, call: Call, state: TurnState, execution: Execution) -> tuple[str, str | None]:
+    """What is passed on of a text between agents, and the reference that stands for the whole of it."""
+    worker, turn = execution.worker, state.turn
+    if len(text.encode()) < worker.settings.tools.agent_reference_bytes:
+        return text, None
+    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent, turn.trace_id)
+    kept = worker.tools.references.keep(text, "text/plain", caller, tool=call.name, count=cl100k_tokens)
+    return (text, None) if kept is None else (clean(kept.preview), kept.reference.id)
