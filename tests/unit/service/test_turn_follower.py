@@ -237,7 +237,7 @@ def test_readers_of_a_deleted_session_are_told_that_the_turn_is_gone(stage: Stag
     read(follower, turn, sink)
     follower.expect(turn.id).begin(told, until_s=float("inf"))
     until(lambda: sink.events, 10, "the reader has the first event")
-    stage.events.forget(stage.sessions.delete(WORKSPACE, "s1").turns)
+    stage.events.forget(stage.sessions.delete(WORKSPACE, "s1")[0].turns)
     until(lambda: sink.ends and told.count == 1, 10, "the reader is told")
     assert isinstance(sink.ends[0], NotFound)
 

@@ -142,6 +142,7 @@ def test_figures_tell_how_long_the_oldest_of_each_kind_has_waited(stage: Stage, 
         "model": 60.0,
         "rate_limit": 0.0,
         "tools": 0.0,
+        "agents": 0.0,
         "judges": 0.0,
         "person": 0.0,
     }

@@ -192,7 +192,7 @@ def test_nothing_of_a_session_stays_that_was_deleted_while_its_turn_ran(stage: S
     turn = stage.submit(webhook=Webhook("https://example.org/hook"))
 
     def delete() -> None:
-        stage.events.forget(stage.sessions.delete(WORKSPACE, "s1").turns)
+        stage.events.forget(stage.sessions.delete(WORKSPACE, "s1")[0].turns)
 
     first, *rest = says("To nobody, and of some length.", pieces=9)
     stage.model.scenes = [[first, delete, *rest]]
