@@ -17,6 +17,7 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    literal,
     or_,
     select,
     update,
@@ -54,20 +55,30 @@ _QUEUED = (agent_messages.c.ended_ms.is_(None), agent_messages.c.status == "queu
 _TAKEN = (agent_messages.c.ended_ms.is_(None), agent_messages.c.status == "taken")
 _COMPLETED = exists().where(turns.c.id == agent_messages.c.turn_id, turns.c.status == "completed")
 _GOES_ON = exists().where(turns.c.id == agent_messages.c.turn_id, unfinished())
+_holder = turns.alias("holder")
 SETTLED = 500
 """Messages that one look changes or removes."""
 
 
 def has_messages() -> ColumnElement[bool]:
-    """True of a turn whose agent has messages that nobody has taken; for statements on ``turns``."""
-    user = select(sessions.c.user).where(sessions.c.lane == turns.c.lane).scalar_subquery()
+    """True of a turn whose agent has messages that nobody deals with; for statements on ``turns``."""
+    user = select(sessions.c.user).where(sessions.c.lane == turns.c.lane).correlate(turns).scalar_subquery()
     scope = case(
-        (turns.c.run_id.is_not(None), func.concat("run:", turns.c.run_id)),
-        (user.is_not(None), func.concat("user:", user)),
+        (turns.c.run_id.is_not(None), literal("run:").concat(turns.c.run_id)),
+        (user.is_not(None), literal("user:").concat(user)),
         else_="",
     )
-    ours = and_(agent_messages.c.workspace == turns.c.workspace, agent_messages.c.to_agent == turns.c.agent)
-    return exists().where(ours, agent_messages.c.scope == scope, *_QUEUED)
+    its_turn = select(_holder.c.id).where(_holder.c.id == agent_messages.c.turn_id)
+    has_failed = ~its_turn.where(or_(_holder.c.completed_ms.is_(None), _holder.c.status == "completed")).exists()
+    given_back = and_(agent_messages.c.status == "taken", agent_messages.c.attempts < MOST_ATTEMPTS, has_failed)
+    found = select(agent_messages.c.id).where(
+        agent_messages.c.workspace == turns.c.workspace,
+        agent_messages.c.to_agent == turns.c.agent,
+        agent_messages.c.scope == scope,
+        agent_messages.c.ended_ms.is_(None),
+        or_(agent_messages.c.status == "queued", given_back),
+    )
+    return found.correlate(turns).exists()
 
 
 class AgentMessages:

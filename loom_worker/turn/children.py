@@ -12,6 +12,7 @@ from loom_worker.core.text import clean
 from loom_worker.core.values.agent_messages import refs_in, scope_of
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.children import NewChild
+from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.spans import traceparent_of
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Turn
@@ -143,12 +144,12 @@ def _stop(turn_id: str, state: TurnState, worker: TurnWorker) -> None:
 def _planned(call: Call, state: TurnState, execution: Execution, now_ms: int) -> NewChild | Call:
     """The turn that a call asks for, or the call as it ends if a guardrail of the other agent refuses its text."""
     worker, turn, agent = execution.worker, state.turn, str(call.arguments["agent"])
-    asked = worker.agents.runtime(agent, workspace=turn.workspace).agent
+    asked = worker.agents.runtime(agent, Choice(), turn.workspace).agent
     text = str(call.arguments.get("message") or call.arguments.get("task"))
     checked = check("input", text, guardrails(asked, state.claim.rules).input)
     if checked.blocked_for:
         why = f"Not asked: a guardrail of {agent} refuses the text, for it holds {', '.join(checked.blocked_for)}."
-        return replace(call, status="denied", finished_ms=now_ms, content=why, guard=list(checked.decisions))
+        return replace(call, status="failed", finished_ms=now_ms, content=why, guard=list(checked.decisions))
     until_ms, session = None, f"{agent[:NAME_CHARS]}:{turn.id}.{call.position}"
     if call.name == ASK:
         until_ms = now_ms + int(float(call.arguments.get("reply_timeout_s", USUAL_REPLY_S)) * 1000)

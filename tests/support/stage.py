@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import fakeredis
 import redis
 
 from loom_worker.core.errors import ToolFailed
@@ -34,6 +35,7 @@ from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.sizes import Sizes
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.agent_messages import AgentMessages
+from loom_worker.store.blobs import BlobRows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
 from loom_worker.store.cancel import Cancelled, cancel
@@ -51,6 +53,7 @@ from loom_worker.store.verdicts import Verdicts
 from loom_worker.tools.error_channel import Failures
 from loom_worker.tools.execution import call_tool
 from loom_worker.tools.live import ToolFiles
+from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
 from loom_worker.turn.entrypoints import serve_call, serve_lane, serve_verdict
@@ -106,8 +109,9 @@ class Book:
 class StageTools:
     """Runs tools in this process, and keeps their results inline."""
 
-    def __init__(self, timeout_s: float, broken: dict[str, float], failures: Failures) -> None:
+    def __init__(self, timeout_s: float, broken: dict[str, float], failures: Failures, references: References) -> None:
         self.failures = failures
+        self.references = references
         self._timeout_s = timeout_s
         self._broken = broken
 
@@ -184,6 +188,9 @@ class Stage:
         self.broken: dict[str, float] = {}
         """Circuit breakers that are open, with the seconds until they let a call try."""
         self.failures = Failures(AgentErrors(database))
+        memory = fakeredis.FakeRedis()  # the bytes of large results alone; all else is a real server's
+        blobs = replace(settings.blobs, folder=settings.home / "blobs")
+        self.references = References(stores(blobs, BlobRows(database), memory), blobs)
         self.ran: list[str] = []
         """Tools that ran, in order."""
         self.claims, self.calls = Claims(database), Calls(database)
@@ -228,7 +235,7 @@ class Stage:
             parts: of the worker, in place of the usual ones.
         """
         self.alive.add(name)
-        tools: Any = StageTools(self.settings.limits.tool_timeout_s, self.broken, self.failures)
+        tools: Any = StageTools(self.settings.limits.tool_timeout_s, self.broken, self.failures, self.references)
         lanes = parts.get("lanes", self.lanes)
         stopping = parts.get("stopping") or Stopping(self.settings.lanes.drain_s)
         usual = TurnWorker(

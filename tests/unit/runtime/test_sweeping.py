@@ -7,6 +7,7 @@ import pytest
 from loom_worker.runtime.sweeping import TIDY_PAUSE_S, ExpiringStores
 from loom_worker.service.user_deletion import UserDeletions
 from loom_worker.store.agent_errors import AgentErrors
+from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.retention import Retention
 from loom_worker.tools.references import References
 
@@ -16,7 +17,8 @@ def stores() -> Any:
     """With as many large results to remove as ``references.tidy.return_value`` says."""
     references = create_autospec(References, instance=True)
     parts = (create_autospec(kind, instance=True) for kind in (Retention, UserDeletions))
-    return ExpiringStores(references, create_autospec(AgentErrors, instance=True), 1, *parts)
+    errors, messages = (create_autospec(kind, instance=True) for kind in (AgentErrors, AgentMessages))
+    return ExpiringStores(references, errors, messages, 1, *parts)
 
 
 def test_large_results_are_looked_through_with_each_sweep_while_some_can_go_and_seldom_otherwise(

@@ -118,7 +118,7 @@ def test_no_turn_of_a_deleted_session_runs_or_goes_on(database: Database) -> Non
 
 
 def test_the_name_and_the_idempotency_key_are_free_at_once(database: Database, ended: Turn) -> None:
-    old = Sessions(database).delete(WORKSPACE, "s1")
+    (old,) = Sessions(database).delete(WORKSPACE, "s1")
     new, is_replay = submit(
         database,
         LimitSettings(),

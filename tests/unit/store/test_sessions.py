@@ -93,7 +93,7 @@ def test_a_deleted_session_leaves_no_row_but_what_it_cost(database: Database) ->
         submitted(database, session)
     lane = Sessions(database).get(WORKSPACE, "s1").lane
     listed = Turns(database).page(WORKSPACE, {"session_id": "s1"}, limit=9, after=None).items
-    deleted = Sessions(database).delete(WORKSPACE, "s1")
+    (deleted,) = Sessions(database).delete(WORKSPACE, "s1")
     assert deleted == Deleted(lane, {turn.id: not turn.is_finished for turn in listed})
     assert sorted(deleted.turns.values()) == [False, True]
     assert Sessions(database).deleted_turns(limit=9) == tuple(turn.id for turn in listed if turn.is_finished)
