@@ -32,6 +32,8 @@ BOUNDS = {
     "agent_errors": "LOOM_ERROR_DAYS",
     "blobs": "LOOM_BLOB_TTL_S",
     "blob_grants": "LOOM_BLOB_TTL_S",
+    "agent_messages": "LOOM_ERROR_DAYS",
+    "agent_message_refs": "LOOM_ERROR_DAYS",
     "shared_memory": "the agents that write it",
     "pattern_uses": "the number of patterns",
     "usage": "nothing: a row a turn",

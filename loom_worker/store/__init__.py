@@ -1,15 +1,17 @@
 """The database: everything that must survive a crash, over SQLAlchemy.
 
 Foundations: ``database`` connections and transactions, ``prepared`` the shorter way to the driver, ``schema`` the
-tables (with ``audit_tables``, ``workspace_tables``, ``run_tables``, ``trace_tables`` and ``table_parts``), ``rows``
-rows to values, ``prepare`` schema versions (with ``migrations/``), ``file`` the file and what can go wrong with it,
-``space`` its disk space, ``backup`` copies.
+tables (with ``agent_tables``, ``audit_tables``, ``blob_tables``, ``workspace_tables``, ``run_tables``,
+``trace_tables`` and ``table_parts``), ``rows`` rows to values, ``prepare`` schema versions (with ``migrations/``),
+``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``fence`` keeps others from writing, ``journal`` records
 its steps and its end; ``turn_statements`` holds all that a plain turn asks, ``turn_conditions`` what indexes answer.
 ``calls`` are its tool calls, ``verdicts`` those of judges, ``approvals`` a person's decisions, ``cancel`` cancel
 requests, ``turns`` reads them, ``turn_statuses`` looks many up at once, ``turn_records`` reads all that their traces
 tell, and adds what no journal tells.
+
+Agents together: ``children`` are turns that another turn waits for, ``agent_messages`` the queues between agents.
 
 Workflows: ``run_journal`` accepts runs and makes them go on, each time by one of ``run_steps``; ``runs`` reads them,
 ``run_removal`` removes them.

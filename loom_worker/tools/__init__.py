@@ -4,5 +4,6 @@
 files · ``registry`` the tools of an agent · ``schemas``, ``arguments`` arguments against a JSON Schema ·
 ``execution`` runs a call · ``pool``, ``child``, ``child_main`` child processes · ``outcome`` the outcome
 of a call · ``references``, ``result_preview``, ``result_rows``, ``result_query``, ``result_tools`` large
-results · ``error_channel`` errors · ``shared_memory`` memory that agents share
+results · ``error_channel`` errors · ``shared_memory`` memory that agents share ·
+``agent_tools`` by which they talk
 """

@@ -12,9 +12,9 @@ from loom_worker.agents import work
 from loom_worker.core.fields import Fields, InvalidField, invalid, mapping
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem, line_near
-from loom_worker.core.values.workflows import Pattern, Workflow
+from loom_worker.core.values.workflows import Coordination, Pattern, Workflow
 from loom_worker.core.yaml_files import Document
-from loom_worker.workflows.inline_agents import InlineAgents, inline_agents
+from loom_worker.workflows.inline_agents import InlineAgents, acquainted, inline_agents
 from loom_worker.workflows.legacy import Form, modern
 from loom_worker.workflows.placeholders import RUN, canonical, malformed
 from loom_worker.workflows.spec import pattern_of
@@ -85,7 +85,9 @@ def _read(source: str, document: Document, form: Form, written: Any) -> tuple[Wo
         labels=MappingProxyType(_labels(meta.under("labels"))),
         variables=MappingProxyType(variables.values),
         needed=MappingProxyType(variables.needed),
-        agents=MappingProxyType(inline.agents),
+        agents=MappingProxyType(
+            acquainted(inline.agents, pattern.agent_ids if isinstance(pattern, Coordination) else ())
+        ),
         budget=_budget(fields),
         deadline_s=fields.number("deadline_seconds"),
         unknown_keys=tuple(form.origin(key) for key, _ in (*root.unknown(), *inline.unknown)),

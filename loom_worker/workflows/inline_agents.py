@@ -1,7 +1,7 @@
 """The agents that a workflow file defines itself: an entry of ``agents`` has the keys of an agent's ``spec``."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loom_worker.agents.load import built as agent_from  # the one reading of an agent's keys
@@ -54,6 +54,22 @@ def inline_agents(spec: Json, source: str, lines: Mapping[str, int]) -> InlineAg
         found.unknown += fields.unknown()
         found.unused += fields.unused()
     return found
+
+
+def acquainted(agents: Mapping[str, Agent], members: Sequence[str]) -> dict[str, Agent]:
+    """Agents that know each other: those that name none to call may call all who work with them.
+
+    Args:
+        members: of a coordination, by the names under which they work; empty: nobody works with them.
+    """
+    own = {name.rpartition(":")[2]: name for name in agents}
+    return {
+        name: replace(
+            agent,
+            may_call=tuple(own.get(each, each) for each in agent.may_call) or tuple(m for m in members if m != name),
+        )
+        for name, agent in agents.items()
+    }
 
 
 def _placed(agent: Agent, entry: Json, path: str, source: str, lines: Mapping[str, int]) -> Agent:

@@ -29,6 +29,8 @@ AGENTS: dict[str, Json] = {
         "judges": {"members": [{"name": "watched-polite", "type": "contains", "criteria": {"none": ["damn"]}}]},
         "memory": {"memory_compression": {"max_l1_messages": 2}},
     },
+    "lead": {"backend": False, "tools": [], "may_call": ["aide"]},
+    "aide": {"backend": False, "tools": []},
     "brief": {"backend": False, "tools": ["handmade.py:count"], "config": {"max_tool_executions": 8}},
 }
 

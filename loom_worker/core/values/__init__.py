@@ -1,7 +1,8 @@
 """Frozen values that all packages share, one file for each kind of thing.
 
-``sessions``, ``turns``, ``waiting`` (what they wait for), ``decisions`` (of people), ``channels`` (where users write
-and read), ``chat`` (messages to and from models), ``tools``, ``agents``, ``memory``, ``patterns``, ``skills``,
+``sessions``, ``turns``, ``calls`` (of their tools), ``children`` (turns that they wait for), ``agent_messages``
+(between agents), ``waiting`` (what they wait for), ``decisions`` (of people), ``channels`` (where users write and
+read), ``chat`` (messages to and from models), ``tools``, ``agents``, ``memory``, ``patterns``, ``skills``,
 ``api_keys``, ``tenants`` (whose data a request may reach, and who acts), ``audit`` (who did what), ``notifications``
 (events and webhook deliveries), ``budgets`` (amounts, limits, what is set aside), ``usage`` (how it is looked at),
 ``guardrails`` (what texts are searched for), ``judges`` (who looks at answers), ``workspaces`` (their rules),

@@ -41,7 +41,7 @@ AGES = (
 )
 ALL_ZERO = (
     *("loom_patterns", "loom_pattern_errors"),
-    *(f"loom_oldest_waiting_age_seconds/{what}" for what in ("rate_limit", "tools", "judges", "person")),
+    *(f"loom_oldest_waiting_age_seconds/{what}" for what in ("rate_limit", "tools", "agents", "judges", "person")),
     *(f"loom_large_results_{what}" for what in ("disk_bytes", "in_memory", "memory_bytes")),
 )
 
