@@ -64,12 +64,13 @@ RUN_DECISION = object_of(
 _STAGE = answer(
     members(
         RunStage,
-        "id name role agent_id session_id turn_id reused status reason output_text error usage duration_ms created_at "
-        "completed_at",
+        "id name role agent_id session_id turn_id reused status reason output_text output_ref error usage duration_ms "
+        "created_at completed_at",
         id=described(TEXT, "Its place in the workflow, such as `stages.0.retry.1`; unique in the run."),
         name=described(or_null(TEXT), "Of a pipeline's stage: its `id` in the file."),
         reused=described(FLAG, "A retry took it over from the earlier run."),
         duration_ms=or_null(WHOLE),
+        output_ref=described(or_null(TEXT), "Of a long output: other stages read it as GET /v1/blobs/{output_ref}."),
         output_text=described(or_null(TEXT), "What came of it; of a long one only a part in lists and events."),
     ),
     description="A question to an agent, which is a turn, or to a person.",

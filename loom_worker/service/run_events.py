@@ -31,15 +31,14 @@ class RunEventSource:
             NotFound: the tenant has no such run.
             Unavailable: the database did not answer.
         """
-        run = self._runs.get(place.tenant, place.turn_id)
+        has_ended = self._runs.has_ended(place.tenant, place.turn_id)
         events = self._runs.events(place.turn_id, after=place.after, limit=READ_EVENTS)
         if events and events[-1].is_final:
-            # It may have ended after it was read.
-            ended = run if run.is_finished else self._runs.get(place.tenant, place.turn_id)
+            ended = self._runs.get(place.tenant, place.turn_id)
             events = (*events[:-1], replace(events[-1], data=ended.as_json()))
-        place.is_finished = run.is_finished
+        place.is_finished = has_ended
         place.move(events)
-        if not events and run.is_finished:
+        if not events and has_ended:
             place.is_over = True  # the reader has had the end already
         return events
 

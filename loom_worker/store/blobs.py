@@ -26,6 +26,7 @@ from loom_worker.core.values.tools import DataReference
 from loom_worker.store.agent_tables import agent_message_refs, agent_messages
 from loom_worker.store.blob_tables import blob_grants, blobs
 from loom_worker.store.database import Database
+from loom_worker.store.run_tables import workflow_runs
 from loom_worker.store.schema import sessions, turns, unfinished
 from loom_worker.store.tenants import of_session, ours
 
@@ -40,12 +41,25 @@ _HELD = exists().where(sessions.c.lane == blobs.c.lane, sessions.c.workspace == 
 
 
 def _is_needed() -> ColumnElement[bool]:
-    """True while a turn of its session, or of one it was passed on to, has not ended, or a message passes it on."""
+    """True while somebody may still read it.
+
+    That is a turn of its session, or of one it was passed on to, a message that passes it on, its run, or the turn that
+    waits for the one that made it.
+    """
     own = exists().where(turns.c.lane == blobs.c.lane, unfinished())
     passed_on = exists().where(blob_grants.c.ref == blobs.c.id, turns.c.lane == blob_grants.c.lane, unfinished())
     # What a message passes on is kept until somebody has dealt with it.
     in_message = and_(agent_message_refs.c.ref == blobs.c.id, agent_messages.c.id == agent_message_refs.c.message_id)
-    return or_(own, passed_on, exists().where(in_message, agent_messages.c.ended_ms.is_(None)))
+    message = exists().where(in_message, agent_messages.c.ended_ms.is_(None))
+    # A stage's output is for later stages of its run, an answer for the turn that waits for it.
+    maker, reader = turns.alias("maker"), turns.alias("reader")
+    run = exists().where(
+        maker.c.id == blobs.c.turn_id, workflow_runs.c.id == maker.c.run_id, workflow_runs.c.completed_ms.is_(None)
+    )
+    parent = exists().where(
+        maker.c.id == blobs.c.turn_id, reader.c.id == maker.c.parent_turn_id, reader.c.completed_ms.is_(None)
+    )
+    return or_(own, passed_on, message, run, parent)
 
 
 def readable(tx: Connection, refs: Collection[str], lane: str) -> frozenset[str]:

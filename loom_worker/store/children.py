@@ -7,6 +7,7 @@ from sqlalchemy import Connection, bindparam, func, select, update
 from loom_worker.core.errors import Interrupted, NotFound
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.calls import Call
+from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.children import Ancestor, ChildEnd, NewChild
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import Tenant, WorkspaceUser
@@ -37,10 +38,13 @@ _BEGIN = (
 _CALLS = select(calls).where(calls.c.turn_id == bindparam("of_turn")).order_by(calls.c.position)
 _ANSWER = select(messages.c.content).where(messages.c.id == turns.c.answer_id).scalar_subquery()
 _ENDS = select(
-    *(turns.c[name] for name in ("id", "lane", "status", "reason", "error", "usage")),
+    *(turns.c[name] for name in ("id", "lane", "status", "reason", "error", "usage", "output_ref")),
     func.coalesce(_ANSWER, turns.c.output_text).label("output_text"),
 ).where(turns.c.id.in_(bindparam("ids", expanding=True)), ~unfinished())
 _THERE = select(turns.c.id).where(turns.c.id.in_(bindparam("ids", expanding=True)))
+_USED_BY_CHILDREN = select(turns.c.id, turns.c.usage).where(
+    turns.c.parent_turn_id.in_(bindparam("ids", expanding=True))
+)
 _OPEN = select(turns.c.id).where(turns.c.parent_turn_id == bindparam("of_turn"), unfinished())
 _PARENT_LANE = select(turns.c.lane).where(turns.c.id == bindparam("of_turn"), turns.c.held_by.is_(None), unfinished())
 
@@ -136,6 +140,16 @@ def cancel_children(tx: Connection, workspace: str, turn_id: str, *, now_ms: int
     open_ones = tx.execute(_OPEN, {"of_turn": turn_id}).scalars().all()
     asked = (_cancel(tx, workspace, child, now_ms=now_ms, is_exported=is_exported) for child in open_ones)
     return [turn for turn in asked if turn is not None]
+
+
+def usage_below(tx: Connection, turn_id: str) -> Usage:
+    """What the agents have used that a turn asked, and those that they asked."""
+    total, parents = Usage(), [turn_id]
+    while parents:
+        found = tx.execute(_USED_BY_CHILDREN, {"ids": parents}).all()
+        total = sum((Usage.from_json(row.usage) for row in found), total)
+        parents = [row.id for row in found]
+    return total
 
 
 def _cancel(tx: Connection, workspace: str, turn_id: str, *, now_ms: int, is_exported: bool) -> Turn | None:

@@ -13,6 +13,7 @@ from loom_worker.core.values.audit import AuditEntry, turn_ended
 from loom_worker.core.values.budgets import Settlement
 from loom_worker.core.values.calls import CANCELLED, OPEN_CALL, Call
 from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.children import OutputRef
 from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
@@ -106,6 +107,8 @@ class Final:
     """All calls of the turn as they ended, for the audit."""
     verdicts: Sequence[Verdict] = ()
     """All verdicts on its answers, as its owner knows them; those that are open are cancelled with the turn."""
+    output_ref: OutputRef | None = None
+    """Of a long answer that another agent is to read."""
     trace: TurnTrace = NO_TRACE
     """As the turn's row keeps it, but for the run that ends, and the time of storing it."""
     is_exported: bool = False
@@ -200,6 +203,7 @@ def _ended(final: Final, answer: Message | None) -> dict[str, Any]:
         "output_text": said if said is None or answer is None else said.removesuffix(answer.chat.text) or None,
         "answer_id": None if answer is None else answer.id,
         "error": ending.error,
+        "output_ref": None if final.output_ref is None else final.output_ref.as_row(),
         "output_parts": None if ending.output_parts is None else list(ending.output_parts),
     }
 

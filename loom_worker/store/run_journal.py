@@ -269,7 +269,9 @@ def _kept(before: dict[str, Any], stages: Sequence[Json], run_id: str) -> list[J
     """What of the earlier run's journal holds for the new one: what is completed, and not part of what failed."""
     failed = before["failed_stage"]
     kept = [each for each in stages if each["status"] == "completed" and not _is_below(each["key"], failed)]
-    return [{**each, "run_id": run_id, "n": n, "is_reused": True} for n, each in enumerate(kept, 1)]
+    # Their references may have expired by now, or do so any time: what is passed on of them is passed on whole.
+    anew = {"run_id": run_id, "is_reused": True, "output_ref": None}
+    return [{**each, **anew, "n": n} for n, each in enumerate(kept, 1)]
 
 
 def _is_below(key: str, failed: str | None) -> bool:

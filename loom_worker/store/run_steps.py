@@ -35,7 +35,9 @@ from loom_worker.core.values.traces import TurnTrace
 from loom_worker.core.values.turns import NewTurn, Turn
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store.audit import append
+from loom_worker.store.blobs import grant
 from loom_worker.store.budgets import forget
+from loom_worker.store.children import usage_below
 from loom_worker.store.metric_values import count
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.prepared import PreparedStatement
@@ -52,7 +54,7 @@ DELETED_REASON = "deleted"
 
 _RUN = PreparedStatement(select(workflow_runs).where(workflow_runs.c.id == bindparam("our_id")))
 _ANSWER = select(messages.c.content).where(messages.c.id == turns.c.answer_id).scalar_subquery()
-_TURN = ("id", "status", "reason", "error", "usage", "completed_ms")
+_TURN = ("id", "status", "reason", "error", "usage", "output_ref", "completed_ms")
 _OPEN = PreparedStatement(
     select(
         run_stages,
@@ -75,7 +77,7 @@ _RULES = PreparedStatement(
 )
 _INSERT_STAGES = PreparedStatement(insert(run_stages), columns=run_stages.c.keys())
 _INSERT_EVENTS = PreparedStatement(insert(run_events), columns=run_events.c.keys())
-_ENTERED = ("status", "reason", "output_text", "error", "usage", "decision", "comment", "completed_ms")
+_ENTERED = ("status", "reason", "output_text", "output_ref", "error", "usage", "decision", "comment", "completed_ms")
 _ENTER = PreparedStatement(
     update(run_stages)
     .where(run_stages.c.run_id == bindparam("our_id"), run_stages.c.n == bindparam("our_n", type_=Integer))
@@ -240,8 +242,9 @@ class RunWriter:
             status=row["turn_status_now"],
             reason=row["turn_reason_now"],
             error=row["turn_error_now"],
-            usage=Usage.from_json(row["turn_usage_now"]),
+            usage=Usage.from_json(row["turn_usage_now"]) + usage_below(self.tx, row["turn_id_now"]),
             output_text=row["turn_output_text_now"],
+            output_ref=row["turn_output_ref_now"],
             completed_ms=row["turn_completed_ms_now"],
         )
 
@@ -285,6 +288,7 @@ class RunWriter:
             deadline_s=None if stage.deadline_ms is None else max(stage.deadline_ms - self.now_ms, 1) / 1000,
         )
         owner = self._session(stage, metadata)
+        grant(self.tx, stage.refs, owner["lane"])
         return insert_turn(self.tx, self.limits, owner, new, now_ms=self.now_ms, position=owner["queue_depth"])
 
     def _session(self, stage: NewStage, metadata: Json) -> Any:

@@ -77,6 +77,7 @@ run_stages = Table(  # a run's journal: what was asked, and what came of it
     Column("reason", String(32)),
     Column("prompt", Text),
     Column("output_text", Text),
+    Column("output_ref", JSON_OR_NULL),  # as of its turn
     Column("error", JSON_OR_NULL),
     Column("usage", JSON_OR_NULL, nullable=False),
     Column("decision", String(16)),

@@ -75,6 +75,15 @@ class Runs:
             row = run_row(tx, tenant, run_id)
             return run_of(row, _with_turns(tx, read_stages(tx, run_id)))
 
+    def has_ended(self, tenant: Tenant, run_id: str) -> bool:
+        """Whether a run has ended; nothing else of it is read.
+
+        Raises:
+            NotFound: the tenant has no such run.
+        """
+        with self._database.read() as tx:
+            return run_row(tx, tenant, run_id, workflow_runs.c.completed_ms)["completed_ms"] is not None
+
     def page(self, tenant: Tenant, where: Mapping[str, str], *, limit: int, after: str | None) -> Page[Run]:
         """List runs, the newest first; ``after`` is the id of the last one seen.
 
@@ -123,14 +132,18 @@ def ours(tenant: Tenant) -> list[ColumnElement[bool]]:
     return [in_workspace] if user is None else [in_workspace, workflow_runs.c.user == user]
 
 
-def run_row(tx: Connection, tenant: Tenant, run_id: str) -> Any:
+def run_row(tx: Connection, tenant: Tenant, run_id: str, *columns: ColumnElement[Any]) -> Any:
     """The row of a run.
+
+    Args:
+        columns: that are wanted; none: all.
 
     Raises:
         NotFound: the tenant has no such run.
     """
     wanted = {"our_id": run_id, "our_workspace": workspace_of(tenant), "our_user": user_of(tenant)}
-    row = tx.execute(_RUN.where(_OURS), wanted).mappings().first()
+    query = _RUN.with_only_columns(*columns) if columns else _RUN
+    row = tx.execute(query.where(_OURS), wanted).mappings().first()
     if row is None:
         raise NotFound(f"There is no run {run_id!r}.")
     return row

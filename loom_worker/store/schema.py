@@ -129,6 +129,7 @@ turns = Table(
     Column("trace", JSON_OR_NULL),  # what its trace needs to know and no other column tells (values/traces.py)
     Column("run_id", String(40)),  # of the workflow's run that it is a stage of
     Column("parent_turn_id", String(40)),  # of the turn that waits for it
+    Column("output_ref", JSON_OR_NULL),  # of a long answer that another agent is to read: {"ref", "preview"}
     Column("ancestors", JSON_OR_NULL),  # the turns that wait for it, that one last (values/children.py)
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),

@@ -11,7 +11,7 @@ from loom_worker.core.errors import Interrupted, LoomError
 from loom_worker.core.text import clean
 from loom_worker.core.values.agent_messages import refs_in, scope_of
 from loom_worker.core.values.calls import Call
-from loom_worker.core.values.children import NewChild
+from loom_worker.core.values.children import NewChild, OutputRef
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.spans import traceparent_of
 from loom_worker.core.values.tools import Caller
@@ -154,7 +154,8 @@ def _planned(call: Call, state: TurnState, execution: Execution, now_ms: int) ->
     if call.name == ASK:
         until_ms = now_ms + int(float(call.arguments.get("reply_timeout_s", USUAL_REPLY_S)) * 1000)
         session = f"{agent[:NAME_CHARS]}:{blake2b(f'{turn.lane} {agent}'.encode(), digest_size=16).hexdigest()}"
-    shown = _shown(checked.text, call, state, execution)[0]
+    kept = by_reference(checked.text, turn, call.name, execution)
+    shown = checked.text if kept is None else kept.preview
     ends = [moment_ms for moment_ms in (turn.deadline_ms, until_ms) if moment_ms is not None]
     return NewChild(
         position=call.position,
@@ -169,22 +170,30 @@ def _planned(call: Call, state: TurnState, execution: Execution, now_ms: int) ->
     )
 
 
-def _as_read(call: Call, state: TurnState, execution: Execution) -> Call:
-    """A call that another agent has answered, with what the model reads: a long answer goes by reference."""
-    content = call.content or ""
-    end = execution.worker.children.ends([call.child_turn_id or ""]).get(call.child_turn_id or "")
-    if end is not None and (refs := refs_in(content)):
-        references = execution.worker.tools.references.stores.rows
-        references.pass_on(refs, from_lane=end.lane, to_lane=state.turn.lane)
-    text, ref = _shown(content, call, state, execution)
-    return replace(call, content=text, ref=ref)
+def by_reference(text: str, turn: Turn, source: str, execution: Execution) -> OutputRef | None:
+    """A long text for another agent, stored apart, under the turn's session; None if it is passed on as it is.
 
-
-def _shown(text: str, call: Call, state: TurnState, execution: Execution) -> tuple[str, str | None]:
-    """What is passed on of a text between agents, and the reference that stands for the whole of it."""
-    worker, turn = execution.worker, state.turn
+    Args:
+        source: the tool, or what else the text comes from.
+    """
+    worker = execution.worker
     if len(text.encode()) < worker.settings.tools.agent_reference_bytes:
-        return text, None
-    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent, turn.trace_id)
-    kept = worker.tools.references.keep(text, "text/plain", caller, tool=call.name, count=cl100k_tokens)
-    return (text, None) if kept is None else (clean(kept.preview), kept.reference.id)
+        return None
+    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, "", turn.agent, turn.trace_id)
+    kept = worker.tools.references.keep(text, "text/plain", caller, tool=source, count=cl100k_tokens)
+    return None if kept is None else OutputRef(kept.reference.id, clean(kept.preview))
+
+
+def _as_read(call: Call, state: TurnState, execution: Execution) -> Call:
+    """A call that another agent has answered, with what the model reads, which may name what it is passed on."""
+    ends = execution.worker.children.ends([call.child_turn_id or ""])
+    end = ends.get(call.child_turn_id or "")
+    if end is None:
+        return call
+    content, known = call.content or "", end.output_ref
+    if known is not None and call.status == "completed":
+        content, ref = known["preview"], known["ref"]
+        call = replace(call, content=content, ref=ref)
+    if refs := refs_in(content):
+        execution.worker.tools.references.stores.rows.pass_on(refs, from_lane=end.lane, to_lane=state.turn.lane)
+    return call

@@ -9,6 +9,7 @@ from loom_worker.core import crash_points
 from loom_worker.core.log_context import turn_ids
 from loom_worker.core.values.calls import CANCELLED
 from loom_worker.core.values.channels import Channel
+from loom_worker.core.values.children import OutputRef
 from loom_worker.core.values.ids import new_id, now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
@@ -26,7 +27,7 @@ from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
 from loom_worker.trace.call_spans import last_request
 from loom_worker.turn.channel import parts_of
-from loom_worker.turn.children import tell_cancelled, tell_parent
+from loom_worker.turn.children import by_reference, tell_cancelled, tell_parent
 from loom_worker.turn.context import is_pressed
 from loom_worker.turn.measuring import measure
 from loom_worker.turn.reporting import tell_end
@@ -87,6 +88,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         all_calls=turn.calls,
         verdicts=state.verdicts,
         decisions=[*(each for reply in state.replies for each in reply.payload.get("guard", ())), *_judged(state)],
+        output_ref=_output_ref(turn, messages, execution),
         trace=replace(_trace(state, execution), error_stored=error_stored),
         is_exported=worker.traces.exports and not state.claim.trace.is_unsampled,
     )
@@ -126,6 +128,14 @@ def _trace(state: TurnState, execution: Execution) -> TurnTrace:
         "cost_usd": None if total.cost_usd is None else float(total.cost_usd),
     }
     return replace(claim.trace, failed_call=execution.watch.calls.left(), session=session)
+
+
+def _output_ref(turn: Turn, messages: Sequence[Message], execution: Execution) -> OutputRef | None:
+    """A long answer that another agent is to read, stored apart from it; None: it is short, or none is to read it."""
+    last = messages[-1].chat if messages else None
+    if last is None or last.role != "assistant" or not (turn.ancestors or turn.run_id):
+        return None
+    return by_reference(last.text, turn, "output", execution)
 
 
 def _in_parts(ending: Ending, channel: Channel | None) -> Ending:

@@ -72,13 +72,15 @@ class Planner:
     def _stage(self, ask: Question, n: int, run: Run, rules: Rules, now_ms: int) -> NewStage:
         agent = self.agents.find(ask.agent_id)
         own = NO_GUARDRAILS if agent is None else agent.guardrails
-        checked = check("input", ask.prompt, own.with_those_of(Guardrails.of(rules.guardrails)).input)
+        prompt, refs = shortened(ask.prompt, run)
+        checked = check("input", prompt, own.with_those_of(Guardrails.of(rules.guardrails)).input)
         held = ", ".join(checked.blocked_for)
         ends = [] if ask.timeout_s is None else [now_ms + int(ask.timeout_s * 1000)]
         return NewStage(
             key=ask.key,
             role=ask.role,
             name=ask.name,
+            refs=refs,
             agent_id=ask.agent_id,
             session_id=session_of(ask, run, len(run.stages) + n),
             conversation=ask.conversation_key,
@@ -87,6 +89,16 @@ class Planner:
             guard=checked.decisions,
             blocked=f"A guardrail refuses the prompt of stage {ask.key}: it holds {held}." if held else "",
         )
+
+
+def shortened(prompt: str, run: Run) -> tuple[str, frozenset[str]]:
+    """A prompt in which long outputs of earlier stages are replaced by their previews, and the references in these."""
+    used = set()
+    for stage in run.stages:
+        if stage.output_ref is not None and stage.output_text and stage.output_text in prompt:
+            prompt = prompt.replace(stage.output_text, stage.output_ref["preview"])
+            used.add(stage.output_ref["ref"])
+    return prompt, frozenset(used)
 
 
 def values_of(run: Run) -> Mapping[str, str]:

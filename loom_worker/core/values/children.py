@@ -69,6 +69,20 @@ class ChildEnd:
     output_text: str | None = None
     error: Json | None = None
     usage: Json = field(default_factory=dict)
+    output_ref: Json | None = None
+    """Of a long answer, as OutputRef writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRef:
+    """A long answer of one agent as another one reads it: stored apart, with a preview that names the reference."""
+
+    ref: str
+    preview: str
+
+    def as_row(self) -> Json:
+        """As the row of its turn has it."""
+        return {"ref": self.ref, "preview": self.preview}
 
 
 def why_not(agent: str, caller: str, ancestors: tuple[Ancestor, ...]) -> str | None:

@@ -67,6 +67,8 @@ class RunStage:
     prompt: str | None = None
     """Of an approval: what the person is shown. A turn has its own."""
     output_text: str | None = None
+    output_ref: Json | None = None
+    """Of a long output: ``ref`` and ``preview``, which other agents read instead."""
     reason: str | None = None
     error: Json | None = None
     usage: Usage = field(default_factory=Usage)
@@ -101,6 +103,7 @@ class RunStage:
             "status": self.status,
             "reason": self.reason,
             "output_text": self.output_text,
+            "output_ref": None if self.output_ref is None else self.output_ref["ref"],
             "error": self.error,
             "usage": self.usage.as_json(),
             "duration_ms": None if self.completed_ms is None else self.completed_ms - self.created_ms,
@@ -264,6 +267,8 @@ class NewStage:
     blocked: str = ""
     """Why it may not be asked; empty: it may."""
     name: str | None = None
+    refs: frozenset[str] = frozenset()
+    """Long outputs of earlier stages that it is to read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,7 +253,7 @@ def test_what_a_child_spends_is_missing_to_the_turn_that_waits_for_it(stage: Sta
 
 
 def test_a_long_answer_is_passed_on_as_a_reference_that_only_its_receiver_can_read(stage: Stage) -> None:
-    turn = asked(stage, ASK)
+    turn, stranger = asked(stage, ASK), stage.submit(session="stranger")
     (child,) = children(stage, turn)
     whole = "A long line of words.\n" * 1000
     stage.model.scenes = [says(whole), says("Read.")]
@@ -264,7 +264,23 @@ def test_a_long_answer_is_passed_on_as_a_reference_that_only_its_receiver_can_re
     assert len(call.content or "") < 1000
     rows = stage.references.stores.rows
     assert rows.of_lane(call.ref, turn.lane) is not None
-    assert rows.of_lane(call.ref, child.lane) is None
+    assert rows.of_lane(call.ref, stranger.lane) is None
+    assert stage.turn(child).output_text == whole
+
+
+def test_a_long_answer_is_kept_as_long_as_the_turn_goes_on_that_asked_for_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = asked(stage, ASK)
+    (child,) = children(stage, turn)
+    stage.model.scenes = [says("A long line of words.\n" * 1000)]
+    monkeypatch.setattr("loom_worker.turn.ending.tell_parent", lambda _turn, _worker: None)
+    stage.serve(child, stage.worker("w2"))
+    rows, late_ms = stage.references.stores.rows, stage.now_ms * 2
+    assert rows.take_expired(unused_since_ms=late_ms, limit=9) == ()
+    stage.cancel(turn, "interrupt")
+    stage.serve(turn, stage.worker("w1"))
+    assert len(rows.take_expired(unused_since_ms=late_ms, limit=9)) == 1
 
 
 def test_a_reference_that_a_task_names_is_passed_on_to_its_receiver_and_nobody_else(stage: Stage) -> None:

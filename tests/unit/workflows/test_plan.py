@@ -129,3 +129,17 @@ def test_only_a_run_with_a_webhook_is_reported() -> None:
     delivery = planner().delivery(a_run({}, webhook=Webhook("http://there")), "turn_1", now_ms=NOW)
     assert delivery is not None
     assert (delivery.run_id, delivery.turn_id, delivery.url) == ("run_1", "turn_1", "http://there")
+
+
+def test_a_long_output_reaches_the_next_agent_as_a_preview_with_its_reference() -> None:
+    ref = {"ref": "ref_1", "preview": "[Large dataset stored: ref_1] beginning"}
+    first = done("stages.0", output_text="a long text", output_ref=ref)
+    [stage] = planner().change(a_run(pipeline("Go.", "Sum up: {{previous}}!"), first), NO_RULES, now_ms=NOW).begin
+    assert stage.input == "Sum up: [Large dataset stored: ref_1] beginning!"
+    assert stage.refs == {"ref_1"}
+
+
+def test_a_prompt_that_holds_no_long_output_passes_nothing_on() -> None:
+    first = done("stages.0", output_text="a long text", output_ref={"ref": "ref_1", "preview": "short"})
+    [stage] = planner().change(a_run(pipeline("Go.", "Next."), first), NO_RULES, now_ms=NOW).begin
+    assert (stage.input, stage.refs) == ("Next.", frozenset())

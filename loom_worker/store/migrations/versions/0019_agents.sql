@@ -2,6 +2,10 @@ ALTER TABLE turns ADD COLUMN parent_turn_id VARCHAR(40);
 
 ALTER TABLE turns ADD COLUMN ancestors JSON;
 
+ALTER TABLE turns ADD COLUMN output_ref JSON;
+
+ALTER TABLE run_stages ADD COLUMN output_ref JSON;
+
 CREATE INDEX turns_by_parent ON turns (parent_turn_id) WHERE parent_turn_id IS NOT NULL;
 
 ALTER TABLE calls ADD COLUMN awaits VARCHAR(16);
