@@ -181,3 +181,8 @@ def test_a_listed_rule_that_cannot_be_meant_is_told_with_its_own_line(tmp_path: 
 def test_a_member_of_guardrails_that_is_none_is_an_unknown_key(tmp_path: Path, guardrails: str, field: str) -> None:
     [problem] = read(tmp_path, f"{{guardrails: {guardrails}}}").problems
     assert (problem.field, problem.line) == (f"spec.guardrails.{field}", 4)
+
+
+def test_an_agent_names_those_it_may_call(tmp_path: Path) -> None:
+    assert agent(tmp_path, "{may_call: [aide, flow:writer]}").may_call == ("aide", "flow:writer")
+    assert agent(tmp_path, "{}").may_call == ()

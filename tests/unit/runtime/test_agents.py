@@ -286,3 +286,26 @@ def test_a_secret_that_is_not_set_is_named(settings: Settings, tmp_path: Path) -
     api = Backend(kind="rest", url="https://shop.example.com", openapi="api.json", auth=Auth("bearer", "SHOP"))
     runtime = with_agent(settings, Agent("r", backend=api, source=f"{tmp_path}/a.yaml:1")).runtime("r")
     assert "LOOM_SECRET_SHOP" in words_of(runtime)
+
+
+def test_an_agent_has_the_tools_to_talk_with_those_it_may_call_and_they_can_read_what_it_sends(
+    settings: Settings,
+) -> None:
+    lead = Agent("lead", backend=None, tools=(), may_call=("aide", "gone"))
+    agents = {agent.name: agent for agent in (lead, Agent("aide", "1", "Counts parcels."), Agent("loner"))}
+    registry = made_registry(settings, Agents(agents, ()), Database(settings.database_url))
+    calls, receives = {"ask_agent", "delegate", "send_agent"}, {"receive_messages"}
+    found = {name: names(registry.runtime(name).specs) & (calls | receives) for name in agents}
+    assert found == {"lead": calls | receives, "aide": receives, "loner": set()}
+    specs = {spec.name: spec for spec in registry.runtime("lead").specs}
+    agent = specs["ask_agent"].input_schema["properties"]["agent"]
+    assert agent == {"enum": ["aide", "gone"], "description": "aide: Counts parcels.; gone"}
+
+
+def test_an_agent_that_others_may_call_from_now_on_can_read_their_messages(settings: Settings) -> None:
+    aide = Agent("aide", backend=None)
+    shelf = Shelf(aide)
+    registry = made_registry(settings, shelf, Database(settings.database_url))  # type: ignore[arg-type]
+    assert "receive_messages" not in names(registry.runtime("aide").specs)
+    shelf.agents = Agents({"aide": aide, "lead": Agent("lead", backend=None, may_call=("aide",))}, ())
+    assert "receive_messages" in names(registry.runtime("aide").specs)
