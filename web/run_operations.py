@@ -74,6 +74,16 @@ RUN_OPERATIONS: tuple[ApiOperation, ...] = (
         scope="read",
     ),
     ApiOperation(
+        "GET",
+        "/v1/runs/{run_id}/trace",
+        "List the spans of a run and of its turns, while it goes on and after",
+        "workflows",
+        {200: "TraceSpanList"},
+        (404,),
+        parameters=PAGE,
+        scope="read",
+    ),
+    ApiOperation(
         "POST",
         "/v1/runs/{run_id}/cancel",
         "Ask a run to end, with all its turns; one that has ended is answered as it is",

@@ -41,6 +41,7 @@ class RunViews:
             Route("GET", "/v1/runs/<run_id>", self.get),
             Route("DELETE", "/v1/runs/<run_id>", self.delete),
             Route("GET", "/v1/runs/<run_id>/events", self.stream),
+            Route("GET", "/v1/runs/<run_id>/trace", self.trace),
             Route("POST", "/v1/runs/<run_id>/cancel", self.cancel),
             Route("POST", "/v1/runs/<run_id>/retry", self.retry),
             Route("POST", "/v1/runs/<run_id>/approvals/<stage_id>", self.decide),
@@ -90,6 +91,11 @@ class RunViews:
     def stream(self, run_id: str) -> Response:
         """Stream a run's events until its final one."""
         return self._streams.of(known_run_id(run_id))
+
+    def trace(self, run_id: str) -> Response:
+        """List the spans of a run and of its turns, while it goes on and after."""
+        spans = self._runs.trace(caller().tenant, known_run_id(run_id))
+        return json_answer(listed((span.as_json() for span in spans), "span_id"))
 
     def cancel(self, run_id: str) -> Response:
         """Cancel a run; one that has ended is returned as it is."""

@@ -1,4 +1,4 @@
-"""`loom trace`: where a turn's time went, as a tree; and export on request."""
+"""`loom trace`: where the time of a turn or run went, as a tree; and export on request."""
 
 import json
 
@@ -14,21 +14,22 @@ from loom_worker.trace import tree
 
 
 @click.command()
-@click.argument("turn_id", required=False)
+@click.argument("traced", metavar="[TURN|RUN]", required=False)
 @click.option("--flush", "is_flushed", is_flag=True, help="Have the traces that wait exported now.")
 @common
-def trace(turn_id: str | None, *, is_flushed: bool, url: str | None, as_json: bool) -> None:
-    """Show a turn's trace as a tree: when each part began, how long it took, its tokens, its cost.
+def trace(traced: str | None, *, is_flushed: bool, url: str | None, as_json: bool) -> None:
+    """Show the trace of a turn or run as a tree: when each part began, how long it took, its tokens, its cost.
 
-    A turn that goes on shows what it has done so far.
+    What goes on shows what it has done so far.
     """
-    if is_flushed == bool(turn_id) or (is_flushed and url):
-        raise click.UsageError("name one turn; or say --flush, which is for the Loom of this LOOM_HOME")
-    if turn_id is None:
+    if is_flushed == bool(traced) or (is_flushed and url):
+        raise click.UsageError("name one turn or run; or say --flush, which is for the Loom of this LOOM_HOME")
+    if traced is None:
         waiting = _flushed()
         click.echo(json.dumps({"waiting": waiting}) if as_json else f"{waiting} waiting; their export was asked for")
         return
-    spans = list(client(from_env(), url).every(f"/v1/turns/{in_path(turn_id)}/trace"))
+    kind = "runs" if traced.startswith("run_") else "turns"
+    spans = list(client(from_env(), url).every(f"/v1/{kind}/{in_path(traced)}/trace"))
     if as_json:
         click.echo(json.dumps({"object": "list", "data": spans}, indent=2, ensure_ascii=False))
         return

@@ -56,6 +56,7 @@ from loom_worker.tasks.task_events import TaskEvents
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tasks.worker import CeleryThreads, Worker
 from loom_worker.trace.flush import Flusher, NoTraces
+from loom_worker.trace.turn_traces import TurnTraces
 from loom_worker.turn.waits import WaitTeller
 from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.body import WebhookBodies
@@ -121,6 +122,7 @@ def service(settings: Settings) -> Service:
             terms=Terms(settings, agents),
             events=events,
             lanes=lanes,
+            traces=TurnTraces.at(database, settings.trace),
         ),
         runtimes=fitted.registry,
         contexts=ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database)),

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -14,6 +15,7 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.values.runs import NewRun, Run, RunDecision
+from loom_worker.core.values.spans import TraceSpan
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant
 from loom_worker.core.values.workflows import Workflow, agent_ids
 from loom_worker.events.log import EventLog
@@ -27,6 +29,8 @@ from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.run_steps import RunStep
 from loom_worker.store.runs import Runs
 from loom_worker.store.submit import AgentTerms
+from loom_worker.trace.run_span import span_of_run
+from loom_worker.trace.turn_traces import TurnTraces
 from loom_worker.workflows.advance import log_step
 from loom_worker.workflows.check import faults
 from loom_worker.workflows.live import LiveWorkflows
@@ -72,6 +76,7 @@ class WorkflowRuns:
         terms: AgentTerms,
         events: EventLog,
         lanes: Lanes,
+        traces: TurnTraces,
     ) -> None:
         self._runs = Runs(database)
         self.waiter: Waiter[Run] = Waiter(self._runs, RunEventSource(self._runs), self._runs, events, NoWaits())
@@ -82,6 +87,7 @@ class WorkflowRuns:
         self._terms = terms
         self._events = events
         self._lanes = lanes
+        self._traces = traces
 
     def workflows(self) -> tuple[Workflow, ...]:
         """All workflows, by name."""
@@ -147,6 +153,20 @@ class WorkflowRuns:
     def run(self, tenant: Tenant, run_id: str) -> Run:
         """Return a run, or raise NotFound."""
         return self._runs.get(tenant, run_id)
+
+    def trace(self, tenant: Tenant, run_id: str) -> tuple[TraceSpan, ...]:
+        """The spans of a run and of all its turns, in the order in which they began.
+
+        Raises:
+            NotFound: the tenant has no such run.
+        """
+        run = self._runs.get(tenant, run_id)
+        own = span_of_run(run)
+        spans = {} if own is None else {own.span_id: own}
+        for turn_id in self._runs.turns_of(run):
+            with suppress(NotFound):  # deleted with its session
+                spans |= {span.span_id: span for span in self._traces.of_turn(tenant, turn_id)}
+        return tuple(sorted(spans.values(), key=lambda span: span.start_us))
 
     def runs(
         self, tenant: Tenant, *, workflow: str | None, status: str | None, limit: int, after: str | None

@@ -26,6 +26,9 @@ _OURS = and_(
     or_(_user.is_(None), workflow_runs.c.user == _user),
 )
 _RUN = select(workflow_runs).where(workflow_runs.c.id == bindparam("our_id"))
+TRACED_TURNS = 500
+"""Of a run, in its trace."""
+_CHILDREN = select(turns.c.id).where(turns.c.parent_turn_id.in_(bindparam("ids", expanding=True))).order_by(turns.c.id)
 _STAGES = select(run_stages).where(run_stages.c.run_id == bindparam("our_id")).order_by(run_stages.c.n)
 _ASKS_PERSON = (
     select(run_stages.c.n)
@@ -74,6 +77,16 @@ class Runs:
         with self._database.read() as tx:
             row = run_row(tx, tenant, run_id)
             return run_of(row, _with_turns(tx, read_stages(tx, run_id)))
+
+    def turns_of(self, run: Run) -> tuple[str, ...]:
+        """Ids of the turns of a run, each with those of the agents it asked; without those an earlier run has paid."""
+        found = dict.fromkeys(each.turn_id for each in run.stages if each.turn_id and not each.is_reused)
+        parents = list(found)
+        with self._database.read() as tx:
+            while parents and len(found) < TRACED_TURNS:
+                parents = list(tx.execute(_CHILDREN, {"ids": parents}).scalars())
+                found |= dict.fromkeys(parents)
+        return tuple(found)[:TRACED_TURNS]
 
     def has_ended(self, tenant: Tenant, run_id: str) -> bool:
         """Whether a run has ended; nothing else of it is read.

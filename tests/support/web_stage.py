@@ -57,6 +57,7 @@ from loom_worker.store.turn_statuses import TurnStatuses
 from loom_worker.store.turns import Turns
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry
+from loom_worker.trace.turn_traces import TurnTraces
 from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.webhook.body import WebhookBodies
 from loom_worker.workflows.advance import StepTeller
@@ -256,6 +257,7 @@ class WebStage:
                 terms=Terms(settings, known),
                 events=self.events,
                 lanes=self.lanes,
+                traces=TurnTraces.at(database, settings.trace),
             ),
             runtimes=runtimes,
             contexts=ContextReport(runtimes, StageKnowledge(), Sessions(database), Memories(database)),

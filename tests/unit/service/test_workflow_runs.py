@@ -134,6 +134,7 @@ def test_while_redis_is_away_a_run_is_deleted_all_the_same(
         terms=Terms(stage.service.settings, agents),
         events=stage.events,
         lanes=away,
+        traces=stage.service.traces,
     )
     request.addfinalizer(cut_off.waiter.close)
     run = start(runs)
@@ -211,3 +212,19 @@ def test_a_closed_service_follows_no_run_any_more(stage: WebStage, runs: Workflo
     runs.waiter.close()
     assert runs.waiter.wait(W, run.id, timeout_s=0.01, is_stopping=never).status == "in_progress"
     assert runs.waiter.count == 0
+
+
+def test_the_trace_of_a_run_holds_that_of_all_its_turns(stage: WebStage, runs: WorkflowRuns) -> None:
+    run = start(runs, traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
+    answer(stage, run.id)
+    for status in (None, "completed"):
+        spans = runs.trace(W, run.id)
+        assert [span.name for span in spans].count("agent.chat") == 2
+        assert {span.trace_id for span in spans} == {"a" * 32}
+        (whole,) = (span for span in spans if span.name == "workflow.run")
+        assert whole.attributes["loom.run.status"] == (status or "in_progress")
+        assert {span.parent_id for span in spans if span.name == "agent.chat"} == {whole.span_id}
+        if status is None:
+            answer(stage, run.id)
+    with pytest.raises(NotFound):
+        runs.trace("other", run.id)
