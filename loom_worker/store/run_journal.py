@@ -24,7 +24,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.removal import Deleted, remove, with_children
 from loom_worker.store.run_steps import RunPlan, RunStep, RunWriter
 from loom_worker.store.run_tables import run_stages, workflow_runs
-from loom_worker.store.runs import read_stages, run_of, run_row
+from loom_worker.store.runs import read_stages, run_of, run_row, with_turns
 from loom_worker.store.sessions import find
 from loom_worker.store.submit import DISABLED, own_key
 
@@ -295,7 +295,7 @@ def _earlier(tx: Connection, tenant: Tenant, key: str | None, fingerprint: str |
         return None
     if row["fingerprint"] != fingerprint:
         raise Invalid("This Idempotency-Key came with another request before.", (), "idempotency-mismatch")
-    return run_of(row, read_stages(tx, row["id"]))
+    return run_of(row, with_turns(tx, read_stages(tx, row["id"])))
 
 
 def _smaller(own: Json | None, asked: Json | None) -> Json | None:

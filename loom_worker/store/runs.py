@@ -76,7 +76,7 @@ class Runs:
         """
         with self._database.read() as tx:
             row = run_row(tx, tenant, run_id)
-            return run_of(row, _with_turns(tx, read_stages(tx, run_id)))
+            return run_of(row, with_turns(tx, read_stages(tx, run_id)))
 
     def turns_of(self, run: Run) -> tuple[str, ...]:
         """Ids of the turns of a run, each with those of the agents it asked; without those an earlier run has paid."""
@@ -111,7 +111,7 @@ class Runs:
             query = query.where(workflow_runs.c.id < checked_cursor(after, "run_"))
         with self._database.read() as tx:
             found = tx.execute(query).mappings().all()
-            listed = (run_of(row, _with_turns(tx, _listed_stages(tx, row["id"]))) for row in found)
+            listed = (run_of(row, with_turns(tx, _listed_stages(tx, row["id"]))) for row in found)
             return page_of(listed, limit=limit, cursor=lambda run: run.id)
 
     def of(self, run_ids: Sequence[str]) -> dict[str, str]:
@@ -197,7 +197,7 @@ def run_of(row: Mapping[Any, Any], stages: Sequence[RunStage]) -> Run:
     )
 
 
-def _with_turns(tx: Connection, stages: Sequence[RunStage]) -> tuple[RunStage, ...]:
+def with_turns(tx: Connection, stages: Sequence[RunStage]) -> tuple[RunStage, ...]:
     """Stages whose turns are under way, with the status and the usage of these."""
     ids = [stage.turn_id for stage in stages if stage.is_open and stage.turn_id]
     if not ids:

@@ -223,8 +223,10 @@ def test_a_run_that_goes_on_or_is_completed_is_not_retried(played: Played) -> No
 
 def test_the_same_key_gives_the_same_run_and_another_request_is_refused(played: Played) -> None:
     first = played.start(TWO, idempotency_key="k", fingerprint="f")
+    played.worker.start(played.turn(first, "stages.0"))
     step, is_replay = played.journal.accept(W, workflow(TWO), NewRun(idempotency_key="k", fingerprint="f"), now_ms=NOW)
     assert (step.run.id, is_replay, step.begun) == (first.id, True, ())
+    assert [stage.status for stage in step.run.stages] == ["in_progress"]
     with pytest.raises(Invalid) as caught:
         played.start(TWO, idempotency_key="k", fingerprint="g")
     assert caught.value.slug == "idempotency-mismatch"
