@@ -19,6 +19,9 @@ PASSING_FAULTS = ("--fault-rate", "0.01", "--faults", "rate429,overloaded529,dri
 """Those that hardly make a turn fail: a run has several, and one that fails takes it along."""
 WITH_FAULTS = ("--fault-rate", "0.02", "--faults", ALL_FAULTS, "--latency-s", "0.02")
 
+AGENTS_TOGETHER = ("children.accepted", "child.ended", "messages.taken")
+"""Points that no turn of these plans reaches: tests/unit/turn/test_children.py dies there."""
+SWEPT = tuple(point for point in POINTS if point not in AGENTS_TOGETHER)
 HANDLED = {"tools=refund": 1.5, "tools=report,charge:0.4": 1}
 """What a person decides on, and what is too large for a conversation; runs of children long enough to be met."""
 PROCESSES = ("kill", "kill", "kill", "kill", "tree", "term")
@@ -34,14 +37,14 @@ def _varied(mix: Mix) -> Mix:
 
 def sweep(seed: int, *, times: int = 1, turns: int = 60) -> Scenario:
     """Die at every crash point, so many times each."""
-    points = ",".join(f"{point}*{times}" for point in POINTS)
+    points = ",".join(f"{point}*{times}" for point in SWEPT)
     says = {"plain": 4, "tools=note,charge": 3, "tools=note,note": 3, "slow=0.3": 2, **HANDLED}
     return Scenario(
         "sweep",
         Plan(seed=seed, environ={**PATIENT_ATTEMPTS, "LOOM_CRASHPOINTS": points}),
         plan(turns, sessions=8, seed=seed, mix=_varied(Mix(says, webhooks=0.4))),
         runs=plan_runs(8, seed=seed),
-        points=tuple(POINTS),
+        points=SWEPT,
         is_patient=False,
     )
 
