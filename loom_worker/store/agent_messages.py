@@ -111,11 +111,9 @@ class AgentMessages:
                     raise QueueFull(f"{waiting} messages wait for {message.to_agent!r}, the most that may.", 60.0)
                 values = {name: getattr(message, name) for name in _FIELDS if name != "n"}
                 tx.execute(insert(agent_messages), values | {"scope": scope, "user": sender.user})
-                kept = {*refs, *([message.ref] if message.ref else [])}
-                if kept:
-                    given = [{"message_id": message.id, "ref": ref} for ref in readable(tx, kept, lane)]
-                    if given:
-                        tx.execute(insert(agent_message_refs), given)
+                kept = readable(tx, {*refs, *([message.ref] if message.ref else [])}, lane)
+                for ref in sorted(kept):
+                    tx.execute(insert(agent_message_refs), {"message_id": message.id, "ref": ref})
             found = select(turns.c.lane).join(calls, calls.c.turn_id == turns.c.id)
             awaiting = and_(calls.c.awaits == "messages", calls.c.status == "running", has_messages())
             ours = and_(turns.c.workspace == message.workspace, turns.c.agent == message.to_agent)

@@ -17,8 +17,9 @@ from loom_worker.core.values.spans import traceparent_of
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.writer import EventWriter
-from loom_worker.guard.rails import check
+from loom_worker.guard import rails
 from loom_worker.llm.tokens import cl100k_tokens
+from loom_worker.turn.agent_calls import AgentCallCheck, check_agent_calls
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.worker import Execution, TurnWorker, guardrails
 
@@ -28,8 +29,28 @@ ASK, DELEGATE = "ask_agent", "delegate"
 USUAL_REPLY_S = 30
 NAME_CHARS = 70
 """Of an agent in the id of a session, which has 128 characters at the most."""
+PARK_MS = 30_000
+"""A turn that waits for other agents alone looks after them this often, should a signal be lost."""
 MOST_TAKEN = 20
 """Messages that one call takes, unless it asks for fewer."""
+
+
+def check(calls: Sequence[Call], execution: Execution, *, now_ms: int) -> AgentCallCheck:
+    """Look after the calls of a turn that other agents answer; the database is asked only if there are any."""
+    awaited = {call.awaits for call in calls if call.is_open}
+    waits_for = [call.child_turn_id for call in calls if call.is_awaiting and call.child_turn_id is not None]
+    ends = execution.worker.children.ends(waits_for) if waits_for else {}
+    has_messages = "messages" in awaited and execution.worker.messages.are_there(execution.claim.turn.id)
+    return check_agent_calls(calls, ends, has_messages=has_messages, now_ms=now_ms)
+
+
+def pause_ms(until_ms: int | None, *, now_ms: int) -> int:
+    """For how long a turn that waits for other agents alone is left, unless one of them wakes it.
+
+    Args:
+        until_ms: when it gives one of them up.
+    """
+    return PARK_MS if until_ms is None else min(max(until_ms - now_ms, 1), PARK_MS)
 
 
 def begin(state: TurnState, calls: Sequence[Call], execution: Execution, writer: EventWriter) -> TurnState:
@@ -108,6 +129,13 @@ def tell_accepted(turn: Turn, worker: TurnWorker) -> None:
             log.warning("the sweep will tell of it: %s", error)
 
 
+def tell_others(turn: Turn, children: Sequence[Turn], worker: TurnWorker) -> None:
+    """A turn has ended: its children end, the turn that waits for it and its run go on."""
+    tell_cancelled(children, worker)
+    tell_parent(turn, worker)
+    worker.runs.turn_ended(turn)
+
+
 def tell_parent(turn: Turn, worker: TurnWorker) -> None:
     """A turn has ended: the one that waits for it goes on. What fails is left to the sweep."""
     if not turn.ancestors:
@@ -146,7 +174,7 @@ def _planned(call: Call, state: TurnState, execution: Execution, now_ms: int) ->
     worker, turn, agent = execution.worker, state.turn, str(call.arguments["agent"])
     asked = worker.agents.runtime(agent, Choice(), turn.workspace).agent
     text = str(call.arguments.get("message") or call.arguments.get("task"))
-    checked = check("input", text, guardrails(asked, state.claim.rules).input)
+    checked = rails.check("input", text, guardrails(asked, state.claim.rules).input)
     if checked.blocked_for:
         why = f"Not asked: a guardrail of {agent} refuses the text, for it holds {', '.join(checked.blocked_for)}."
         return replace(call, status="failed", finished_ms=now_ms, content=why, guard=list(checked.decisions))

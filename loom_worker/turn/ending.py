@@ -27,7 +27,7 @@ from loom_worker.memory.layers import message_tokens
 from loom_worker.store.journal import Final
 from loom_worker.trace.call_spans import last_request
 from loom_worker.turn.channel import parts_of
-from loom_worker.turn.children import by_reference, tell_cancelled, tell_parent
+from loom_worker.turn.children import by_reference, tell_others
 from loom_worker.turn.context import is_pressed
 from loom_worker.turn.measuring import measure
 from loom_worker.turn.reporting import tell_end
@@ -44,9 +44,6 @@ SPANS, SPANS_OF_REPLY, SPANS_OF_CALL = 6, 2, 2
 
 def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWriter) -> None:
     """Commit the end of a turn, then tell readers, the lane and the webhook.
-
-    Args:
-        work: including all events written so far.
 
     Raises:
         Fenced: another worker owns the turn; nothing was written or sent.
@@ -103,9 +100,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         worker.dispatcher.deliver(delivery.id)
     if is_full:
         worker.dispatcher.summarize(turn.lane)
-    tell_cancelled(children, worker)
-    tell_parent(turn, worker)
-    worker.runs.turn_ended(turn)
+    tell_others(turn, children, worker)
 
 
 def _tell_readers(turn: Turn, execution: Execution, writer: EventWriter) -> None:

@@ -32,7 +32,6 @@ from loom_worker.events.writer import EventWriter
 from loom_worker.memory.recalled import as_text
 from loom_worker.tools.pool import BUILD_S
 from loom_worker.turn import children, judging
-from loom_worker.turn.agent_calls import AgentCallCheck, check_agent_calls
 from loom_worker.turn.decide import (
     Approve,
     Ask,
@@ -68,9 +67,6 @@ log = logging.getLogger(__name__)
 
 MAX_WAIT_S = 60.0
 """The longest pause for a busy provider before it is asked again."""
-
-AGENTS_PARK_MS = 30_000
-"""A turn that waits for other agents alone looks after them this often; it is woken before, unless a signal is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +132,10 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
             case Match():
                 state = _match(state, execution, writer)
             case Ask(may_call_tools):
-                state = saved(state, execution, writer)
-                execution.watch.begin(state)
-                try:
-                    state = ask(state, execution, writer, may_call_tools=may_call_tools)
-                    crash_points.reached("turn.replied")
-                except Unavailable:
-                    raise
-                except Transient as error:
-                    pause_ms = _pause_ms(state, error)
-                    return Parked(state.waited(str(error), execution.watch.parked(error, pause_ms)), pause_ms)
-                except BudgetSpent as error:
-                    return Done(state, over_budget(state, str(error)).ending)
-                except (ProviderFailed, BudgetExceeded) as error:
-                    return Done(state, failed(state, _reason(error), str(error)).ending)
+                asked = _ask(saved(state, execution, writer), execution, writer, may_call_tools=may_call_tools)
+                if not isinstance(asked, TurnState):
+                    return asked
+                state = asked
             case CallHere(call):
                 state = _call_here(saved(state, execution, writer), call, execution, writer)
             case Close(calls):
@@ -160,8 +146,7 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
             case Receive(call):
                 state = children.receive(saved(state, execution, writer), call, execution, writer)
             case WaitForAgents(until_ms):
-                wait_ms = AGENTS_PARK_MS if until_ms is None else until_ms - worker.clock_ms()
-                return Parked(state, min(max(wait_ms, 1), AGENTS_PARK_MS))
+                return Parked(state, children.pause_ms(until_ms, now_ms=worker.clock_ms()))
             case Approve(calls):
                 state = _approve(saved(state, execution, writer), calls, execution)
             case FanOut(calls):
@@ -178,6 +163,27 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
                 return Parked(state, max(until_ms - worker.clock_ms(), 1))
             case End(ending):
                 return Done(state, ending)
+
+
+def _ask(
+    state: TurnState, execution: Execution, writer: EventWriter, *, may_call_tools: bool
+) -> TurnState | Parked | Done:
+    """Ask the model; or why the turn must wait, or ends, for want of a reply."""
+    execution.watch.begin(state)
+    try:
+        state = ask(state, execution, writer, may_call_tools=may_call_tools)
+    except Unavailable:
+        raise
+    except Transient as error:
+        pause_ms = _pause_ms(state, error)
+        return Parked(state.waited(str(error), execution.watch.parked(error, pause_ms)), pause_ms)
+    except BudgetSpent as error:
+        return Done(state, over_budget(state, str(error)).ending)
+    except (ProviderFailed, BudgetExceeded) as error:
+        reason = "provider" if isinstance(error, ProviderFailed) else "context"
+        return Done(state, failed(state, reason, str(error)).ending)
+    crash_points.reached("turn.replied")
+    return state
 
 
 def park(parked: Parked, execution: Execution, writer: EventWriter) -> None:
@@ -281,11 +287,13 @@ def situation(state: TurnState, execution: Execution) -> Situation:
         now_ms=now_ms,
         run_ms=execution.run_ms,
         check=_check(state.calls, alive, execution, now_ms) if state.open_calls else Check(),
-        bounded=frozenset(call.name for call in state.open_calls if _is_bounded(call.name, execution)),
+        bounded=frozenset(
+            call.name for call in state.open_calls if (tool := execution.runtime.tool(call.name)) and tool.is_bounded
+        ),
         cancel=execution.cancel_requests.now(),
         own_limits=execution.own_limits,
         panel=panel,
-        agents=_agent_calls(state.calls, execution, now_ms),
+        agents=children.check(state.calls, execution, now_ms=now_ms),
         verdicts=judging.check(state.open_verdicts, panel or NO_PANEL, alive, now_ms=now_ms),
     )
 
@@ -301,20 +309,6 @@ def _check(calls: Sequence[Call], alive: frozenset[str], execution: Execution, n
         on_timeout=execution.runtime.agent.approval.on_timeout,
     )
     return check(calls, rules, now_ms=now_ms)
-
-
-def _agent_calls(calls: Sequence[Call], execution: Execution, now_ms: int) -> AgentCallCheck:
-    """Look after calls that other agents answer; the database is asked only if there are any."""
-    awaited = {call.awaits for call in calls if call.is_open}
-    waits_for = [call.child_turn_id for call in calls if call.is_awaiting and call.child_turn_id is not None]
-    ends = execution.worker.children.ends(waits_for) if waits_for else {}
-    has_messages = "messages" in awaited and execution.worker.messages.are_there(execution.claim.turn.id)
-    return check_agent_calls(calls, ends, has_messages=has_messages, now_ms=now_ms)
-
-
-def _is_bounded(name: str, execution: Execution) -> bool:
-    tool = execution.runtime.tool(name)
-    return tool is not None and tool.is_bounded
 
 
 def _match(state: TurnState, execution: Execution, writer: EventWriter) -> TurnState:
@@ -379,10 +373,6 @@ def _pause_ms(state: TurnState, error: Transient) -> int:
     wanted_s = error.retry_after_s if isinstance(error, Overloaded) else None
     pause_s = max(wanted_s or 0.0, float(2 ** (state.waits + 1)))
     return int(min(pause_s, MAX_WAIT_S) * 1000)
-
-
-def _reason(error: Exception) -> str:
-    return "provider" if isinstance(error, ProviderFailed) else "context"
 
 
 def _has_ended(state: TurnState, ending: Ending, execution: Execution, writer: EventWriter) -> bool:

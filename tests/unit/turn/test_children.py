@@ -111,7 +111,7 @@ def test_a_turn_whose_answer_came_unnoticed_is_found_by_the_sweep(
     (child,) = children(stage, turn)
     assert stage.claims.awaited_lanes(now_ms=stage.now_ms, limit=9) == ()
     stage.model.scenes = [says("42")]
-    monkeypatch.setattr("loom_worker.turn.ending.tell_parent", lambda _turn, _worker: None)
+    monkeypatch.setattr("loom_worker.turn.children.tell_parent", lambda _turn, _worker: None)
     stage.serve(child, stage.worker("w2"))
     assert stage.claims.awaited_lanes(now_ms=stage.now_ms, limit=9) == (turn.lane,)
 
@@ -274,7 +274,7 @@ def test_a_long_answer_is_kept_as_long_as_the_turn_goes_on_that_asked_for_it(
     turn = asked(stage, ASK)
     (child,) = children(stage, turn)
     stage.model.scenes = [says("A long line of words.\n" * 1000)]
-    monkeypatch.setattr("loom_worker.turn.ending.tell_parent", lambda _turn, _worker: None)
+    monkeypatch.setattr("loom_worker.turn.children.tell_parent", lambda _turn, _worker: None)
     stage.serve(child, stage.worker("w2"))
     rows, late_ms = stage.references.stores.rows, stage.now_ms * 2
     assert rows.take_expired(unused_since_ms=late_ms, limit=9) == ()
