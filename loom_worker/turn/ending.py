@@ -59,7 +59,6 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     error_stored = Interval(began_us, now_us()) if ending.error else None
     turn = finished(state, ending, cancel=execution.cancel_requests.known, now_ms=now_ms, run_ms=execution.run_ms)
     delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
-    last = state.last_reply
     crash_points.reached("turn.ending")
     messages = _messages(state, execution, now_ms) if ending.leaves_messages else ()
     is_full = bool(messages) and is_pressed(execution.runtime, execution.session.memory, messages)
@@ -74,11 +73,11 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         spent=state.usage_by_model,
         tool_calls=sum(call.sends > 0 for call in state.calls),
         settlement=execution.settlement(state),
-        rom=execution.session.rom if last else None,
+        rom=execution.session.rom if state.replies else None,
         known_cancel=turn.cancel,
         agent_version=execution.runtime.agent.version,
         token_correction=state.correction,
-        memory_seen=execution.session.memory.state.version if last else None,
+        memory_seen=execution.session.memory.state.version if state.replies else None,
         memory_due=is_full,
         uses=uses(state.patterns),
         has_succeeded=has_succeeded(ending, turn.judge),

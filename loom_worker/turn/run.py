@@ -282,14 +282,12 @@ def situation(state: TurnState, execution: Execution) -> Situation:
     now_ms = worker.clock_ms()
     under_way = {*(call.status for call in state.open_calls), *(verdict.status for verdict in state.open_verdicts)}
     alive = worker.workers.alive() if "running" in under_way else frozenset()
-    panel = execution.runtime.agent.judges
+    panel, names = execution.runtime.agent.judges, {call.name for call in state.open_calls}
     return Situation(
         now_ms=now_ms,
         run_ms=execution.run_ms,
         check=_check(state.calls, alive, execution, now_ms) if state.open_calls else Check(),
-        bounded=frozenset(
-            call.name for call in state.open_calls if (tool := execution.runtime.tool(call.name)) and tool.is_bounded
-        ),
+        bounded=frozenset(name for name in names if (tool := execution.runtime.tool(name)) and tool.is_bounded),
         cancel=execution.cancel_requests.now(),
         own_limits=execution.own_limits,
         panel=panel,
