@@ -20,6 +20,7 @@ from loom_worker.events.writer import EventWriter
 from loom_worker.guard import rails
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.turn.agent_calls import AgentCallCheck, check_agent_calls
+from loom_worker.turn.reporting import call_work, tell_closed
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.worker import Execution, TurnWorker, guardrails
 
@@ -65,12 +66,14 @@ def begin(state: TurnState, calls: Sequence[Call], execution: Execution, writer:
         until_ms = now_ms + int(call.arguments["wait_s"] * 1000)
         waiting = worker.children.wait_for_messages(state.claim, call, until_ms=until_ms, now_ms=now_ms)
         state = state.with_calls((waiting,))
+        _tell_waits([waiting], state.turn, worker)
     asked = [call for call in calls if call.awaits == "turn"]
     if not asked:
         return state
     planned = {call.position: _planned(call, state, execution, now_ms) for call in asked}
     refused = [call for call in planned.values() if isinstance(call, Call)]
     state = close(state, refused, execution, writer)
+    tell_closed(refused, state.turn, execution.runtime, worker.monitor)
     new = [child for child in planned.values() if isinstance(child, NewChild)]
     if not new:
         return state
@@ -78,6 +81,7 @@ def begin(state: TurnState, calls: Sequence[Call], execution: Execution, writer:
     crash_points.reached("children.accepted")
     for turn in begun:
         tell_accepted(turn, worker)
+    _tell_waits([call for call in noted if call.position in planned and call.is_awaiting], state.turn, worker)
     return state.with_calls(noted)
 
 
@@ -97,7 +101,9 @@ def receive(state: TurnState, call: Call, execution: Execution, writer: EventWri
     content = json.dumps([message.for_agent() for message in taken], ensure_ascii=False)
     started_ms = call.started_ms or now_ms
     done = replace(call, status="completed", started_ms=started_ms, finished_ms=now_ms, content=content)
-    return close(state, [done], execution, writer)
+    state = close(state, [done], execution, writer)
+    tell_closed([done], state.turn, execution.runtime, worker.monitor)
+    return state
 
 
 def close(state: TurnState, calls: Sequence[Call], execution: Execution, writer: EventWriter) -> TurnState:
@@ -154,6 +160,13 @@ def tell_cancelled(children: Sequence[Turn], worker: TurnWorker) -> None:
                 worker.dispatcher.wake(child.lane)
         except LoomError as error:
             log.warning("its worker looks later: %s", error)
+
+
+def _tell_waits(calls: Sequence[Call], turn: Turn, worker: TurnWorker) -> None:
+    """Calls have begun, though no tool runs for them."""
+    for call in calls:
+        caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent)
+        worker.monitor.started(call_work(call, caller, is_known=True))
 
 
 def _wake(lane: str, ticket: str, worker: TurnWorker) -> None:

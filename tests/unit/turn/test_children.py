@@ -14,6 +14,7 @@ from loom_worker.tools.agent_tools import NO_WORKERS, MessageParts, Peers, agent
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.entrypoints import serve_lane
 from tests.support.models import Killed, says, wants
+from tests.support.notes import Notes
 from tests.support.stage import WORKSPACE, Stage
 
 HELPERS = {"helper": "Helps.", "second": "", "third": "", "fourth": ""}
@@ -316,3 +317,21 @@ def test_a_guardrail_of_the_other_agent_holds_for_what_it_is_asked(stage: Stage)
     done = stage.serve(stage.submit(), stage.worker("w1"))
     assert done.calls[0].status == "failed"
     assert re.search("a guardrail of helper refuses the text", done.calls[0].content or "")
+
+
+def test_a_monitor_is_told_when_a_call_begins_to_wait_and_how_it_ends(stage: Stage) -> None:
+    notes = Notes()
+    worker = stage.worker("w1", monitor=notes)
+    stage.model.scenes = [wants(ASK, ("receive_messages", {}))]
+    turn = stage.submit()
+    stage.serve(turn, worker)
+    assert notes.of("turn")[-1] == ("waits", 1, "other agents (1)")
+    (child,) = children(stage, turn)
+    stage.model.scenes = [says("42"), says("It is 42.")]
+    stage.serve(child, stage.worker("w2"))
+    stage.serve(turn, worker)
+    assert sorted(notes.of("tool")) == [
+        ("started", 1, ""),
+        ("succeeded", 0, "completed"),
+        ("succeeded", 1, "completed"),
+    ]
