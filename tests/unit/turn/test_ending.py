@@ -10,7 +10,8 @@ from loom_worker.core.errors import Unavailable
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.sessions import Choice
-from loom_worker.core.values.turns import Call, Claim, Ending, Turn, Webhook
+from loom_worker.core.values.turns import Call, Claim, Ending, Turn
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Final, Journal
 from loom_worker.turn.decide import problem
