@@ -86,7 +86,8 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
             is_isolated=worker.is_isolated,
         )
         session = SessionContext(worker, runtime, claim)
-        provider, model = runtime.agent.provider or worker.settings.llm.provider, runtime.model.name
+        own = "a2a" if runtime.agent.remote else runtime.agent.provider
+        provider, model = own or worker.settings.llm.provider, runtime.model.name
         watch = ModelWatch(claim.turn, worker.waits, provider=provider, model=model, clock_ms=worker.clock_ms)
         asked = (ownership, cancel_requests, watch, session, TurnWebhook(worker.claims, claim))
         execution = Execution(worker, claim, runtime, held, began_s, claim.turn.run_ms, *asked)

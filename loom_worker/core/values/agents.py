@@ -75,10 +75,12 @@ class RemoteAgent:
     """An agent behind a URL that speaks the Agent2Agent protocol, and answers in place of a model."""
 
     url: str
-    """Of its methods (JSON-RPC), or of its agent card."""
+    """Of the agent, below which its card is found, or of the card itself."""
     auth: Auth | None = None
     allow_private: bool = False
     """The URL may name a loopback or private address."""
+    timeout_s: float | None = None
+    """Of one answer; None: LOOM_LLM_TIMEOUT_S."""
 
 
 @dataclass(frozen=True, slots=True)
