@@ -9,7 +9,9 @@ from loom_worker.core import log_context
 from loom_worker.core.settings import WebSettings
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.traces import TurnTrace
+from loom_worker.fronts.a2a.cards import CARD_PATH
 from web import auth, problems, rate_limits
+from web.a2a import A2aViews
 from web.audit import AuditViews
 from web.auth import require_scope
 from web.blobs import BlobViews
@@ -61,6 +63,7 @@ def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> 
         TurnViews(service, limiter),
         EventViews(service, limiter),
         RunViews(service, limiter),
+        A2aViews(service, limiter),
         ErrorViews(service),
         KeyViews(service),
         PairingViews(service),
@@ -103,7 +106,7 @@ def _admit(web: WebSettings, keys: "Keys", limits: "RateLimits", limiter: Connec
     if request.path == "/metrics":
         auth.require_key_or_this_machine(request, web, keys)
         return
-    if not request.path.startswith("/v1/"):
+    if not request.path.startswith(("/v1/", "/a2a/")) or request.path.endswith(f"/{CARD_PATH}"):
         auth.require_page_reader(request, web, keys)
         return
     holder = auth.holder_of(request, web, keys)

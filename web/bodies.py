@@ -16,7 +16,8 @@ from loom_worker.core.values.guardrails import by_stage
 from loom_worker.core.values.json import Json, from_rfc3339
 from loom_worker.core.values.runs import NewRun, RunDecision
 from loom_worker.core.values.sessions import NewSession, SessionPatch
-from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Webhook, is_blank
+from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, is_blank
+from loom_worker.core.values.webhooks import Webhook
 from web import request_schemas, run_schemas
 from web.caller import ApiCaller
 from web.check import Checker

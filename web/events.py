@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, Protocol
 
 from flask import Response, request
 
@@ -36,6 +36,46 @@ GONE = b": it is gone\n\n"
 """For people who look on: programs skip comments, come back, and get 404, which ends an EventSource for good."""
 AHEAD_BYTES = 64 * 1024
 """A reader is given nothing while it has not taken so many bytes."""
+
+
+class Frames(Protocol):
+    """How the events of one reader are written."""
+
+    @property
+    def is_over(self) -> bool:
+        """True once nothing more is to be sent, though the events may go on."""
+        ...
+
+    def opening(self) -> bytes:
+        """What is sent before any event."""
+        ...
+
+    def of_events(self, events: Sequence[Event]) -> bytes:
+        """The next events."""
+        ...
+
+    def of_batch(self, batch: "EventBatch") -> bytes:
+        """The next events, which other readers of the turn may get, too."""
+        ...
+
+
+class NativeFrames:
+    """Events as Loom's own API has them, the same for all readers."""
+
+    is_over = False
+
+    def opening(self) -> bytes:
+        """Nothing."""
+        return b""
+
+    def of_events(self, events: Sequence[Event]) -> bytes:
+        """See Frames."""
+        return b"".join(map(frame, events))
+
+    def of_batch(self, batch: "EventBatch") -> bytes:
+        """See Frames: they are written once."""
+        batch.framed = batch.framed or self.of_events(batch.events)
+        return batch.framed
 
 
 class EventViews:
@@ -71,27 +111,30 @@ class EventStreams(Generic[A]):
         given = request.headers.get("Last-Event-ID")
         # A reader that comes back sends this header, which is newer than its URL.
         after = whole_number(given, "Last-Event-ID") if given else whole_argument("starting_after", 0)
+        return self.behind(self._waiter.look(caller().tenant, awaited_id), after, NativeFrames())
+
+    def behind(self, awaited: A, after: int, frames: Frames) -> Response:
+        """Stream the events behind an id until the final one, or until the frames are over."""
         tenant, waiter = caller().tenant, self._waiter
-        awaited = waiter.look(tenant, awaited_id)
         if isinstance(awaited, Turn):
             log_context.add(log_context.turn_ids(awaited))
         if not can_detach() or request.method == "HEAD":
             events = waiter.events(tenant, awaited.id, after=after, is_stopping=self._until_the_key_ends())
-            return self._in_this_thread(events, awaited.id)
+            return self._in_this_thread(events, awaited.id, frames)
         place, first = waiter.begin(tenant, awaited, after=after)
         self._take_slot()
-        detach(_EventStream(waiter, self._keys, self._limiter, place))
-        return _answer(iter([OPENING + _framed(first)]))
+        detach(_EventStream(waiter, self._keys, self._limiter, place, frames))
+        return _answer(iter([OPENING + frames.opening() + frames.of_events(first)]))
 
     def _take_slot(self) -> None:
         if not self._limiter.enter(*caller().holders):
             detail = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"
             raise busy("too-many-waiting", detail)
 
-    def _in_this_thread(self, events: Iterator[Event | None], turn_id: str) -> Response:
+    def _in_this_thread(self, events: Iterator[Event | None], turn_id: str, frames: Frames) -> Response:
         """For servers that let no request leave its thread."""
         self._take_slot()
-        answer = _answer(_frames(events, turn_id))
+        answer = _answer(_framed(events, turn_id, frames))
         # Called however the answer ends: read to its end, dropped by the client, or never begun (HEAD).
         answer.call_on_close(partial(self._limiter.leave, *caller().holders))
         return answer
@@ -107,8 +150,11 @@ class _EventStream(Generic[A]):
 
     holds_answer = False
 
-    def __init__(self, waiter: "Waiter[A]", keys: "Keys", limiter: ConnectionLimiter, place: "Place") -> None:
+    def __init__(
+        self, waiter: "Waiter[A]", keys: "Keys", limiter: ConnectionLimiter, place: "Place", frames: Frames
+    ) -> None:
         self._waiter = waiter
+        self._frames = frames
         self._keys = keys
         self._limiter = limiter
         self._place = place
@@ -147,8 +193,9 @@ class _EventStream(Generic[A]):
         return self._keys.has_ended(self._holder)
 
     def send(self, batch: "EventBatch") -> None:
-        batch.framed = batch.framed or _framed(batch.events)
-        self._send(batch.framed)
+        self._send(self._frames.of_batch(batch))
+        if self._frames.is_over:
+            self.leave()
 
     def send_heartbeat(self) -> None:
         self._send(HEARTBEAT)
@@ -172,21 +219,19 @@ def frame(event: Event) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.type.encode("ascii"), encode(event.data))
 
 
-def _framed(events: Sequence[Event]) -> bytes:
-    return b"".join(map(frame, events))
-
-
 def _answer(frames: Iterator[bytes]) -> Response:
     answer = Response(frames, content_type="text/event-stream; charset=utf-8")
     answer.headers["X-Accel-Buffering"] = "no"
     return answer
 
 
-def _frames(events: Iterator[Event | None], turn_id: str) -> Iterator[bytes]:
-    yield OPENING
+def _framed(events: Iterator[Event | None], turn_id: str, frames: Frames) -> Iterator[bytes]:
+    yield OPENING + frames.opening()
     try:
         for event in events:
-            yield HEARTBEAT if event is None else frame(event)
+            yield HEARTBEAT if event is None else frames.of_events([event])
+            if frames.is_over:
+                return
     except NotFound:
         yield GONE
     except LoomError as error:

@@ -10,6 +10,7 @@ from flask import Response, request
 
 from loom_worker.core import log_context
 from loom_worker.core.errors import NotFound, Transient
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Tenant
 from web.answers import encode, json_answer
 from web.caller import caller
@@ -32,6 +33,20 @@ class EndAnswer:
     """How long, at most; 0: not at all."""
     accepted: Mapping[str, str] | None = None
     """Headers of the answer to a submit: 200 once the turn has ended, 202 before."""
+
+    def is_open(self, awaited: "Awaited") -> bool:
+        """True while it is worth waiting for."""
+        return not awaited.is_finished and awaited.status != "requires_action"
+
+    def body(self, awaited: "Awaited") -> Json:
+        """What is answered."""
+        return awaited.as_json()
+
+    def if_gone(self, error: NotFound, *, path: str, request_id: str) -> FinalAnswer:
+        """What is answered if it is deleted meanwhile."""
+        problem = problem_of(error)
+        body = body_of(problem, path=path, request_id=request_id).encode()
+        return FinalAnswer(problem.status, {"Content-Type": MEDIA_TYPE, **problem.headers}, body)
 
     def headers(self, awaited: "Awaited", *, has_waited: bool) -> tuple[int, Mapping[str, str]]:
         """Status and headers.
@@ -76,19 +91,19 @@ class LongPolls(Generic[A]):
         """
         if awaited.is_finished or not how.wait_s:
             status, headers = how.headers(awaited, has_waited=True)
-            return json_answer(awaited.as_json(), status, headers)
+            return json_answer(how.body(awaited), status, headers)
         if can_detach():
             return self._answer(awaited, how, self._waiter.expect(awaited.id, since_s=since_s))
         return self._in_this_thread(awaited, how)
 
     def _answer(self, awaited: A, how: EndAnswer, wait: "EndWait") -> Response:
-        must_wait = not awaited.is_finished and awaited.status != "requires_action"
+        must_wait = how.is_open(awaited)
         holders = caller().holders
         has_slot = must_wait and self._limiter.enter(*holders)
         if not has_slot:
             wait.close()
             status, headers = how.headers(awaited, has_waited=not must_wait)
-            return json_answer(self._waiter.with_wait(awaited).as_json(), status, headers)
+            return json_answer(how.body(self._waiter.with_wait(awaited)), status, headers)
         detach(_LongPoll(self._waiter, self._limiter, wait, awaited, how))
         return Response(content_type="application/json")
 
@@ -103,7 +118,7 @@ class LongPolls(Generic[A]):
                         caller().tenant, awaited.id, timeout_s=float(how.wait_s), is_stopping=is_stopping
                     )
             status, headers = how.headers(awaited, has_waited=has_slot)
-            return json_answer(awaited.as_json(), status, headers)
+            return json_answer(how.body(awaited), status, headers)
 
 
 class _LongPoll(Generic[A]):
@@ -151,19 +166,16 @@ class _LongPoll(Generic[A]):
                     return False
                 self._awaited = self._waiter.with_wait(self._awaited)
             except NotFound as error:
-                problem = problem_of(error)
-                body = body_of(problem, path=self._path, request_id=self._request_id).encode()
-                return FinalAnswer(problem.status, {"Content-Type": MEDIA_TYPE, **problem.headers}, body)
+                return self._how.if_gone(error, path=self._path, request_id=self._request_id)
             except Transient:
                 pass  # What was accepted stays accepted: an error now would make the client submit it again.
             status, headers = self._how.headers(self._awaited, has_waited=True)
-            return FinalAnswer(status, headers, encode(self._awaited.as_json()))
+            return FinalAnswer(status, headers, encode(self._how.body(self._awaited)))
 
     def close(self) -> None:
         self._wait.close()
         self._limiter.leave(*self._holders)
 
     def _must_wait(self) -> bool:
-        is_open = not self._awaited.is_finished and self._awaited.status != "requires_action"
         is_over = self._has_left or self._limiter.is_draining or time.monotonic() >= self._until_s
-        return is_open and not is_over
+        return self._how.is_open(self._awaited) and not is_over

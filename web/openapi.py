@@ -5,6 +5,7 @@ from http import HTTPStatus
 
 from loom_worker.core.values.json import Json
 from web import request_schemas
+from web.a2a_operations import A2A_ANSWERS, A2A_REQUESTS
 from web.answer_schemas import ANSWERS, LISTS
 from web.api_operation import ApiOperation
 from web.operations import OPERATIONS
@@ -28,6 +29,8 @@ SCHEMAS: dict[str, Schema] = {
     "RotateKey": request_schemas.ROTATE_KEY,
     "Empty": request_schemas.EMPTY,
     **RUN_REQUESTS,
+    **A2A_REQUESTS,
+    **A2A_ANSWERS,
     **{f"{name}List": list_of(name) for name in LISTS},
 }
 

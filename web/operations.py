@@ -1,5 +1,6 @@
 """What the API can do: a table of operations, as the OpenAPI document lists them, and the scope that each needs."""
 
+from web.a2a_operations import A2A_OPERATIONS
 from web.admin_operations import ADMIN_OPERATIONS
 from web.api_operation import PAGE, ApiOperation
 from web.run_operations import RUN_OPERATIONS
@@ -321,6 +322,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
     ApiOperation(
         "GET", "/metrics", "Figures for Prometheus", "probes", {200: None}, (401, 403, 503), media_type="text/plain"
     ),
+    *A2A_OPERATIONS,
     ApiOperation("GET", "/openapi.json", "This document", "pages", {200: None}),
     ApiOperation("GET", "/docs", "This document for people", "pages", {200: None}, media_type="text/html"),
     ApiOperation("GET", "/", "A page to ask and watch", "pages", {200: None}, media_type="text/html"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from loom_worker.core.values.json import Json
 
+NO_OBJECT = "the body must be a JSON object"
 MAX_DEPTH = 32
 """Objects and arrays inside one another, the body itself counted."""
 _MAX_INTEGER = 2**63 - 1
@@ -31,7 +32,7 @@ def parse_object(raw: bytes) -> Json:
     except RecursionError as error:
         raise ValueError(f"the body is nested deeper than {MAX_DEPTH} levels") from error
     if not isinstance(body, dict):
-        raise ValueError("the body must be a JSON object")
+        raise ValueError(NO_OBJECT)
     # Raw NULs are no JSON and raw surrogates no UTF-8, so only an escape can bring either in.
     _walk(body, has_escapes="\\u" in text)
     return body

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from loom_worker.agents import judges, memory, work
+from loom_worker.agents import judges, memory, remote, work
 from loom_worker.core.fields import Fields, InvalidField
 from loom_worker.core.values.agents import PROVIDERS, Agent, ModelChoice
 from loom_worker.core.values.problems import Problem, line_near
@@ -237,9 +237,14 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
         "compressor": _model(spec.under("compressor_llm")),
         "judges": judges.panel(spec),
         "judge_model": _model(spec.under("judge_llm")),
+        "remote": remote.remote(spec),
+        "card_skills": remote.card_skills(spec),
     }
     known = {key: value for key, value in given.items() if value is not None}
-    return Agent(name=name, backend=work.backend(spec), **known)
+    backend = work.backend(spec)
+    if "remote" in known:
+        return Agent(name=name, backend=None, **remote.answered_elsewhere(known))
+    return Agent(name=name, backend=backend, **known)
 
 
 def _model(fields: Fields) -> ModelChoice:

@@ -121,7 +121,7 @@ def backend(spec: Fields) -> Backend | None:
         operations=fields.texts("operations"),
         allow_private=bool(fields.flag("allow_private")),
         path=fields.text("path"),
-        auth=_auth(fields),
+        auth=auth(fields),
     )
     for member, needed_by in (("openapi", "rest"), ("path", "documents")):
         if kind == needed_by and fields.get(member) is None:
@@ -160,15 +160,20 @@ def approval(config: Fields) -> ApprovalPolicy:
     )
 
 
-def _auth(backend_fields: Fields) -> Auth | None:
-    if backend_fields.get("auth") is None:
+def auth(section: Fields) -> Auth | None:
+    """How requests are authenticated to what a section of the file describes.
+
+    Raises:
+        InvalidField: a value of the wrong type, or no secret.
+    """
+    if section.get("auth") is None:
         return None
-    auth = backend_fields.under("auth")
-    kind, secret = auth.choice("type", ("bearer", "basic", "header")) or "bearer", auth.text("secret")
+    fields = section.under("auth")
+    kind, secret = fields.choice("type", ("bearer", "basic", "header")) or "bearer", fields.text("secret")
     if not secret:
-        raise auth.invalid("secret", "the name of a secret (LOOM_SECRET_<name> in the environment)", secret)
+        raise fields.invalid("secret", "the name of a secret (LOOM_SECRET_<name> in the environment)", secret)
     usual = Auth(cast(Any, kind), secret)
-    return replace(usual, header=auth.text("header") or usual.header, user=auth.text("user") or usual.user)
+    return replace(usual, header=fields.text("header") or usual.header, user=fields.text("user") or usual.user)
 
 
 def _server(name: str, fields: Fields) -> McpServer:

@@ -15,8 +15,11 @@ from loom_worker.core.values.json import Json
 
 OLLAMA = "ollama/"
 """Prefix of the names of Ollama's models in Loom."""
-FREE = re.compile(rf"scripted|{OLLAMA}(?!.*\bcloud\Z)")
-"""Scripted models and those on the user's own machine cost nothing; Ollama's ``cloud`` models run elsewhere."""
+A2A = "a2a/"
+"""Prefix of the names of agents elsewhere."""
+FREE = re.compile(rf"scripted|{A2A}|{OLLAMA}(?!.*\bcloud\Z)")
+"""Scripted models and those on the user's own machine cost nothing; Ollama's ``cloud`` models run elsewhere. Agents
+elsewhere are paid for there."""
 BEDROCK = re.compile(
     r"(?:arn:aws[\w-]*:bedrock:[\w-]*:\d*:[\w-]+/)?(?:[a-z-]{2,10}\.)?anthropic\.(claude-[\w-]+?)(?:-v\d+(?::\d+)?)?"
 )

@@ -185,7 +185,7 @@ class AgentRegistry:
         window, reserved = self._window(agent)
         return AgentRuntime(
             agent=agent,
-            model=absent or self._models.model(choice.provider or agent.provider, chosen),
+            model=absent or self._models.answering(agent, choice.provider, chosen),
             sizes=Sizes(self._models.count(chosen)),
             registry=tool_set.registry,
             specs=tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only),

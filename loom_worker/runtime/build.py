@@ -19,6 +19,7 @@ from loom_worker.demo.workflows import shipped_workflows
 from loom_worker.events.log import EventLog
 from loom_worker.events.run_news import RunNews
 from loom_worker.events.turn_signals import TurnSignals
+from loom_worker.fronts.a2a.push import PUSH_BODIES
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
 from loom_worker.lanes.live_waits import LiveWaits
@@ -128,7 +129,7 @@ def service(settings: Settings) -> Service:
         contexts=ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database)),
         patterns=_pattern_catalog(fitted, client),
         references=fitted.expiring.references,
-        bodies=WebhookBodies(_base_url(settings)),
+        bodies=_bodies(settings),
         health=Health(database, client),
         figures=_figures(fitted, database, client, waits),
         components=fitted,
@@ -177,7 +178,7 @@ def _announcer(app: Celery, client: Any, lanes: Lanes, events: EventLog) -> Anno
 
 def _run_journal(settings: Settings, database: Database, agents: KnownAgents) -> RunJournal:
     is_exported = settings.trace.endpoint is not None
-    planner = Planner(agents, WebhookBodies(_base_url(settings)), is_exported)
+    planner = Planner(agents, _bodies(settings), is_exported)
     return RunJournal(database, settings.limits, planner, is_exported=is_exported)
 
 
@@ -226,7 +227,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         judges=fitted.judges,
         workers=LiveWorkers(links.client),
         waits=WaitTeller(LiveWaits(links.client)),
-        bodies=WebhookBodies(_base_url(settings)),
+        bodies=_bodies(settings),
         stopping=stopping,
         traces=traces,
         content=fitted.content,
@@ -254,5 +255,6 @@ def _compressor(turns: TurnWorker, memories: Memories, fitted: Components) -> Co
     )
 
 
-def _base_url(settings: Settings) -> str:
-    return f"http://{settings.web.host}:{settings.web.port}"
+def _bodies(settings: Settings) -> WebhookBodies:
+    base_url = f"http://{settings.web.host}:{settings.web.port}"
+    return WebhookBodies(base_url, others=PUSH_BODIES)

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from importlib import import_module
 
+from loom_worker.backends.rest import auth
 from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.agents import Agent, RemoteAgent
 from loom_worker.core.values.chat import ReplyEvent, Request
 from loom_worker.demo.scripted import Scripted
 from loom_worker.guard.breaker import Breakers
 from loom_worker.llm import tokens
+from loom_worker.llm.a2a import A2aAgent
+from loom_worker.llm.a2a_http import RemoteAddress
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.measured import Measured
 from loom_worker.llm.meter import Metered
@@ -70,10 +73,22 @@ class Models:
             adapter = self._adapter(provider, name)
         except LoomError as error:
             return Absent(str(error))
-        probe_s = self._settings.llm.call_timeout_s + PROBE_SLACK_S
-        # An open breaker's wait is longer than any retry's, so the turn parks at once.
-        guarded = Guarded(Measured(adapter), self._breakers, provider=provider, probe_s=probe_s)
-        return Retrying(Metered(guarded), pause=self._pause, chance=random.random, clock=time.monotonic)
+        return self._guarded(adapter, provider, self._settings.llm.call_timeout_s + PROBE_SLACK_S)
+
+    def answering(self, agent: Agent, provider: str | None, name: str) -> Model:
+        """What answers an agent's turns: the agent elsewhere that its file names, or a model.
+
+        Args:
+            provider: that was chosen instead of the agent's own; None: none.
+        """
+        if agent.remote is None:
+            return self.model(provider or agent.provider, name)
+        try:
+            remote = self._remote(agent.name, agent.remote)
+        except LoomError as error:
+            return Absent(f"The agent {agent.name!r} cannot work: {error}")
+        probe_s = (agent.remote.timeout_s or self._settings.llm.call_timeout_s) + PROBE_SLACK_S
+        return self._guarded(remote, "a2a", probe_s)
 
     def compressor(self, agent: Agent, name: str) -> Model | None:
         """What writes an agent's summaries; None: the scripted model understands no conversation.
@@ -110,6 +125,28 @@ class Models:
         """Load what the first call would otherwise wait for."""
         if self._settings.llm.provider != "scripted":
             import_module("anthropic")
+
+    def _guarded(self, adapter: Model, provider: str, probe_s: float) -> Model:
+        """An adapter, measured, behind its breaker and with retries."""
+        # An open breaker's wait is longer than any retry's, so the turn parks at once.
+        guarded = Guarded(Measured(adapter), self._breakers, provider=provider, probe_s=probe_s)
+        return Retrying(Metered(guarded), pause=self._pause, chance=random.random, clock=time.monotonic)
+
+    def _remote(self, name: str, remote: RemoteAgent) -> Model:
+        """The adapter of an agent elsewhere.
+
+        Raises:
+            Invalid, BadSettings: its URL or its secret cannot be used.
+        """
+        secret = self._settings.secrets.get(remote.auth.secret) if remote.auth else None
+        address = RemoteAddress(
+            remote.url,
+            auth.headers(remote.auth, secret, needed_by="a2a"),
+            allow_private=remote.allow_private,
+            timeout_s=remote.timeout_s or self._settings.llm.call_timeout_s,
+            max_reply_bytes=self._settings.llm.max_reply_bytes,
+        )
+        return A2aAgent(name, address, stopping=self._stopping)
 
     def _adapter(self, provider: str, name: str) -> Model:
         llm = self._settings.llm

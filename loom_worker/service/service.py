@@ -18,8 +18,9 @@ from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession, Session, SessionPatch
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of
 from loom_worker.core.values.tools import Tool
-from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn, Webhook
+from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn
 from loom_worker.core.values.usage import ALL, GROUPS, UsageFilter
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.guard.rate import RateLimiter
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service import allowed
@@ -49,6 +50,7 @@ from loom_worker.store.pairings import Pairings
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
+from loom_worker.store.turn_webhooks import set_webhook
 from loom_worker.store.turns import Turns
 from loom_worker.tools.references import References
 from loom_worker.trace.turn_traces import TurnTraces
@@ -289,6 +291,15 @@ class Service:
     def check_webhook(self, webhook: Webhook) -> None:
         """Raise Invalid for a webhook that would never be served: a private target, no URL, a bad secret."""
         check(webhook, allow_private=self.settings.webhook.allow_private)
+
+    def set_webhook(self, tenant: Tenant, turn_id: str, webhook: Webhook | None) -> Turn:
+        """Have the end of an accepted turn reported; None: nowhere. See ``check_webhook``.
+
+        Raises:
+            NotFound: the tenant has no such turn.
+            Conflict: the turn has ended, or another webhook.
+        """
+        return self._waits.with_wait(set_webhook(self._database, tenant, turn_id, webhook))
 
     def agents(self) -> tuple[Agent, ...]:
         """All agents, by name."""

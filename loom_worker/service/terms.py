@@ -23,6 +23,8 @@ class Terms:
         found = self._agent(agent)
         name = model or found.model or self._settings.llm.model
         provider = provider or found.provider or self._settings.llm.provider
+        if found.remote is not None and not found.has_llm_judges:
+            return True  # what it costs is paid elsewhere
         judge = found.judge_model if found.has_llm_judges else ModelChoice()
         return _has_price(provider, name) and _has_price(judge.provider or provider, judge.model or name)
 

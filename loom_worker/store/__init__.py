@@ -9,7 +9,7 @@ Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``fence`` keeps o
 its steps and its end; ``turn_statements`` holds all that a plain turn asks, ``turn_conditions`` what indexes answer.
 ``calls`` are its tool calls, ``verdicts`` those of judges, ``approvals`` a person's decisions, ``cancel`` cancel
 requests, ``turns`` reads them, ``turn_statuses`` looks many up at once, ``turn_records`` reads all that their traces
-tell, and adds what no journal tells.
+tell, and adds what no journal tells; ``turn_webhooks`` changes where its end is reported.
 
 Agents together: ``children`` are turns that another turn waits for, ``agent_messages`` the queues between agents.
 

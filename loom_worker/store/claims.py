@@ -26,6 +26,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.traces import TurnTrace, WorkerRun
 from loom_worker.core.values.turns import CancelAction, Claim
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
 from loom_worker.store import turn_statements as statements
@@ -224,6 +225,12 @@ class Claims:
         with self._database.read() as tx:
             row = statements.STILL_OURS.first(tx, ours(claim))
         return None if row is None else row["cancel"]
+
+    def webhook(self, claim: Claim) -> Webhook | None:
+        """Where the end of a turn is to be reported now; None: nowhere, or the turn is deleted."""
+        with self._database.read() as tx:
+            row = tx.execute(select(turns).where(turns.c.id == claim.turn.id)).mappings().first()
+        return None if row is None else rows.webhook(row)
 
     def is_ours(self, claim: Claim) -> bool:
         """Whether a turn still has the fence of this claim; False also once it is finished or deleted."""

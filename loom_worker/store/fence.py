@@ -25,13 +25,15 @@ def fenced_update(tx: Connection, claim: Claim, values: dict[str, Any]) -> None:
 
 
 def final_update(tx: Connection, claim: Claim, values: dict[str, Any], *, known_cancel: CancelAction | None) -> None:
-    """Change the row of a turn that is still ours, if the client's cancel request is the one its owner knows.
+    """Change the row of a turn that is still ours, if its owner knows the client's cancel request and the webhook.
 
     Raises:
         Fenced: another worker owns the turn, or it is finished or deleted.
-        Overruled: the client has asked for a different end.
+        Overruled: the client has asked for a different end, or for it to be reported elsewhere.
     """
-    given = {**ours(claim), "known_cancel": known_cancel, **values}
+    webhook = claim.turn.webhook
+    known = {"known_cancel": known_cancel, "known_url": webhook and webhook.url, "known_form": webhook and webhook.form}
+    given = {**ours(claim), **known, **values}
     if statements.final_update(tuple(values)).run(tx, given) != 1:
         check_fence(tx, claim)
         raise Overruled(f"Turn {claim.turn.id} is to end differently.")

@@ -12,7 +12,8 @@ from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.memory import Change, MemoryState, Snapshot
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import DEFAULT_AGENT, Choice, Message, Session
-from loom_worker.core.values.turns import Step, Turn, Webhook
+from loom_worker.core.values.turns import Step, Turn
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.core.words import grams
 from loom_worker.store.search_words import SEARCHED
 
@@ -65,12 +66,26 @@ def turn(row: Row, *, calls: Sequence[Call] = (), position: int = 0) -> Turn:
         patterns=tuple(row["patterns"]),
         channel=Channel(**row["channel"]) if row["channel"] else None,
         output_parts=None if row["output_parts"] is None else tuple(row["output_parts"]),
-        webhook=Webhook(row["webhook_url"], row["webhook_secret"]) if row["webhook_url"] else None,
+        webhook=webhook(row),
         trace_id=trace_id(row["traceparent"]),
         ancestors=Ancestor.of_rows(row["ancestors"]),
         calls=tuple(calls),
         position=position,
     )
+
+
+def webhook(row: Row) -> Webhook | None:
+    """The columns of a turn that say where its end is reported."""
+    return Webhook.stored(row["webhook_url"], row["webhook_secret"], row["webhook_form"])
+
+
+def webhook_columns(given: Webhook | None) -> Json:
+    """The columns of ``turns`` for a webhook; None: there is none."""
+    return {
+        "webhook_url": given and given.url,
+        "webhook_secret": given and given.secret,
+        "webhook_form": given and given.form,
+    }
 
 
 def call(row: Row) -> Call:

@@ -14,7 +14,7 @@ from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.runs import Run, RunStage
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.core.values.traces import TurnTrace
-from loom_worker.core.values.turns import Webhook
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.database import Database
 from loom_worker.store.run_tables import run_events, run_stages, workflow_runs
 from loom_worker.store.schema import turns

@@ -33,7 +33,7 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
 )
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0019"
+VERSION = "0021"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -109,6 +109,7 @@ turns = Table(
     Column("budget", JSON_OR_NULL),
     Column("webhook_url", Text),
     Column("webhook_secret", Text),
+    Column("webhook_form", Text),  # JSON of Webhook.form; null: as Loom has it
     Column("idempotency_key", String(255)),
     Column("fingerprint", String(64)),
     Column("deadline_ms", BigInteger),
@@ -310,6 +311,7 @@ outbox = Table(
     Column("delivered_ms", BigInteger),
     Column("trace_id", String(32)),
     Column("run_id", String(40)),  # whose end it reports; turn_id is then the turn that ended it
+    Column("headers", JSON_OR_NULL),
     Index(
         "outbox_due", "next_ms", sqlite_where=text("status = 'pending'"), postgresql_where=text("status = 'pending'")
     ),

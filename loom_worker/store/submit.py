@@ -16,7 +16,7 @@ from loom_worker.core.values.ids import new_id, now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
-from loom_worker.core.values.turns import NewTurn, Retry, Turn, Webhook
+from loom_worker.core.values.turns import NewTurn, Retry, Turn
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
 from loom_worker.store import turn_statements as statements
@@ -160,7 +160,7 @@ def _again(failed: Any, asked: Retry) -> NewTurn:
     deadline_ms = failed["deadline_ms"]
     return NewTurn(
         input=failed["input"],
-        webhook=Webhook(failed["webhook_url"], failed["webhook_secret"]) if failed["webhook_url"] else None,
+        webhook=rows.webhook(failed),
         deadline_s=None if deadline_ms is None else (deadline_ms - failed["created_ms"]) / 1000,
         max_attempts=failed["max_attempts"],
         metadata=failed["metadata"],
@@ -304,8 +304,7 @@ def insert_turn(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn,
         "patterns": [],
         "metadata": new.metadata,
         "budget": new.budget,
-        "webhook_url": new.webhook.url if new.webhook else None,
-        "webhook_secret": new.webhook.secret if new.webhook else None,
+        **rows.webhook_columns(new.webhook),
         "idempotency_key": new.idempotency_key,
         "fingerprint": new.fingerprint,
         "deadline_ms": None if new.deadline_s is None else now_ms + int(new.deadline_s * 1000),

@@ -145,9 +145,13 @@ def fenced_update(names: tuple[str, ...]) -> PreparedStatement:
 
 @cache
 def final_update(names: tuple[str, ...]) -> PreparedStatement:
-    """The same, if the client's cancel request is the known one."""
-    is_known = turns.c.cancel.is_not_distinct_from(bindparam("known_cancel", type_=String))
-    return PreparedStatement(update(turns).where(*IS_OURS, is_known).values({name: bindparam(name) for name in names}))
+    """The same, if the client's cancel request and its webhook are the known ones."""
+    is_known = (
+        turns.c.cancel.is_not_distinct_from(bindparam("known_cancel", type_=String)),
+        turns.c.webhook_url.is_not_distinct_from(bindparam("known_url", type_=Text)),
+        turns.c.webhook_form.is_not_distinct_from(bindparam("known_form", type_=Text)),
+    )
+    return PreparedStatement(update(turns).where(*IS_OURS, *is_known).values({name: bindparam(name) for name in names}))
 
 
 INSERT_STEPS = PreparedStatement(insert(steps), columns=steps.c.keys())

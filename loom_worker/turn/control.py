@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.turns import CancelAction, Claim
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.store.claims import Claims
 
@@ -52,6 +53,24 @@ class Ownership:
                 self._hold.lost.set()
         except Unavailable as error:  # nobody can claim the turn either; each of our writes names the fence anyway
             log.warning("not known whether the turn is still ours: %s", error)
+
+
+class TurnWebhook:
+    """The webhook of one turn, which a client may set and take away while the turn runs."""
+
+    def __init__(self, claims: Claims, claim: Claim) -> None:
+        self.known = claim.turn.webhook
+        """As it was at the last look."""
+        self._claims = claims
+        self._claim = claim
+
+    def look(self) -> Webhook | None:
+        """Ask the database; while it does not answer, what is known holds: an end with another one is refused."""
+        try:
+            self.known = self._claims.webhook(self._claim)
+        except Unavailable as error:
+            log.warning("the webhook cannot be read: %s", error)
+        return self.known
 
 
 LOOK_EVERY_S = 0.5

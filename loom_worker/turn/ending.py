@@ -47,7 +47,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
 
     Raises:
         Fenced: another worker owns the turn; nothing was written or sent.
-        Overruled: the client asked for a different end; nothing was written or sent.
+        Overruled: the client asked for a different end, or has set another webhook; nothing was written or sent.
         Interrupted: a call that had no result has one now; nothing was written or sent.
         Unavailable: the database refused; there is no answer.
     """
@@ -57,6 +57,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     began_us = now_us()
     ending = with_error_id(state, _in_parts(ending, state.turn.channel), execution)
     error_stored = Interval(began_us, now_us()) if ending.error else None
+    state = state.reported_to(execution.webhook.known)
     turn = finished(state, ending, cancel=execution.cancel_requests.known, now_ms=now_ms, run_ms=execution.run_ms)
     delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
     crash_points.reached("turn.ending")

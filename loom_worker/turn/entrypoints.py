@@ -16,7 +16,7 @@ from loom_worker.core.values.turns import Claim
 from loom_worker.lanes.lanes import Lease
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.store.claims import Idle
-from loom_worker.turn.control import CancelRequests, Ownership
+from loom_worker.turn.control import CancelRequests, Ownership, TurnWebhook
 from loom_worker.turn.ending import leave
 from loom_worker.turn.filtering import allowed
 from loom_worker.turn.reporting import call_work, tell_call, tell_verdict, turn_work, verdict_work
@@ -87,11 +87,11 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
             is_isolated=worker.is_isolated,
         )
         session = SessionContext(worker, runtime, claim)
-        provider, model = runtime.agent.provider or worker.settings.llm.provider, runtime.model.name
+        own = "a2a" if runtime.agent.remote else runtime.agent.provider
+        provider, model = own or worker.settings.llm.provider, runtime.model.name
         watch = ModelWatch(claim.turn, worker.waits, provider=provider, model=model, clock_ms=worker.clock_ms)
-        execution = Execution(
-            worker, claim, runtime, held, began_s, claim.turn.run_ms, ownership, cancel_requests, watch, session
-        )
+        asked = (ownership, cancel_requests, watch, session, TurnWebhook(worker.claims, claim))
+        execution = Execution(worker, claim, runtime, held, began_s, claim.turn.run_ms, *asked)
         advance(claim, execution)
     except Interrupted as error:
         log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})

@@ -114,7 +114,7 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
     shown = shown_tokens(execution.runtime, context, state.correction)
     writer.emit("context.built", {"tokens": shown, "budget_tokens": execution.runtime.input_budget_tokens})
     crash_points.reached("turn.built")
-    stream = filtered(execution.runtime.model.reply(_request(question, execution)), execution.guardrails.output)
+    stream = filtered(execution.runtime.model.reply(_request(question, state, execution)), execution.guardrails.output)
     try:
         reply, first_token_ms = _listen(stream, state, execution, writer, sent_tokens=sum(shown.values()))
     except (Transient, ProviderFailed) as error:
@@ -150,7 +150,7 @@ def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -
             writer.emit(f"memory.{change.kind}", change.as_json())
 
 
-def _request(question: _Question, execution: Execution) -> Request:
+def _request(question: _Question, state: TurnState, execution: Execution) -> Request:
     context = question.context
     return Request(
         system=context.system,
@@ -164,6 +164,7 @@ def _request(question: _Question, execution: Execution) -> Request:
         is_given_up=lambda: execution.ownership.is_lost() or execution.cancel_requests.must_cut(),
         watch=execution.watch,
         meter=question.meter or UNMETERED,
+        key=f"{state.turn.id}.{len(state.replies)}",
     )
 
 

@@ -268,10 +268,12 @@ def save(state: TurnState, execution: Execution, writer: EventWriter, columns: J
 
 def _asking(state: TurnState, execution: Execution) -> Delivery | None:
     """The webhook about calls that wait for a person, once for each reply with such calls."""
-    if state.turn.webhook is None or not any(call.is_waiting for call in state.unsaved_calls):
+    is_asked = any(call.is_waiting for call in state.unsaved_calls)
+    webhook = execution.webhook.look() if is_asked else None
+    if webhook is None:
         return None
     now_ms = execution.worker.clock_ms()
-    done = replace(state.turn, usage=state.usage, patterns=state.patterns, calls=state.calls)
+    done = replace(state.turn, webhook=webhook, usage=state.usage, patterns=state.patterns, calls=state.calls)
     turn = replace(done, status="requires_action", waiting=Waiting("person", now_ms))
     return Delivery.of(turn, execution.worker.bodies.of(turn), now_ms=now_ms)
 
@@ -374,11 +376,12 @@ def _pause_ms(state: TurnState, error: Transient) -> int:
 
 
 def _has_ended(state: TurnState, ending: Ending, execution: Execution, writer: EventWriter) -> bool:
-    """End the turn; False if a cancel request came before its end, which the next decision finds."""
+    """End the turn; False if a cancel request, or another webhook, came before its end: the next decision finds it."""
     try:
         end(state, ending, execution, writer)
     except Overruled:
         execution.cancel_requests.are_missed()
+        execution.webhook.look()
         return False
     return True
 

@@ -10,6 +10,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Judgement, Verdict
 from loom_worker.core.values.traces import Interval
 from loom_worker.core.values.turns import Claim, Step, Turn, joined, standing
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.journal import Entries
 from loom_worker.store.rows import use_json
 
@@ -278,6 +279,10 @@ class TurnState:
             usage=self.usage + reply.usage,
             first_token_ms=first_token_ms if self.first_token_ms is None else self.first_token_ms,
         )
+
+    def reported_to(self, webhook: Webhook | None) -> "TurnState":
+        """With the webhook that the client has set meanwhile."""
+        return replace(self, claim=replace(self.claim, turn=replace(self.turn, webhook=webhook)))
 
     def waited(self, why: str, details: Json | None = None) -> "TurnState":
         """The provider was too busy.

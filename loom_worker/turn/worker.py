@@ -38,7 +38,7 @@ from loom_worker.tools.execution import ToolExecutor
 from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.turn.agent_runtime import AgentRuntime, AgentRuntimes, PromptKnowledge
 from loom_worker.turn.context import HISTORY_MESSAGES, rom_of
-from loom_worker.turn.control import CancelRequests, Ownership
+from loom_worker.turn.control import CancelRequests, Ownership, TurnWebhook
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.waits import ModelWatch, WaitTeller
 from loom_worker.webhook.body import WebhookBodies
@@ -171,6 +171,7 @@ class Execution:
     watch: ModelWatch
     """Over the model's calls."""
     session: SessionContext
+    webhook: TurnWebhook
 
     def write(self, write: Callable[[], T]) -> T:
         """Write to the journal, again and again while the database does not answer and the turn is ours."""

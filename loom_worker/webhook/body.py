@@ -1,9 +1,9 @@
 """The body of a webhook: the turn, cut so that every receiver's limit and parser takes it."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from loom_worker.core.values.cutting import dump, entries, fit, items, size_bytes, text
 from loom_worker.core.values.ids import now_ms
@@ -11,11 +11,20 @@ from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.judges import shortened
 from loom_worker.core.values.runs import Run
 from loom_worker.core.values.turns import Turn
+from loom_worker.core.values.webhooks import WebhookFormat
 
 LIMIT_BYTES = 20_000
 """A body stays below it. Standard Webhooks 1.0.0, Payload size."""
 _ENVELOPE_BYTES = 200
 """Kept free for ``type``, ``timestamp``, ``truncated`` and what holds them together."""
+
+
+class TurnBody(Protocol):
+    """Writes what webhooks of another format say of a turn (``fronts/a2a/push.py``: PushBody)."""
+
+    def of(self, turn: Turn) -> str:
+        """The JSON text about a turn as it is now, below LIMIT_BYTES."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +34,14 @@ class WebhookBodies:
     base_url: str
     """Where its web API is reached, without a slash at the end."""
     clock_ms: Callable[[], int] = now_ms
+    others: Mapping[WebhookFormat, TurnBody] = field(default_factory=dict)
+    """Who writes bodies of other formats than Loom's."""
 
     def of(self, turn: Turn) -> str:
-        """The body about a turn as it is now; see completed."""
+        """The body about a turn as it is now, in the format of its webhook; see completed."""
+        other = self.others.get(turn.webhook.format) if turn.webhook else None
+        if other is not None:
+            return other.of(turn)
         return completed(turn, now_ms=self.clock_ms(), url=f"{self.base_url}/v1/turns/{turn.id}")
 
     def of_run(self, run: Run) -> str:

@@ -4,7 +4,7 @@ import socket
 
 from loom_worker.core.errors import Flaw, Invalid, Transient
 from loom_worker.core.values.notifications import Delivery
-from loom_worker.core.values.turns import Webhook
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.guard.net.address import Lookup, Private, target
 from loom_worker.guard.net.dial import Deadline, resolve_in_time
 from loom_worker.guard.net.http import HttpRequest, retry_after_s, send_request
@@ -65,7 +65,8 @@ def send(
         receiver = target(delivery.url, allow_private=allow_private)
         signature = headers(delivery.id, now_s, body=body, secret=delivery.secret or secret)
         parent = traceparent(delivery, now_us)
-        sent = {"Content-Type": "application/json", **signature, **({"traceparent": parent} if parent else {})}
+        sent = {**(delivery.headers or {}), "Content-Type": "application/json", **signature}
+        sent |= {"traceparent": parent} if parent else {}
         request = HttpRequest("POST", receiver.path, sent, body)
         addresses = resolve_in_time(receiver, deadline, allow_private=allow_private, lookup=lookup)
         response = send_request(receiver, addresses, request, deadline=deadline, max_bytes=MAX_RESPONSE_BYTES)

@@ -13,7 +13,8 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import NewRun, Run
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import Caller
-from loom_worker.core.values.turns import NewTurn, Webhook
+from loom_worker.core.values.turns import NewTurn
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.agent_errors import NewAgentError
 from loom_worker.store.schema import memory_snapshots
 from tests.support.callers import CALLER

@@ -47,8 +47,11 @@ class Veil:
                 return HIDDEN if self._found.search(str(value)) else value
 
 
-def headers(auth: Auth | None, secret: str | None) -> Mapping[str, str]:
+def headers(auth: Auth | None, secret: str | None, *, needed_by: str = "backend") -> Mapping[str, str]:
     """Return the header that carries the secret; none without ``auth``.
+
+    Args:
+        needed_by: the section of the agent's file that names it.
 
     Raises:
         BadSettings: the secret is missing or cannot stand in a header; its text is never repeated.
@@ -56,7 +59,7 @@ def headers(auth: Auth | None, secret: str | None) -> Mapping[str, str]:
     if auth is None:
         return {}
     if not secret:
-        raise BadSettings(f"LOOM_SECRET_{auth.secret} is not set, and the agent's backend needs it")
+        raise BadSettings(f"LOOM_SECRET_{auth.secret} is not set, and the agent's {needed_by} needs it")
     if not re.fullmatch(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?", secret):
         raise BadSettings(f"LOOM_SECRET_{auth.secret}: expected printable ASCII characters")
     match auth.kind:

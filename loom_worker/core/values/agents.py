@@ -71,6 +71,35 @@ class Backend:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteAgent:
+    """An agent behind a URL that speaks the Agent2Agent protocol, and answers in place of a model."""
+
+    url: str
+    """Of the agent, below which its card is found, or of the card itself."""
+    auth: Auth | None = None
+    allow_private: bool = False
+    """The URL may name a loopback or private address."""
+    timeout_s: float | None = None
+    """Of one answer; None: LOOM_LLM_TIMEOUT_S."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardSkill:
+    """What an agent's card says that it can do."""
+
+    id: str
+    name: str
+    description: str
+    tags: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+
+    def as_json(self) -> Json:
+        """A skill as cards of the Agent2Agent protocol have it."""
+        examples = {"examples": list(self.examples)} if self.examples else {}
+        return {"id": self.id, "name": self.name, "description": self.description, "tags": list(self.tags), **examples}
+
+
+@dataclass(frozen=True, slots=True)
 class McpServer:
     """A server of the Model Context Protocol: a command to start, or a URL (streamable HTTP)."""
 
@@ -123,6 +152,10 @@ class Agent:
     backend: Backend | None = field(default_factory=Backend)
     """None: an agent without data."""
     mcp_servers: tuple[McpServer, ...] = ()
+    remote: RemoteAgent | None = None
+    """Who answers its turns; None: a model."""
+    card_skills: tuple[CardSkill, ...] = ()
+    """What its agent card says; empty: its description."""
     tools: tuple[str, ...] | None = None
     """Names the agent may use; None: every tool there is."""
     custom: tuple[str, ...] = ()

@@ -182,6 +182,8 @@ class Request:
     watch: Watch = field(default=UNWATCHED, compare=False)
     meter: Meter = field(default=UNMETERED, compare=False)
     """Asked before each try."""
+    key: str = ""
+    """The same for the same call of a turn, also when another worker makes it again after a crash; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)

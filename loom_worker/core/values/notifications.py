@@ -1,6 +1,6 @@
 """What is sent to readers and webhooks: events of a turn, and deliveries."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from loom_worker.core.values.ids import new_id
@@ -36,6 +36,8 @@ class Delivery:
     """Of the turn's trace, which goes on with the receiver."""
     run_id: str | None = None
     """Of the run whose end it reports; ``turn_id`` is then the turn with which that came. None: a turn's end."""
+    headers: dict[str, str] | None = field(default=None, repr=False)
+    """Sent beside those that every delivery has; None: no others."""
 
     @classmethod
     def of(cls, turn: Turn, body: str, *, now_ms: int) -> "Delivery | None":
@@ -57,6 +59,7 @@ class Delivery:
             attempts=0,
             created_ms=now_ms,
             trace_id=turn.trace_id,
+            headers=dict(turn.webhook.headers) or None,
             next_ms=turn.created_ms,  # long due: by the clock of a worker that is ahead it would be due much later
         )
 

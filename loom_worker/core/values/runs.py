@@ -8,7 +8,8 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, text
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.traces import NO_TRACE, TurnTrace
-from loom_worker.core.values.turns import TurnStatus, Webhook
+from loom_worker.core.values.turns import TurnStatus
+from loom_worker.core.values.webhooks import Webhook
 
 RunStatus = TurnStatus
 """A run has the statuses of a turn."""

@@ -16,6 +16,7 @@ from loom_worker.core.values.judges import Verdict, shortened
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.traces import NO_TRACE, RunEnd, TurnTrace, WorkerRun
 from loom_worker.core.values.waiting import Waiting
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 
 TurnStatus = Literal["queued", "in_progress", "requires_action", "completed", "failed", "cancelled", "incomplete"]
@@ -31,15 +32,6 @@ STRENGTH: dict[CancelAction | None, int] = {None: 0, "finish": 1, "interrupt": 2
 
 LISTED_CALLS = 50
 """Tool calls of one turn in a list."""
-
-
-@dataclass(frozen=True, slots=True)
-class Webhook:
-    """Where the end of a turn is reported."""
-
-    url: str
-    secret: str | None = None
-    """``whsec_…``; None: the workspace's default."""
 
 
 @dataclass(frozen=True, slots=True)

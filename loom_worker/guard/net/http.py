@@ -20,7 +20,8 @@ from loom_worker.guard.net.address import Target
 from loom_worker.guard.net.dial import Deadline, cut_at, dial
 
 _PIECE_BYTES = 64 * 1024
-_FAILURES = (OSError, HTTPException, HTTPError)
+FAILURES = (OSError, HTTPException, HTTPError)
+"""What a connection may raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def send_request(
     """
     is_sent = False
     try:
-        with _connected(target, addresses, deadline) as connection:
+        with connected(target, addresses, deadline) as connection:
             is_sent = True
             connection.request(
                 request.method,
@@ -81,8 +82,8 @@ def send_request(
                 decode_content=False,
             )
             return _response(connection, deadline, max_bytes)
-    except _FAILURES as error:
-        raise NoResponse(_reason(error, deadline), is_sent) from error
+    except FAILURES as error:
+        raise NoResponse(reason(error, deadline), is_sent) from error
 
 
 def retry_after_s(header: str | None, *, now_s: float) -> float | None:
@@ -98,7 +99,8 @@ def retry_after_s(header: str | None, *, now_s: float) -> float | None:
 
 
 @contextlib.contextmanager
-def _connected(target: Target, addresses: Sequence[str], deadline: Deadline) -> Iterator[HTTPConnection]:
+def connected(target: Target, addresses: Sequence[str], deadline: Deadline) -> Iterator[HTTPConnection]:
+    """A connection to one of the addresses, with TLS where the target has it; it is cut at the deadline."""
     with contextlib.ExitStack() as opened:
         sock = opened.enter_context(dial(addresses, target.port, deadline))
         sock.settimeout(deadline.left_s)
@@ -127,13 +129,14 @@ def _body(response: BaseHTTPResponse, deadline: Deadline, max_bytes: int) -> tup
     try:
         while len(body) <= max_bytes and (piece := response.read(_PIECE_BYTES)):
             body += piece
-    except _FAILURES as error:
-        return bytes(body), _reason(error, deadline)
+    except FAILURES as error:
+        return bytes(body), reason(error, deadline)
     # A shutdown at the deadline looks like the end of a body of unknown length.
     return bytes(body), _late(deadline) if deadline.is_over else None
 
 
-def _reason(error: Exception, deadline: Deadline) -> str:
+def reason(error: Exception, deadline: Deadline) -> str:
+    """What became of a connection, in our own words."""
     if deadline.is_over:
         return _late(deadline)
     match error:

@@ -17,7 +17,8 @@ from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import Message, NewSession
 from loom_worker.core.values.traces import CallTimes, Interval, Try, TurnTrace
-from loom_worker.core.values.turns import Claim, Ending, NewTurn, Turn, Webhook
+from loom_worker.core.values.turns import Claim, Ending, NewTurn, Turn
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import Assembly
 from loom_worker.memory.kernel import memory_text

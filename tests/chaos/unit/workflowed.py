@@ -11,7 +11,8 @@ from loom_worker.core.values.runs import NewRun, RunStage
 from loom_worker.core.values.runs import Run as WorkflowRun
 from loom_worker.core.values.tenants import Actor
 from loom_worker.core.values.traces import TurnTrace
-from loom_worker.core.values.turns import Ending, Webhook
+from loom_worker.core.values.turns import Ending
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.core.values.workflows import Workflow
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.run_steps import RunStep

@@ -13,7 +13,8 @@ from loom_worker.core import redis_client
 from loom_worker.core.errors import Conflict, Fenced, Invalid, LoomError, NotFound, ProviderFailed
 from loom_worker.core.settings import WebhookSettings
 from loom_worker.core.values.sessions import NewSession, SessionPatch
-from loom_worker.core.values.turns import NewTurn, Retry, Turn, Webhook
+from loom_worker.core.values.turns import NewTurn, Retry, Turn
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.service import Service

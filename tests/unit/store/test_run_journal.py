@@ -15,7 +15,8 @@ from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import NewRun, Run
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
-from loom_worker.core.values.turns import Turn, Webhook
+from loom_worker.core.values.turns import Turn
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.events.log import EventLog
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database

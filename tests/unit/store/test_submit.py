@@ -7,7 +7,8 @@ import pytest
 from loom_worker.core.errors import Conflict, Invalid, QueueFull
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.sessions import NewSession, SessionPatch
-from loom_worker.core.values.turns import NewTurn, Turn, Webhook
+from loom_worker.core.values.turns import NewTurn, Turn
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.sessions import Sessions

@@ -9,7 +9,8 @@ from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.agents import Agent, ApprovalPolicy
 from loom_worker.core.values.chat import Reply
 from loom_worker.core.values.decisions import Decision
-from loom_worker.core.values.turns import Turn, Webhook
+from loom_worker.core.values.turns import Turn
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store import approvals
 from loom_worker.store.sessions import Sessions
 from loom_worker.turn.entrypoints import serve_call

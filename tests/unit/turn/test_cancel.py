@@ -6,7 +6,8 @@ from loom_worker.core.errors import Interrupted
 from loom_worker.core.text import fence
 from loom_worker.core.values.calls import CANCELLED
 from loom_worker.core.values.chat import TextDelta
-from loom_worker.core.values.turns import CancelAction, Webhook
+from loom_worker.core.values.turns import CancelAction
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.turn.entrypoints import serve_call
 from tests.support.models import Killed, says, wants
 from tests.support.stage import WORKSPACE, Stage

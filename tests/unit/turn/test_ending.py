@@ -11,7 +11,8 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.sessions import Choice
-from loom_worker.core.values.turns import Claim, Ending, Turn, Webhook
+from loom_worker.core.values.turns import Claim, Ending, Turn
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Final, Journal
 from loom_worker.turn.decide import problem

@@ -11,7 +11,8 @@ from loom_worker.core.values.agents import Alone
 from loom_worker.core.values.calls import CANCELLED, Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, SessionPatch
-from loom_worker.core.values.turns import Turn, Webhook
+from loom_worker.core.values.turns import Turn
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.store.calls import Calls, Left

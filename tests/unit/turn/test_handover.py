@@ -7,7 +7,8 @@ import pytest
 from loom_worker.core.errors import Overloaded, ProviderFailed, StreamBroken, Unavailable
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import Restarted, TextDelta
-from loom_worker.core.values.turns import Claim, Webhook
+from loom_worker.core.values.turns import Claim
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.lanes.lanes import Lease
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer
 from loom_worker.store.claims import Claims

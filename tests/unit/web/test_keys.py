@@ -223,7 +223,10 @@ def test_metrics_are_shown_to_any_key_but_a_user_s(client: FlaskClient, make_key
 
 
 def test_every_operation_of_the_api_says_which_scope_it_needs(client: FlaskClient) -> None:
-    assert [each.path for each in OPERATIONS if each.path.startswith("/v1/") != (each.scope is not None)] == []
+    is_open = {each.path: each.scope is None for each in OPERATIONS}
+    assert [path for path in is_open if path.startswith(("/v1/", "/a2a/")) == is_open[path]] == [
+        "/a2a/{name}/.well-known/agent-card.json"
+    ]
     assert [each.path for each in TABLE if each.method == "GET" and each.scope == "chat"] == []
     assert [each.path for each in TABLE if each.method != "GET" and each.scope == "read"] == []
     document = client.get("/openapi.json").get_json()

@@ -214,6 +214,7 @@ def test_a_body_is_required_where_there_is_something_to_say() -> None:
         "/v1/runs/{run_id}/approvals/{stage_id}",
         "/v1/keys",
         "/v1/pairings",
+        "/a2a/{name}",
     ]
 
 

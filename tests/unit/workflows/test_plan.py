@@ -9,7 +9,7 @@ from loom_worker.core.values.guardrails import Guardrails, by_stage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import Run, RunStage
 from loom_worker.core.values.traces import TurnTrace
-from loom_worker.core.values.turns import Webhook
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.core.values.workspaces import NO_RULES
 from loom_worker.webhook.body import WebhookBodies
 from loom_worker.workflows.plan import NAMES_CHARS, Planner, values_of

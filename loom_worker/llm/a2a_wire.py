@@ -1,0 +1,106 @@
+"""What an agent elsewhere is sent by the Agent2Agent protocol, and where: card and methods of both versions. Pure."""
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from loom_worker.core.errors import ProviderFailed
+from loom_worker.core.values.json import Json
+
+Version = Literal["1.0", "0.3"]
+Call = Literal["send", "stream", "get", "cancel", "subscribe"]
+_METHODS: dict[Version, dict[Call, str]] = {
+    "1.0": {
+        "send": "SendMessage",
+        "stream": "SendStreamingMessage",
+        "get": "GetTask",
+        "cancel": "CancelTask",
+        "subscribe": "SubscribeToTask",
+    },
+    "0.3": {
+        "send": "message/send",
+        "stream": "message/stream",
+        "get": "tasks/get",
+        "cancel": "tasks/cancel",
+        "subscribe": "tasks/resubscribe",
+    },
+}
+STREAMS: frozenset[Call] = frozenset({"stream", "subscribe"})
+CARD_PATH = "/.well-known/agent-card.json"
+_BINDING = "JSONRPC"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where an agent's methods are called, as its card says."""
+
+    url: str
+    version: Version
+    streams: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to an agent elsewhere."""
+
+    id: str
+    """The same each time that it is sent."""
+    text: str
+    context_id: str | None = None
+    """None: the agent begins a new context."""
+    task_id: str | None = None
+    """Of the task whose question it answers."""
+
+
+def card_url(url: str) -> str:
+    """Where the card of an agent is: the URL itself, if it names a JSON file."""
+    return url if urlsplit(url).path.endswith(".json") else url.rstrip("/") + CARD_PATH
+
+
+def endpoint(card: Json) -> Endpoint:
+    """Where to call, of the versions that are spoken here the newest.
+
+    Raises:
+        ProviderFailed: the card names no such place.
+    """
+    listed = card.get("supportedInterfaces")
+    found: dict[str, str] = {}
+    for each in listed if isinstance(listed, list) else ():
+        if isinstance(each, dict) and each.get("protocolBinding") == _BINDING and isinstance(each.get("url"), str):
+            found.setdefault(_minor(each.get("protocolVersion")), each["url"])
+    if isinstance(card.get("url"), str) and card.get("preferredTransport", _BINDING) == _BINDING:
+        found.setdefault(_minor(card.get("protocolVersion") or "0.3"), card["url"])
+    capabilities = card.get("capabilities")
+    streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
+    for version in _METHODS:
+        if version in found:
+            return Endpoint(found[version], version, streams)
+    raise ProviderFailed("The remote agent's card names no address that speaks JSON-RPC in version 1.0 or 0.3.")
+
+
+def sending(call: Literal["send", "stream"], message: Outgoing, version: Version) -> bytes:
+    """The body that sends a message."""
+    part = {"text": message.text} if version == "1.0" else {"kind": "text", "text": message.text}
+    sent: Json = {"messageId": message.id, "role": "ROLE_USER" if version == "1.0" else "user", "parts": [part]}
+    if version == "0.3":
+        sent["kind"] = "message"
+    if message.context_id is not None:
+        sent["contextId"] = message.context_id
+    if message.task_id is not None:
+        sent["taskId"] = message.task_id
+    return _body(call, version, {"message": sent, "configuration": {"acceptedOutputModes": ["text/plain"]}})
+
+
+def about_task(call: Literal["get", "cancel", "subscribe"], task_id: str, version: Version) -> bytes:
+    """The body that asks for a task, or for its end."""
+    return _body(call, version, {"id": task_id})
+
+
+def _body(call: Call, version: Version, params: Json) -> bytes:
+    asked = {"jsonrpc": "2.0", "id": 1, "method": _METHODS[version][call], "params": params}
+    return json.dumps(asked, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _minor(version: object) -> str:
+    return ".".join(str(version).split(".")[:2])
