@@ -10,6 +10,7 @@ from loom_worker.core.settings import WebSettings
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.traces import TurnTrace
 from web import auth, problems, rate_limits
+from web.agent_messages import AgentMessageViews
 from web.audit import AuditViews
 from web.auth import require_scope
 from web.blobs import BlobViews
@@ -68,6 +69,7 @@ def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> 
         UserViews(service),
         BlobViews(service),
         CatalogViews(service),
+        AgentMessageViews(service),
         PatternViews(service),
         WorkspaceViews(service),
         HealthViews(service, limiter),
