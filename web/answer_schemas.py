@@ -17,6 +17,7 @@ from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tools import StoredError, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
+from web.agent_message_schemas import AGENT_MESSAGE
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
 from web.judge_schemas import JUDGE
 from web.run_schemas import RUN_ANSWERS
@@ -349,6 +350,7 @@ LISTS = (
     "PatternMatch",
     "TraceSpan",
     "Run",
+    "AgentMessage",
 )
 """Answers that come in pages, too."""
 ANSWERS: dict[str, Schema] = {
@@ -364,6 +366,7 @@ ANSWERS: dict[str, Schema] = {
     "Snapshot": _SNAPSHOT,
     "Event": _EVENT,
     "Delivery": _DELIVERY,
+    "AgentMessage": AGENT_MESSAGE,
     "Error": _ERROR,
     "Key": KEY,
     "MadeKey": MADE_KEY,

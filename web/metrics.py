@@ -57,6 +57,7 @@ GAUGES = (
 LABELLED = {
     "loom_turns": ("status", "Unfinished turns."),
     "loom_oldest_waiting_age_seconds": ("for", "How long a turn has waited at most, by what it waits for; 0: none."),
+    "loom_agent_messages": ("status", "Messages between agents, until they are removed."),
     "loom_breaker_open": ("name", "Circuit breakers: 1 open, 0.5 half-open, 0 closed."),
     "loom_guard_decisions_total": ("decision", "Texts on which guardrails acted: stage, kind and action."),
     "loom_figures_known": ("of", "0: these figures cannot be had now."),
@@ -68,8 +69,8 @@ KEYS = (*STATUSES, *(figure.key for figure in GAUGES))
 """The plain figures of ``Figures.all``; None is 0, and one that is missing is not known now and left out.
 
 In addition there are ``breakers`` (name to state), ``waiting_ages`` (what for, to seconds), ``guard_decisions``
-(decision to how often), ``counted`` (Cells of core/metric_recorder.py) and ``known`` (what figures are of, to whether
-they could be had)."""
+(decision to how often), ``agent_messages`` (status to how many), ``counted`` (Cells of core/metric_recorder.py) and
+``known`` (what figures are of, to whether they could be had)."""
 
 
 class HealthViews:
@@ -185,6 +186,8 @@ def _values(name: str, figures: Json) -> Json:
             return {status: figures[status] for status in STATUSES if status in figures}
         case "loom_oldest_waiting_age_seconds":
             return dict(figures.get("waiting_ages", {}))
+        case "loom_agent_messages":
+            return dict(figures.get("agent_messages", {}))
         case "loom_breaker_open":
             return {breaker: OPENNESS[state] for breaker, state in figures.get("breakers", {}).items()}
         case "loom_guard_decisions_total":

@@ -1,5 +1,6 @@
 """Query and header parameters of the API, as the OpenAPI document describes them."""
 
+from loom_worker.core.values.agent_messages import MessageStatus
 from loom_worker.core.values.audit import ACTIONS
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import TurnStatus
@@ -69,6 +70,8 @@ PARAMETERS: dict[str, Json] = {
     },
     "turn": {"in": "query", "schema": TEXT, "description": "Of this turn only."},
     "of_agent": {"name": "agent", "in": "query", "schema": TEXT, "description": "Of this agent only."},
+    "to_agent": {"name": "agent", "in": "query", "schema": TEXT, "description": "Only messages to this agent."},
+    "message_status": {"name": "status", "in": "query", "schema": one_of(MessageStatus)},
     "of_workflow": {"name": "workflow", "in": "query", "schema": TEXT, "description": "Of this workflow only."},
     "model": {"in": "query", "schema": TEXT, "description": "Of this model only."},
     "kind": {"in": "query", "schema": one_of(Purpose), "description": "Of calls for this purpose only."},

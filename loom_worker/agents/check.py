@@ -1,11 +1,12 @@
-"""What of an agent cannot work with the tools and models at hand, each with its line. Pure."""
+"""What of an agent cannot work with the tools, models and agents at hand, each with its line. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from loom_worker.agents.load import Agents
 from loom_worker.core.settings_tree import LlmSettings
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.problems import Problem
@@ -74,6 +75,25 @@ def models(agent: Agent, providers: Providers) -> Iterator[Problem]:
     if agent.has_llm_judges and (agent.judge_model.provider or provider) == "scripted":
         text = "the demo model cannot judge, so its LLM judges give no verdict"
         yield agent.problem(agent.at("judges"), text, f"name a model, as {agent.at('judge_llm')}", is_warning=True)
+
+
+def called(agent: Agent, agents: Agents, others: Collection[str] = ()) -> Iterator[Problem]:
+    """Report agents that it may call and that do not exist, or whose file is broken, and itself.
+
+    Args:
+        agents: those of agents' files.
+        others: names of those that workflows define.
+    """
+    known = {*agents.agents, *others} - {agent.name}
+    for n, name in enumerate(agent.may_call):
+        path = agent.at(f"may_call[{n}]")
+        if name == agent.name:
+            yield agent.problem(path, "an agent cannot call itself", "take it out")
+        elif name not in known:
+            fault = agents.fault(name)
+            close = get_close_matches(name, known, n=1, cutoff=0.6)
+            fix = f"did you mean {close[0]}?" if close else "take it out, or add its file to LOOM_AGENTS_DIR"
+            yield agent.problem(path, fault or f"there is no agent {name!r}", "" if fault else fix)
 
 
 def placeholders(agent: Agent) -> Iterator[Problem]:

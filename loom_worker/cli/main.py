@@ -29,6 +29,7 @@ COMMANDS = {
     "workflow": "loom_worker.cli.workflow",
     "runs": "loom_worker.cli.runs",
     "agents": "loom_worker.cli.agents",
+    "messages": "loom_worker.cli.messages",
     "tools": "loom_worker.cli.show",
     "patterns": "loom_worker.cli.patterns",
     "skill": "loom_worker.cli.skill",

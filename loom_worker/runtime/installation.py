@@ -83,14 +83,10 @@ class Inspection:
         """Everything, each once, what cannot work first."""
         found = self._look_at(agents.agents.values())
         of_agents = (problem for agent in agents.agents.values() for problem in self._judged(agent, found[agent.name]))
-        of_workflows = self._of_workflows(agents)
-        return in_order((*self.settings.problems, *self._no_files(), *agents.problems, *of_agents, *of_workflows))
-
-    def _of_workflows(self, agents: Agents) -> Iterator[Problem]:
-        found = workflow_files.load(self.settings.workflows_dir or shipped_workflows())
-        yield from found.problems
-        for workflow in found.workflows.values():
-            yield from faults(workflow, agents)
+        workflows = workflow_files.load(self.settings.workflows_dir or shipped_workflows())
+        of_workflows = (problem for each in workflows.workflows.values() for problem in faults(each, agents))
+        together = (*workflows.problems, *of_workflows, *_of_calls(agents, workflows))
+        return in_order((*self.settings.problems, *self._no_files(), *agents.problems, *of_agents, *together))
 
     def _no_files(self) -> Iterator[Problem]:
         folder = self.settings.agents_dir
@@ -275,6 +271,13 @@ class _PythonLook:
         """See Look."""
         problem = self.agent.problem(self.agent.at("tools"), f"the loading of its Python tools {why}")
         return Found(problems=(problem,), unread=("",))
+
+
+def _of_calls(agents: Agents, workflows: workflow_files.Workflows) -> Iterator[Problem]:
+    """What is wrong with whom agents may call, those that workflows define among them."""
+    inline = {name: agent for workflow in workflows.workflows.values() for name, agent in workflow.agents.items()}
+    for agent in (*agents.agents.values(), *inline.values()):
+        yield from check.called(agent, agents, inline)
 
 
 def _of_data(agent: Agent, path: str, text: str) -> Problem:

@@ -14,6 +14,7 @@ from loom_worker.lanes import readiness
 from loom_worker.lanes.lease_renewer import LiveWorkers
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.service.wait_reports import WaitReports
+from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.calls import tool_counts
 from loom_worker.store.database import Database
@@ -46,6 +47,7 @@ class Figures:
                 "tools": self._tools,
                 "results": self.references.figures,
                 "patterns": self.of_patterns,
+                "messages": self.of_messages,
                 "counters": self.of_counters,
             }
         )
@@ -73,6 +75,10 @@ class Figures:
         """How many patterns this process has, and how many complaints about their files."""
         state = self.library.state()
         return {"patterns": len(state.matcher.patterns), "pattern_errors": len(state.problems)}
+
+    def of_messages(self) -> Json:
+        """How many messages between agents there are, by status."""
+        return {"agent_messages": AgentMessages(self.database).counts()}
 
     def of_counters(self) -> Json:
         """What all processes have counted since the database was made, as Cells (core/metric_recorder.py)."""

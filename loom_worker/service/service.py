@@ -10,6 +10,7 @@ from loom_worker.agents.known import AgentSource
 from loom_worker.core import crash_points, log_context
 from loom_worker.core.errors import Flaw, Forbidden, Invalid, LoomError, NotFound, Unavailable
 from loom_worker.core.settings import Settings
+from loom_worker.core.values.agent_messages import AgentMessage
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
@@ -38,6 +39,7 @@ from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.user_deletion import UserDeletions
 from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.agent_errors import AgentErrors
+from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.cancel import cancel
@@ -96,7 +98,8 @@ class Service:
     """One tenant at a time, a workspace or one user of it, as the caller names it; others' things are not found.
 
     What is only read or changed in one place is asked there: in ``sessions``, ``messages``, ``search``, ``memories``,
-    ``outbox`` and ``agent_errors`` of the store, and in the other collaborators. The methods do more than that.
+    ``outbox``, ``agent_errors`` and ``agent_messages`` of the store, and in the other collaborators. The methods do
+    more than that.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class Service:
         self.memories = Memories(database)
         self.outbox = Outbox(database)
         self.agent_errors = AgentErrors(database)
+        self.agent_messages = AgentMessages(database)
         self.traces = TurnTraces.at(database, settings.trace)
         self.keys = Keys(KeyRows(database))
         self.pairings = Pairings(database)
@@ -287,6 +291,18 @@ class Service:
         delivery = self.outbox.replay(tenant, delivery_id, now_ms=now_ms(), by=by)
         self._announcer.deliver(delivery.id)
         return delivery
+
+    def replay_message(self, tenant: Tenant, message_id: str, *, by: Actor = LOCAL) -> AgentMessage:
+        """Queue a dead message between agents again; a turn that waits for messages goes on.
+
+        Raises:
+            NotFound: the tenant has no such message.
+            Conflict: it is not dead (slug ``not-replayable``).
+        """
+        message, lanes = self.agent_messages.replay(tenant, message_id, now_ms=now_ms(), by=by)
+        for lane in lanes:
+            self._announcer.alert(lane)
+        return message
 
     def check_webhook(self, webhook: Webhook) -> None:
         """Raise Invalid for a webhook that would never be served: a private target, no URL, a bad secret."""

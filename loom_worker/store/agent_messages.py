@@ -5,7 +5,7 @@ the message goes back to its place in the queue. What nobody deals with is dead,
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from sqlalchemy import (
     ColumnElement,
@@ -34,12 +34,14 @@ from loom_worker.core.values.agent_messages import (
     MessageStatus,
     scope_of,
 )
+from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
-from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import Claim
 from loom_worker.store.agent_tables import agent_message_refs, agent_messages
+from loom_worker.store.audit import append
 from loom_worker.store.blobs import grant, readable
 from loom_worker.store.database import Database
 from loom_worker.store.fence import check_fence
@@ -114,10 +116,7 @@ class AgentMessages:
                 kept = readable(tx, {*refs, *([message.ref] if message.ref else [])}, lane)
                 for ref in sorted(kept):
                     tx.execute(insert(agent_message_refs), {"message_id": message.id, "ref": ref})
-            found = select(turns.c.lane).join(calls, calls.c.turn_id == turns.c.id)
-            awaiting = and_(calls.c.awaits == "messages", calls.c.status == "running", has_messages())
-            ours = and_(turns.c.workspace == message.workspace, turns.c.agent == message.to_agent)
-            return tuple(tx.execute(found.where(awaiting, ours, turns.c.held_by.is_(None)).distinct()).scalars())
+            return _awaiting_lanes(tx, message)
 
     def are_there(self, turn_id: str) -> bool:
         """True if a turn's agent has messages that nobody has taken."""
@@ -175,11 +174,13 @@ class AgentMessages:
             return _found(tx, tenant, message_id)
 
     def page(
-        self, tenant: Tenant, *, agent: str | None, status: MessageStatus | None, limit: int, after: str | None
+        self, tenant: Tenant, *, agent: str | None, status: str | None, limit: int, after: str | None
     ) -> Page[AgentMessage]:
         """List messages, the newest first.
 
         Args:
+            agent: that they are for; None: for any.
+            status: a MessageStatus; None: any.
             after: a page's ``next``.
 
         Raises:
@@ -196,12 +197,17 @@ class AgentMessages:
             found = [_message(row) for row in tx.execute(query).mappings()]
         return page_of(iter(found), limit=limit, cursor=lambda message: str(message.n))
 
-    def replay(self, tenant: Tenant, message_id: str, *, now_ms: int) -> AgentMessage:
-        """Queue a dead message again, as if it were new.
+    def replay(
+        self, tenant: Tenant, message_id: str, *, now_ms: int, by: Actor = LOCAL
+    ) -> tuple[AgentMessage, tuple[str, ...]]:
+        """Queue a dead message again, at its old place and with its attempts and its time anew.
+
+        Returns:
+            The message, and lanes whose turns wait for it.
 
         Raises:
             NotFound: the tenant has no such message.
-            Conflict: it is not dead.
+            Conflict: it is not dead (slug ``not-replayable``); nothing was changed.
         """
         anew = {"status": "queued", "attempts": 0, "reason": None, "ended_ms": None, "expires_ms": now_ms + TTL_MS}
         with self._database.write(durable=True) as tx:
@@ -209,19 +215,42 @@ class AgentMessages:
             if message.status != "dead":
                 raise Conflict(f"Message {message_id} is not dead, it is {message.status}.", "not-replayable")
             tx.execute(update(agent_messages).where(agent_messages.c.id == message_id).values(**anew))
-            return _found(tx, tenant, message_id)
+            append(tx, _replayed(message, by, at_ms=now_ms))
+            return _found(tx, tenant, message_id), _awaiting_lanes(tx, message)
 
     def counts(self) -> Json:
-        """Messages by state, for ``/metrics``."""
+        """Messages by state, for ``/metrics``; 0 where there are none."""
         query = select(agent_messages.c.status, func.count()).group_by(agent_messages.c.status)
         with self._database.read() as tx:
-            return {str(status): count for status, count in tx.execute(query)}
+            found = {str(status): count for status, count in tx.execute(query)}
+        return dict.fromkeys(get_args(MessageStatus), 0) | found
 
 
 def remove_of(tx: Connection, workspace: str, session_id: str) -> None:
     """Remove the messages that a session has sent."""
     sent = (agent_messages.c.workspace == workspace, agent_messages.c.from_session == session_id)
     tx.execute(delete(agent_messages).where(*sent))
+
+
+def _awaiting_lanes(tx: Connection, message: AgentMessage) -> tuple[str, ...]:
+    """Lanes whose turns wait, without an owner, for messages of the queue in which this one is."""
+    found = select(turns.c.lane).join(calls, calls.c.turn_id == turns.c.id)
+    awaiting = and_(calls.c.awaits == "messages", calls.c.status == "running", has_messages())
+    ours = and_(turns.c.workspace == message.workspace, turns.c.agent == message.to_agent)
+    return tuple(tx.execute(found.where(awaiting, ours, turns.c.held_by.is_(None)).distinct()).scalars())
+
+
+def _replayed(message: AgentMessage, by: Actor, *, at_ms: int) -> AuditEntry:
+    return AuditEntry(
+        workspace=message.workspace,
+        at_ms=at_ms,
+        action="message.replayed",
+        key_id=by.key_id,
+        user=by.user,
+        session_id=message.from_session,
+        turn_id=message.from_turn_id,
+        subject=message.id,
+    )
 
 
 def _settle(tx: Connection, queue: ColumnElement[bool] | None, *, now_ms: int) -> int:

@@ -17,6 +17,7 @@ from loom_worker.core.values.turns import NewTurn
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.agent_errors import NewAgentError
 from loom_worker.store.schema import memory_snapshots
+from tests.support.agent_messages import dead
 from tests.support.callers import CALLER
 from tests.support.runs import workflow
 from tests.support.web_stage import WebStage
@@ -45,7 +46,7 @@ class Belongings:
 
 
 def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
-    """A session with turns, messages, a call that waits for a person, a run, an error and so on; and a key."""
+    """A session with turns, messages, a call that waits for a person, a run, a message to an agent and so on; a key."""
     service, worker, tenant = stage.service, stage.worker, holder.tenant
     session_id = f"s-{marker}"
     lane = service.create_session(tenant, NewSession(id=session_id, title=marker)).lane
@@ -84,6 +85,7 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
             "error_id": service.agent_errors.store(failed, now_ms=1_795_253_400_000),
             "ref": stored.reference.id,
             "delivery_id": service.outbox.page(tenant, limit=1, after=None).items[0].id,
+            "agent_message_id": dead(stage.database, waiting, f"{marker} tells"),
             "snapshot_id": _snapshot(stage, lane, session_id, marker),
             "key_id": key.id,
             "pairing_id": service.pairings.add(pairing, by=holder.actor).id,

@@ -40,6 +40,7 @@ ACTIONS = (
     "pairing.created",
     "pairing.deleted",
     "delivery.replayed",
+    "message.replayed",
     INPUT_BLOCKED,
 )
 """All that is written to the audit."""
@@ -71,7 +72,7 @@ class AuditEntry:
     session_id: str | None = None
     turn_id: str | None = None
     subject: str | None = None
-    """The id of what was acted on, where that is no session or turn: of a key, a user, a call, a delivery."""
+    """The id of what was acted on, if it is no session or turn: of a key, a user, a call, a delivery, a message."""
     status: str | None = None
     reason: str | None = None
     tools: Sequence[Json] = ()

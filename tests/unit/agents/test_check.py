@@ -67,6 +67,24 @@ def test_a_model_beside_the_demo_is_a_fault_unless_the_demo_was_asked_for(
     assert (problem.line, problem.is_warning) == (3, is_warning)
 
 
+def test_agents_that_may_be_called_must_be_others_that_there_are(tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text("agent: {name: researcher}\n", encoding="utf-8")
+    (tmp_path / "c.yaml").write_text("agent: {name: broken, tools: 7}\n", encoding="utf-8")
+    names = ("researcher", "reseacher", "a", "news:writer", "broken", "default", "zzz")
+    found = agent(tmp_path, "  may_call:\n" + "".join(f"  - {name}\n" for name in names))
+    problems = list(check.called(found, load(tmp_path), {"news:writer"}))
+    assert [(problem.line, problem.field, problem.fix) for problem in problems] == [
+        (5, "agent.may_call[1]", "did you mean researcher?"),
+        (6, "agent.may_call[2]", "take it out"),
+        (8, "agent.may_call[4]", ""),
+        (10, "agent.may_call[6]", "take it out, or add its file to LOOM_AGENTS_DIR"),
+    ]
+    texts = [problem.text for problem in problems]
+    assert texts[:2] == ["there is no agent 'reseacher'", "an agent cannot call itself"]
+    assert texts[2].startswith("The agent 'broken' cannot work, its file is broken: ")
+    assert [problem.is_warning for problem in problems] == [False] * 4
+
+
 def test_variables_are_found_wherever_they_stand_and_prompts_may_hold_them(tmp_path: Path) -> None:
     spec = "  system_prompt: Say ${NAME}.\n  mcp_servers:\n    files:\n      url: https://h/mcp\n      headers:\n"
     spec += "        X: '${TOKEN}'\n        Y: $5\n  backend:\n    url: 'sqlite:///{{ home }}/x.db'\n"

@@ -1,19 +1,23 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args
 
 import click
 import pytest
 
 from loom_worker import __version__
+from loom_worker.agents import check
 from loom_worker.agents import load as agents
 from loom_worker.blobs import memory
 from loom_worker.cli import chat
 from loom_worker.cli.main import COMMANDS, main
+from loom_worker.core.values.agent_messages import KINDS, MessageStatus
 from loom_worker.guard import breaker, rate
 from loom_worker.lanes import keys
 from loom_worker.patterns import events, library, lint
 from loom_worker.store import schema
+from loom_worker.tools.agent_tools import Peers, agent_tools
 from tests.unit.docs.pages import PROMISE, ROOT, block_after, command_lines, pages, text
 from web import openapi
 
@@ -81,6 +85,26 @@ def test_the_example_agent_loads_with_every_field_understood(tmp_path: Path) -> 
     found = agents.load(tmp_path)
     assert found.problems == ()
     assert found.agents["sales-analyst"].min_confidence == 0.5
+
+
+def test_the_example_agents_load_and_may_call_agents_that_there_are(tmp_path: Path) -> None:
+    (tmp_path / "agents.yaml").write_text(block_after("docs/agents-together.md", "agents-together"), encoding="utf-8")
+    found = agents.load(tmp_path)
+    assert found.problems == ()
+    assert found.agents["editor"].may_call == ("researcher",)
+    assert [problem for agent in found.agents.values() for problem in check.called(agent, found)] == []
+
+
+def test_the_page_of_agents_that_work_together_has_every_kind_status_and_argument() -> None:
+    page = text("docs/agents-together.md")
+    missing = [kind for kind in KINDS if f"`{kind}`" not in page]
+    missing += [status for status in get_args(MessageStatus) if f"| `{status}` |" not in page]
+    unused: Any = None
+    tools = agent_tools(Peers({"a": ""}, is_called=True), unused)
+    for tool in tools:
+        [row] = [line for line in page.splitlines() if line.startswith(f"| `{tool.spec.name}(")]
+        missing += [name for name in tool.spec.input_schema["properties"] if not re.search(rf"\b{name}\b", row)]
+    assert (len(tools), missing) == (4, [])
 
 
 def test_the_example_pattern_loads_with_every_field_understood(tmp_path: Path) -> None:

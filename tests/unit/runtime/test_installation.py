@@ -76,6 +76,22 @@ def test_a_root_agent_is_told_with_its_own_paths(told: Told, tmp_path: Path) -> 
     assert told("  {}")[0].startswith("b.yaml:3: agent b: agent.tools[0]: there is no tool 'x1'")
 
 
+def test_an_agent_that_may_call_what_is_not_there_is_told_wherever_it_is_defined(told: Told, tmp_path: Path) -> None:
+    folder = tmp_path / "workflows"
+    folder.mkdir()
+    (folder / "news.yaml").write_text(
+        "apiVersion: loom/v1\nkind: Workflow\nmetadata: {name: news}\nspec:\n  type: pipeline\n  initial_prompt: Hi\n"
+        "  stages: [{agent_id: writer, prompt_template: x}]\n  agents:\n  - id: writer\n"
+        "    system_prompt: Write.\n    may_call: [a, b]\n",
+        encoding="utf-8",
+    )
+    assert told("  may_call:\n  - defualt\n  - news:writer\n", LOOM_WORKFLOWS_DIR=str(folder)) == [
+        "a.yaml:6: agent a: spec.may_call[0]: there is no agent 'defualt'; did you mean default?",
+        "workflows/news.yaml:11: agent news:writer: agent.may_call[1]: there is no agent 'b'; take it out, or add its "
+        "file to LOOM_AGENTS_DIR",
+    ]
+
+
 def test_a_listed_tool_that_an_agent_that_only_reads_cannot_have_is_a_warning(told: Told, tmp_path: Path) -> None:
     tool = "from loom_worker.tools.declare import tool\n\n@tool\ndef pay() -> str:\n    'Pays.'\n    return ''\n"
     (tmp_path / "mine.py").write_text(tool, encoding="utf-8")

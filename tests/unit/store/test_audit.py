@@ -17,6 +17,7 @@ from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.core.values.turns import Ending
 from loom_worker.store import approvals
+from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.audit import AuditRows, append
 from loom_worker.store.audit_tables import audit
@@ -27,6 +28,7 @@ from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.workspaces import Workspaces
+from tests.support.agent_messages import dead
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, delivery, final, running, submitted
 
 BY = Actor("key_admin", "boss")
@@ -131,6 +133,11 @@ def a_delivery_is_sent_again(database: Database) -> None:
     Outbox(database).replay(WORKSPACE, "whd_0001", now_ms=NOW_MS, by=BY)
 
 
+def a_dead_message_is_queued_again(database: Database) -> None:
+    message_id = dead(database, submitted(database), id="amsg_0001", at_ms=NOW_MS)
+    AgentMessages(database).replay(WORKSPACE, message_id, now_ms=NOW_MS, by=BY)
+
+
 def a_person_decides(database: Database) -> None:
     claim = running(database)
     asking = call(0, sends=0, approval="waiting", approve_by_ms=NOW_MS)
@@ -149,6 +156,7 @@ ACTS: dict[str, tuple[Callable[[Database], None], list[tuple[str, str | None]]]]
         [("workspace.disabled", None), ("workspace.enabled", None), ("workspace.changed", None)],
     ),
     "deliveries": (a_delivery_is_sent_again, [("delivery.replayed", "whd_0001")]),
+    "messages": (a_dead_message_is_queued_again, [("message.replayed", "amsg_0001")]),
     "approvals": (a_person_decides, [("approval.decided", "toolu_0")]),
 }
 

@@ -23,6 +23,7 @@ from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.store.schema import memory
 from loom_worker.tools.references import References, stores
+from tests.support.agent_messages import dead, sent
 from tests.support.pattern_files import MINIMAL, write
 from tests.support.until import until
 from tests.support.web_stage import MakeStage, Submit, WebStage
@@ -32,7 +33,7 @@ from web.metrics import GAUGES, KEYS, LABELLED, OPENNESS, exposition
 ELSEWHERE = {"REMOTE_ADDR": "10.0.0.7"}
 
 
-KNOWN = ("turns", "workers", "waits", "tools", "results", "patterns", "counters")
+KNOWN = ("turns", "workers", "waits", "tools", "results", "patterns", "messages", "counters")
 AGES = (
     "loom_oldest_queued_age_seconds",
     "loom_oldest_running_age_seconds",
@@ -71,7 +72,9 @@ def samples(text: str) -> dict[str, float]:
 def test_the_figures_are_those_of_all_workspaces(client: FlaskClient, submit: Submit, stage: WebStage) -> None:
     stage.worker.start(submit("s1")["id"])
     submit("s1")
-    submit("s2")
+    sender = stage.service.turn("default", submit("s2")["id"])
+    for tells in (dead, dead, sent):
+        tells(stage.database, sender)
     stage.bring_worker()
     stage.keep_snapshots("s1", "one", "two")
     half_open(stage, "tool:dice")
@@ -98,6 +101,10 @@ def test_the_figures_are_those_of_all_workspaces(client: FlaskClient, submit: Su
         "loom_turns_awaiting_approval": 0,
         "loom_tool_errors_last_hour": 0,
         "loom_large_results": 0,
+        "loom_agent_messages/queued": 1,
+        "loom_agent_messages/taken": 0,
+        "loom_agent_messages/done": 0,
+        "loom_agent_messages/dead": 2,
         "loom_breaker_open/tool:dice": 0.5,
         **{f"loom_figures_known/{of}": 1 for of in KNOWN},
     }
