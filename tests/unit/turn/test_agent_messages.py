@@ -240,7 +240,7 @@ def test_pages_go_on_where_they_ended(stage: Stage, queue: AgentMessages) -> Non
     assert rest.next is None
     with pytest.raises(Invalid):
         queue.page(WORKSPACE, agent=None, status=None, limit=2, after="amsg_x")
-    assert queue.counts() == {"queued": 3}
+    assert queue.counts() == {"queued": 3, "taken": 0, "done": 0, "dead": 0}
 
 
 def test_a_long_text_is_cut_in_lists() -> None:
