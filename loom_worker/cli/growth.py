@@ -30,6 +30,8 @@ BOUNDS = {
     "outbox": JOURNALS,
     "trace_outbox": "the collector, and 100,000 turns",
     "agent_errors": "LOOM_ERROR_DAYS",
+    "agent_messages": "LOOM_ERROR_DAYS",
+    "agent_message_refs": "LOOM_ERROR_DAYS",
     "blobs": "LOOM_BLOB_TTL_S",
     "blob_grants": "LOOM_BLOB_TTL_S",
     "shared_memory": "the agents that write it",
