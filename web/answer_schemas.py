@@ -48,10 +48,11 @@ _TURN = answer(
     members(
         Turn,
         "id object session_id seq status reason position attempt input output_text output_parts "
-        "channel tool_calls patterns judge usage error waiting timings trace_id metadata retry_of run_id cancel "
-        "created_at started_at completed_at",
+        "channel tool_calls patterns judge usage error waiting timings trace_id metadata retry_of run_id "
+        "parent_turn_id cancel created_at started_at completed_at",
         object={"const": "turn"},
         attempt=WHOLE,
+        parent_turn_id=described(or_null(TEXT), "The turn of another agent that asked for it."),
         output_text=described(or_null(TEXT), "All that the turn said, as it was streamed."),
         output_parts=described(or_null(array(TEXT)), "The answer as messages of its channel, in order."),
         channel={"anyOf": [ref("Channel"), {"type": "null"}]},
@@ -70,11 +71,12 @@ _TURN = answer(
 _TOOL_CALL = answer(
     members(
         Call,
-        "id name arguments status duration_ms content error_id ref approval approve_by",
+        "id name arguments status duration_ms content error_id ref approval approve_by child_turn_id",
         duration_ms=or_null(WHOLE),
         error_id=described(or_null(TEXT), "The whole error: GET /v1/errors/{error_id}."),
         ref=described(or_null(TEXT), "The whole result: GET /v1/blobs/{ref}."),
         approve_by=or_null(TIME),
+        child_turn_id=described(or_null(TEXT), "The turn of another agent that gives its result."),
     ),
     description="One tool call of a turn; its content is capped.",
 )
