@@ -14,12 +14,13 @@ from loom_worker.core.values.calls import Call
 from loom_worker.core.values.children import NewChild, OutputRef
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.spans import traceparent_of
-from loom_worker.core.values.tools import Caller
+from loom_worker.core.values.tools import Caller, Outcome
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.writer import EventWriter
 from loom_worker.guard import rails
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.turn.agent_calls import AgentCallCheck, check_agent_calls
+from loom_worker.turn.filtering import allowed
 from loom_worker.turn.reporting import call_work, tell_closed
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.worker import Execution, TurnWorker, guardrails
@@ -116,7 +117,7 @@ def close(state: TurnState, calls: Sequence[Call], execution: Execution, writer:
     for call in calls:
         if call.child_turn_id is not None and call.status in ("timeout", "cancelled"):
             _stop(call.child_turn_id, state, worker)
-        done = _as_read(call, state, execution) if call.child_turn_id is not None else call
+        done = call if call.awaits is None else _filtered(_as_read(call, state, execution), execution)
         if worker.calls.close(state.turn.id, done) is None:
             raise Interrupted(f"Call {call.id} got its result from elsewhere.")
         writer.emit("tool_call.completed", done.as_json())
@@ -225,10 +226,18 @@ def by_reference(text: str, turn: Turn, source: str, execution: Execution) -> Ou
     return None if kept is None else OutputRef(kept.reference.id, clean(kept.preview))
 
 
+def _filtered(call: Call, execution: Execution) -> Call:
+    """A call with what guardrails let its turn's agent read of what others told it."""
+    if call.status != "completed":
+        return call
+    outcome = allowed(Outcome("completed", call.content or ""), execution.guardrails.tool_result)
+    return replace(call, status=outcome.status, content=outcome.content, guard=list(outcome.guard) or None)
+
+
 def _as_read(call: Call, state: TurnState, execution: Execution) -> Call:
     """A call that another agent has answered, with what the model reads, which may name what it is passed on."""
-    ends = execution.worker.children.ends([call.child_turn_id or ""])
-    end = ends.get(call.child_turn_id or "")
+    child_id = call.child_turn_id
+    end = execution.worker.children.ends([child_id]).get(child_id) if child_id is not None else None
     if end is None:
         return call
     content, known = call.content or "", end.output_ref

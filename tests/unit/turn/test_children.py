@@ -336,3 +336,15 @@ def test_a_monitor_is_told_when_a_call_begins_to_wait_and_how_it_ends(stage: Sta
         ("started", "ask_agent", ""),
         ("succeeded", "ask_agent", "completed"),
     ]
+
+
+def test_a_guardrail_of_the_agent_that_asks_holds_for_the_answer(stage: Stage) -> None:
+    turn = asked(stage, ASK)
+    (child,) = children(stage, turn)
+    stage.model.scenes = [says("Mail ann@example.com")]
+    stage.serve(child, stage.worker("w2"))
+    stage.agent = replace(stage.agent, guardrails=Guardrails.of({"tool_result": {"pii": "redact"}}))
+    stage.model.scenes = [says("Done.")]
+    call = stage.serve(turn, stage.worker("w1")).calls[0]
+    assert call.status == "completed"
+    assert "ann@example.com" not in (call.content or "")
