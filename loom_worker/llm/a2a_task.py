@@ -126,7 +126,7 @@ class RemoteTask:
         name, piece, is_more = _id(artifact.get("artifactId")) or "0", _text(artifact), bool(update.get("append"))
         known, size = self._artifacts.get(name, []), self._sizes.get(name, 0)
         is_last = bool(known) and next(reversed(self._artifacts)) == name
-        if is_more and is_last and size > self._given(name):  # nearly always; all else looks at the whole text
+        if is_more and is_last and size and not self._given(name):  # nearly always; else the whole text is compared
             known.append(piece)
             self._sizes[name] += len(piece)
             return Piece(piece)
@@ -140,7 +140,8 @@ class RemoteTask:
         return Piece(after[len(before) :]) if after.startswith(before) else Piece(after, is_anew=True)
 
     def _shown(self, name: str) -> str:
-        return "".join(self._artifacts[name])[self._given(name) :]
+        whole, given = "".join(self._artifacts[name]), self._given(name)
+        return whole[given:].lstrip("\n") if given else whole
 
     def _given(self, name: str) -> int:
         is_same = self.id is not None and self.id == self._memo.task_id

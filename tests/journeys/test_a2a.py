@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,9 +18,10 @@ from a2a.types.a2a_pb2 import (
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
 from tests.support.a2a_client import Heard, card_of, client_of, only, request, run
+from tests.support.agents import add
 from tests.support.messages_server import Hang, MessagesServer, Say
 from tests.support.messages_wire import WireCall, answer, sse
-from tests.support.system import System
+from tests.support.system import System, spoken
 from tests.support.until import until
 from tests.support.webhook_receiver import WebhookReceiver
 
@@ -157,3 +159,44 @@ def test_a_stream_goes_on_and_the_answer_is_whole_though_the_worker_is_killed_me
     for heard in run(talk):
         assert (heard.text, heard.states[-1]) == ("The whole answer.", TaskState.TASK_STATE_COMPLETED)
         assert system.turn(heard.task_id)["attempt"] == 2
+
+
+def test_an_agent_of_one_loom_is_answered_by_another_s_and_a_question_goes_through_both(
+    server: MessagesServer, system: System
+) -> None:
+    """Both are of the same Loom here, which speaks to itself over HTTP."""
+    folder = Path(system.environ["LOOM_AGENTS_DIR"])
+    remote = {"url": f"{system.url}/a2a/payer", "allow_private": True}
+    add(folder, "elsewhere", {"system_prompt": "", "a2a": remote})
+    until(lambda: system.get("/v1/agents/elsewhere").status == 200, 20, "the agent is read")
+    server.then(Say("I pay.", [WireCall("toolu_pay", "pay", {"amount": 9, "to": "far"})]), Say("Paid."))
+
+    asked = system.ended(system.submit("far", "Pay far away.", agent="elsewhere"))
+    assert asked["output_text"].startswith("I pay.\n\nMay the agent call pay?")
+    done = system.ended(system.submit("far", "approve", agent="elsewhere"))
+    assert (done["status"], done["output_text"]) == ("completed", "Paid.")
+    turns = system.get("/v1/turns?limit=10").json["data"]
+    task, _ = [turn for turn in turns if turn["input"] == "Pay far away."]  # the newest first
+    assert task["tool_calls"][0]["status"] == "completed"
+    assert done["usage"]["input_tokens"] == task["usage"]["input_tokens"]
+
+
+@pytest.mark.heavy
+def test_an_agent_elsewhere_is_asked_once_though_the_worker_that_asks_is_killed(
+    server: MessagesServer, system: System
+) -> None:
+    folder = Path(system.environ["LOOM_AGENTS_DIR"])
+    add(folder, "distant", {"system_prompt": "", "a2a": {"url": f"{system.url}/a2a/maker", "allow_private": True}})
+    until(lambda: system.get("/v1/agents/distant").status == 200, 20, "the agent is read")
+    release, whole = threading.Event(), sse(answer("asked but once"))
+    server.then(Hang(release, whole, after_bytes=len(whole) // 2), Say("asked but once"))
+    turn_id = system.submit("dist", "Far?", agent="distant")
+    seen = system.events(turn_id)
+    next(event for event in seen if event.type == "output_text.delta")
+    system.kill(str(system.holder(turn_id)))
+    release.set()
+    turn = system.ended(turn_id)
+    assert (turn["status"], turn["output_text"], turn["attempt"]) == ("completed", "asked but once", 2)
+    tasks = [each for each in system.get("/v1/turns?limit=20").json["data"] if each["input"] == "Far?"]
+    assert len(tasks) == 2
+    assert spoken(list(system.events(turn_id))) == "asked but once"

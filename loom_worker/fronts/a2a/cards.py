@@ -46,7 +46,7 @@ def _own_skill(agent: Agent) -> Json:
 
 def _security() -> Json:
     # 1.0 nests the scheme by its kind, 0.3 names its kind in ``type``: readers of either pass over the other's members.
-    scheme = {"httpAuthSecurityScheme": {"scheme": "Bearer"}, "type": "http", "scheme": "bearer"}
+    scheme = {"httpAuthSecurityScheme": {"scheme": "bearer"}, "type": "http", "scheme": "bearer"}
     return {
         "securitySchemes": {_KEY: scheme},
         "securityRequirements": [{"schemes": {_KEY: {"list": []}}}],
