@@ -77,7 +77,7 @@ def models(agent: Agent, providers: Providers) -> Iterator[Problem]:
         yield agent.problem(agent.at("judges"), text, f"name a model, as {agent.at('judge_llm')}", is_warning=True)
 
 
-def called(agent: Agent, agents: Agents, others: Collection[str] = ()) -> Iterator[Problem]:
+def called(agent: Agent, agents: Agents, *, others: Collection[str] = ()) -> Iterator[Problem]:
     """Report agents that it may call and that do not exist, or whose file is broken, and itself.
 
     Args:

@@ -277,7 +277,7 @@ def _of_calls(agents: Agents, workflows: workflow_files.Workflows) -> Iterator[P
     """What is wrong with whom agents may call, those that workflows define among them."""
     inline = {name: agent for workflow in workflows.workflows.values() for name, agent in workflow.agents.items()}
     for agent in (*agents.agents.values(), *inline.values()):
-        yield from check.called(agent, agents, inline)
+        yield from check.called(agent, agents, others=inline)
 
 
 def _of_data(agent: Agent, path: str, text: str) -> Problem:

@@ -72,7 +72,7 @@ def test_agents_that_may_be_called_must_be_others_that_there_are(tmp_path: Path)
     (tmp_path / "c.yaml").write_text("agent: {name: broken, tools: 7}\n", encoding="utf-8")
     names = ("researcher", "reseacher", "a", "news:writer", "broken", "default", "zzz")
     found = agent(tmp_path, "  may_call:\n" + "".join(f"  - {name}\n" for name in names))
-    problems = list(check.called(found, load(tmp_path), {"news:writer"}))
+    problems = list(check.called(found, load(tmp_path), others={"news:writer"}))
     assert [(problem.line, problem.field, problem.fix) for problem in problems] == [
         (5, "agent.may_call[1]", "did you mean researcher?"),
         (6, "agent.may_call[2]", "take it out"),
