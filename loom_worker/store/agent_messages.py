@@ -226,8 +226,14 @@ class AgentMessages:
         return dict.fromkeys(get_args(MessageStatus), 0) | found
 
 
-def remove_of(tx: Connection, workspace: str, session_id: str) -> None:
-    """Remove the messages that a session has sent."""
+def remove_of(tx: Connection, workspace: str, session_id: str, lane: str, *, now_ms: int) -> None:
+    """Remove the messages that a session has sent; those that its completed turns have read are done.
+
+    Once these turns are gone, nothing says any more what became of the messages.
+    """
+    completed = select(turns.c.id).where(turns.c.lane == lane, turns.c.status == "completed")
+    read = (agent_messages.c.turn_id.in_(completed), *_TAKEN)
+    tx.execute(update(agent_messages).where(*read).values(status="done", ended_ms=now_ms))
     sent = (agent_messages.c.workspace == workspace, agent_messages.c.from_session == session_id)
     tx.execute(delete(agent_messages).where(*sent))
 

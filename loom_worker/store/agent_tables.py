@@ -35,6 +35,8 @@ agent_messages = Table(
     Index("agent_messages_queued", "workspace", "to_agent", "scope", "n", **_OPEN),
     Index("agent_messages_taken", "turn_id", **_OPEN),
     Index("agent_messages_by_agent", "workspace", "to_agent", "n"),
+    Index("agent_messages_by_workspace", "workspace", "n"),
+    Index("agent_messages_by_status", "status", "workspace", "n"),
     Index("agent_messages_by_session", "workspace", "from_session"),
     Index("agent_messages_by_end", "ended_ms"),
 )

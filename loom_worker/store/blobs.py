@@ -48,9 +48,9 @@ def _is_needed() -> ColumnElement[bool]:
     """
     own = exists().where(turns.c.lane == blobs.c.lane, unfinished())
     passed_on = exists().where(blob_grants.c.ref == blobs.c.id, turns.c.lane == blob_grants.c.lane, unfinished())
-    # What a message passes on is kept until somebody has dealt with it.
+    # What a message passes on is kept until somebody has dealt with it; a dead one may be queued again.
     in_message = and_(agent_message_refs.c.ref == blobs.c.id, agent_messages.c.id == agent_message_refs.c.message_id)
-    message = exists().where(in_message, agent_messages.c.ended_ms.is_(None))
+    message = exists().where(in_message, agent_messages.c.status != "done")
     # A stage's output is for later stages of its run, an answer for the turn that waits for it.
     maker, reader = turns.alias("maker"), turns.alias("reader")
     run = exists().where(

@@ -51,7 +51,7 @@ def remove(tx: Connection, row: Any, by: Actor, *, now_ms: int) -> Deleted:
     tx.execute(_HIDE, {"our_lane": lane, "name": lane})
     charge_unfinished(tx, lane, now_ms=now_ms)
     forget(tx, "session", lane)
-    remove_of(tx, row["workspace"], row["id"])
+    remove_of(tx, row["workspace"], row["id"], lane, now_ms=now_ms)
     live = tx.execute(_LIVE, {"our_lane": lane}).mappings().all()
     for each in live:
         made = tuple(map(rows.call, tx.execute(_CALLS, {"our_id": each["id"]}).mappings()))

@@ -248,3 +248,27 @@ def test_a_long_text_is_cut_in_lists() -> None:
     assert message.brief().is_cut
     short = replace(message, body="x")
     assert short.brief() == short
+
+
+def test_a_message_that_a_completed_turn_has_read_is_done_though_its_session_is_deleted(
+    stage: Stage, queue: AgentMessages
+) -> None:
+    sent(stage, send("one"))
+    assert received(reads(stage)) == ["one"]
+    stage.sessions.delete(WORKSPACE, "reader")
+    while stage.sessions.purge():
+        pass
+    queue.settle(now_ms=stage.now_ms, kept_since_ms=0)
+    assert states(queue) == ["done"]
+
+
+def test_what_a_dead_message_passes_on_is_kept_as_long_as_it_may_be_queued_again(
+    stage: Stage, queue: AgentMessages
+) -> None:
+    sent(stage, send("state", kind="session_state"))
+    queue.settle(now_ms=START_MS + TTL_MS, kept_since_ms=0)
+    assert states(queue) == ["dead"]
+    rows = stage.references.stores.rows
+    assert rows.take_expired(unused_since_ms=START_MS * 2, limit=9) == ()
+    queue.settle(now_ms=START_MS + TTL_MS, kept_since_ms=START_MS * 2)
+    assert len(rows.take_expired(unused_since_ms=START_MS * 2, limit=9)) == 1

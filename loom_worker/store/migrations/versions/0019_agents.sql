@@ -48,6 +48,10 @@ CREATE INDEX agent_messages_taken ON agent_messages (turn_id) WHERE ended_ms IS 
 
 CREATE INDEX agent_messages_by_agent ON agent_messages (workspace, to_agent, n);
 
+CREATE INDEX agent_messages_by_workspace ON agent_messages (workspace, n);
+
+CREATE INDEX agent_messages_by_status ON agent_messages (status, workspace, n);
+
 CREATE INDEX agent_messages_by_session ON agent_messages (workspace, from_session);
 
 CREATE INDEX agent_messages_by_end ON agent_messages (ended_ms);
