@@ -116,6 +116,18 @@ def listed(agent: Agent) -> Iterator[tuple[str, str]]:
             yield agent.at(f"{member}[{n}]"), name
 
 
+def remote(agent: Agent, secrets: Mapping[str, str]) -> Iterator[Problem]:
+    """Report an agent elsewhere whose secret is not set, or would go out unencrypted."""
+    if agent.remote is None or agent.remote.auth is None:
+        return
+    name = agent.remote.auth.secret
+    if name not in secrets:
+        fix = f"set LOOM_SECRET_{name} in the environment of all workers"
+        yield agent.problem(agent.at("a2a.auth.secret"), f"LOOM_SECRET_{name} is not set", fix)
+    if agent.remote.url.startswith("http:") and not agent.remote.allow_private:
+        yield agent.problem(agent.at("a2a.url"), "a secret does not go out unencrypted", "use https")
+
+
 def _provider(agent: Agent, member: str, provider: str | None, providers: Providers) -> Iterator[Problem]:
     path = agent.at(f"{member}.provider")
     if provider == "anthropic" and not (providers.llm.api_key or providers.llm.base_url):

@@ -201,7 +201,7 @@ def _without_effect(agent: Agent, root: Fields, document: Document) -> Iterator[
 
 def built(meta: Fields, spec: Fields, name: str) -> Agent:
     """The agent that these fields describe; ``meta`` holds its version and description."""
-    config, llm = spec.under("config"), spec.under("llm")
+    config, llm, a2a = spec.under("config"), spec.under("llm"), spec.under("a2a")
     patterns, skills = config.under("patterns"), config.under("skills")
     spec.keep("observability")
     chosen = work.toolbox(spec)
@@ -237,8 +237,8 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
         "compressor": _model(spec.under("compressor_llm")),
         "judges": judges.panel(spec),
         "judge_model": _model(spec.under("judge_llm")),
-        "remote": remote.remote(spec),
-        "card_skills": remote.card_skills(spec),
+        "remote": remote.remote(a2a, spec),
+        "card_skills": remote.card_skills(a2a),
     }
     known = {key: value for key, value in given.items() if value is not None}
     backend = work.backend(spec)

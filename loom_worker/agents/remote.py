@@ -8,13 +8,12 @@ from loom_worker.core.fields import Fields
 from loom_worker.core.values.agents import CardSkill, RemoteAgent
 
 
-def remote(spec: Fields) -> RemoteAgent | None:
-    """The agent that answers in place of a model; None if the file names none.
+def remote(fields: Fields, spec: Fields) -> RemoteAgent | None:
+    """The agent that answers in place of a model; None if the section names none.
 
     Raises:
         InvalidField: a value of the wrong type, no URL, or what has no effect for an agent that is answered elsewhere.
     """
-    fields = spec.under("a2a")
     url = fields.text("url")
     given = [name for name in ("auth", "allow_private", "timeout_seconds") if fields.get(name) is not None]
     if url is None:
@@ -39,13 +38,12 @@ def answered_elsewhere(known: dict[str, Any]) -> dict[str, Any]:
     return {**known, "tools": (), "patterns_enabled": False, "skills_enabled": False}
 
 
-def card_skills(spec: Fields) -> tuple[CardSkill, ...]:
+def card_skills(fields: Fields) -> tuple[CardSkill, ...]:
     """What the agent's card says that it can do.
 
     Raises:
         InvalidField: an entry without id, name or description.
     """
-    fields = spec.under("a2a")
     return tuple(_skill(entry) for entry in fields.each("skills")) if fields.get("skills") is not None else ()
 
 

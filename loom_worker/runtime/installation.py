@@ -102,6 +102,7 @@ class Inspection:
         unread = tuple(prefix for source in sources for prefix in source.unread)
         yield from check.tools(agent, check.Inventory(by_name, unread))
         yield from check.placeholders(agent)
+        yield from check.remote(agent, self.settings.secrets)
         if self.calls_model:
             has_aws = all(find_spec(name) for name in PACKAGES)
             yield from check.models(agent, check.Providers(self.settings.llm, has_aws=has_aws))

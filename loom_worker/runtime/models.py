@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from importlib import import_module
 
 from loom_worker.backends.rest import auth
-from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed
+from loom_worker.core.errors import BadSettings, Interrupted, LoomError, ProviderFailed
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent, RemoteAgent
@@ -139,6 +139,8 @@ class Models:
             Invalid, BadSettings: its URL or its secret cannot be used.
         """
         secret = self._settings.secrets.get(remote.auth.secret) if remote.auth else None
+        if remote.auth and remote.url.startswith("http:") and not remote.allow_private:
+            raise BadSettings("a2a.url: a secret does not go out unencrypted; use https")
         address = RemoteAddress(
             remote.url,
             auth.headers(remote.auth, secret, needed_by="a2a"),

@@ -104,6 +104,22 @@ def test_a_task_that_asks_whether_a_tool_may_run_goes_on_when_it_is_told(
     assert second.task_id == first.task_id
 
 
+def test_a_client_that_does_not_stream_waits_for_what_comes_of_its_decision(
+    server: MessagesServer, system: System
+) -> None:
+    server.then(Say("I pay.", [WireCall("toolu_pay", "pay", {"amount": 8, "to": "wait"})]), Say("Not paid."))
+
+    async def talk(http: httpx.AsyncClient) -> tuple[int, int, str]:
+        client = await client_of(http, f"{system.url}/a2a/payer", streaming=False)
+        asked = (await only(client.send_message(request("Pay.", "pay-wait")))).task
+        done = (await only(client.send_message(request("deny", "no-wait", task_id=asked.id)))).task
+        return asked.status.state, done.status.state, done.artifacts[0].parts[0].text
+
+    asked, done, text = run(talk)
+    assert (asked, done) == (TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_COMPLETED)
+    assert text == "I pay.\n\nNot paid."
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_push_notification_that_is_set_while_the_task_runs_is_sent_when_it_is_cancelled(
     server: MessagesServer, system: System, version: str

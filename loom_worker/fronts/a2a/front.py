@@ -137,19 +137,19 @@ class A2aFront:
             raise RpcError(f"the task {turn.id} belongs to the context {turn.session_id}", INVALID_PARAMS)
         if turn.is_finished:
             raise RpcError(f"the task {turn.id} has ended; send the message without taskId", UNSUPPORTED_OPERATION)
-        if message.webhook is not None:
-            self.set_push(client, turn.id, message.webhook)
         decision, call_id = message.decision()
         known = [call for call in turn.calls if call.approval is not None and call_id in (None, call.id)]
         waiting = [call for call in known if call.is_waiting]
-        if not waiting and call_id is not None and any(_is_decided_so(call, decision.verdict) for call in known):
-            return turn
+        if not waiting and any(_is_decided_so(call, decision.verdict) for call in known):
+            return turn  # the same message once more
         if len(waiting) > 1:
             detail = f"{len(waiting)} calls wait: name one as tool_call_id in a data part, of "
             raise RpcError(detail + ", ".join(call.id for call in waiting), INVALID_PARAMS)
         if not waiting:
             detail = f"the task {turn.id} waits for no decision; send the message without taskId to have it queued"
             raise RpcError(detail, UNSUPPORTED_OPERATION)
+        if message.webhook is not None:
+            self.set_push(client, turn.id, message.webhook)
         by_client = replace(decision, by=client.actor)
         return self._service.approvals.decide(client.tenant, turn.id, waiting[0].id, by_client)
 

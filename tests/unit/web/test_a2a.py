@@ -105,6 +105,8 @@ def test_a_question_is_answered_by_a_message_to_its_task(client: FlaskClient, st
     assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     answered = send(client, text, "m-2", taskId=task["id"], contextId=task["contextId"])
     assert answered["status"]["state"] == "TASK_STATE_WORKING"
+    again = send(client, text, "m-2", taskId=task["id"])
+    assert again == answered
     (call,) = client.get(f"/v1/turns/{task['id']}").get_json()["tool_calls"]
     assert call["approval"] == {"approve": "approved", "deny": "rejected"}[text]
 
