@@ -23,10 +23,10 @@ from sqlalchemy import (
 )
 
 from loom_worker.core.values.turns import UNFINISHED
-from loom_worker.store import audit_tables, run_tables, trace_tables, workspace_tables  # noqa: F401 - they belong to it, too
+from loom_worker.store import audit_tables, run_tables, schedule_tables, trace_tables, workspace_tables  # noqa: F401 - part of it
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0018"
+VERSION = "0020"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"

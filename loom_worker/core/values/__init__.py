@@ -5,6 +5,7 @@ and read), ``chat`` (messages to and from models), ``tools``, ``agents``, ``memo
 ``api_keys``, ``tenants`` (whose data a request may reach, and who acts), ``audit`` (who did what), ``notifications``
 (events and webhook deliveries), ``budgets`` (amounts, limits, what is set aside), ``usage`` (how it is looked at),
 ``guardrails`` (what texts are searched for), ``judges`` (who looks at answers), ``workspaces`` (their rules),
-``workflows``, ``runs`` (of workflows) and ``problems`` (of an installation). ``traces`` is what journals keep for
-``spans``. ``ids``, ``json``, ``pages`` and ``cutting`` (shortening JSON) are the forms they have in common.
+``workflows``, ``runs`` (of workflows), ``schedules`` (when they begin by themselves) and ``problems`` (of an
+installation). ``traces`` is what journals keep for ``spans``. ``ids``, ``json``, ``pages`` and ``cutting`` (shortening
+JSON) are the forms they have in common.
 """

@@ -11,6 +11,7 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.judges import Verdict, shortened
+from loom_worker.core.values.schedules import Firing
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.traces import NO_TRACE, RunEnd, TurnTrace, WorkerRun
 from loom_worker.core.values.waiting import Waiting
@@ -80,6 +81,8 @@ class NewTurn:
     """What guardrails decided on the input, as the audit keeps it; None: nothing."""
     run_id: str | None = None
     """Of the workflow's run that it is a stage of; None: of none."""
+    firing: Firing | None = None
+    """The due time of a schedule that begins it; None: a client does."""
 
 
 @dataclass(frozen=True, slots=True)
