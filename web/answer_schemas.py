@@ -19,6 +19,7 @@ from loom_worker.core.values.waiting import Waiting, WaitsFor
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
 from web.judge_schemas import JUDGE
 from web.run_schemas import RUN_ANSWERS
+from web.schedule_schemas import SCHEDULE_ANSWERS
 from web.schemas import (
     CUT,
     FLAG,
@@ -351,6 +352,7 @@ LISTS = (
 ANSWERS: dict[str, Schema] = {
     "Turn": _TURN,
     **RUN_ANSWERS,
+    **SCHEDULE_ANSWERS,
     "Session": _SESSION,
     "Message": _MESSAGE,
     "Hit": _HIT,

@@ -10,6 +10,7 @@ from web.api_operation import ApiOperation
 from web.operations import OPERATIONS
 from web.parameters import PARAMETERS
 from web.run_schemas import RUN_REQUESTS
+from web.schedule_schemas import SCHEDULE_REQUESTS
 from web.schemas import TEXT, Schema, list_of, ref
 
 VERSION = "1.0.0"
@@ -28,6 +29,7 @@ SCHEMAS: dict[str, Schema] = {
     "RotateKey": request_schemas.ROTATE_KEY,
     "Empty": request_schemas.EMPTY,
     **RUN_REQUESTS,
+    **SCHEDULE_REQUESTS,
     **{f"{name}List": list_of(name) for name in LISTS},
 }
 
