@@ -21,6 +21,7 @@ from web.agent_message_schemas import AGENT_MESSAGE
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
 from web.judge_schemas import JUDGE
 from web.run_schemas import RUN_ANSWERS
+from web.schedule_schemas import SCHEDULE_ANSWERS
 from web.schemas import (
     CUT,
     FLAG,
@@ -356,6 +357,7 @@ LISTS = (
 ANSWERS: dict[str, Schema] = {
     "Turn": _TURN,
     **RUN_ANSWERS,
+    **SCHEDULE_ANSWERS,
     "Session": _SESSION,
     "Message": _MESSAGE,
     "Hit": _HIT,

@@ -30,6 +30,7 @@ from web.pairings import PairingViews
 from web.patterns import PatternViews
 from web.query import operation_of, require_declared_parameters
 from web.runs import RunViews
+from web.schedules import ScheduleViews
 from web.sessions import SessionViews
 from web.turns import TurnViews
 from web.users import UserViews
@@ -65,6 +66,7 @@ def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> 
         EventViews(service, limiter),
         RunViews(service, limiter),
         A2aViews(service, limiter),
+        ScheduleViews(service),
         ErrorViews(service),
         KeyViews(service),
         PairingViews(service),

@@ -18,7 +18,7 @@ from loom_worker.core.values.runs import NewRun, RunDecision
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, is_blank
 from loom_worker.core.values.webhooks import Webhook
-from web import request_schemas, run_schemas
+from web import request_schemas, run_schemas, schedule_schemas
 from web.caller import ApiCaller
 from web.check import Checker
 from web.problems import ProblemDetails, Refused, invalid, malformed
@@ -44,6 +44,7 @@ _EMPTY = Checker(request_schemas.EMPTY)
 _NEW_RUN = Checker(run_schemas.NEW_RUN)
 _CANCEL_RUN = Checker(run_schemas.CANCEL_RUN)
 _RUN_DECISION = Checker(run_schemas.RUN_DECISION)
+_SCHEDULE_PATCH = Checker(schedule_schemas.SCHEDULE_PATCH)
 
 
 def json_body() -> Json:
@@ -285,6 +286,17 @@ def run_decision(body: Json) -> tuple[RunDecision, str | None]:
     is_empty = body.get("decision") == "revise" and not body.get("reason")
     _require(body, _RUN_DECISION, (Flaw("/reason", "must say what is to be changed"),) if is_empty else ())
     return body["decision"], body.get("reason")
+
+
+def schedule_patch(body: Json) -> bool | None:
+    """Check what an operator says of a schedule; None: its file counts.
+
+    Raises:
+        Refused: 422, with every flaw.
+    """
+    _require(body, _SCHEDULE_PATCH)
+    enabled: bool | None = body["enabled"]
+    return enabled
 
 
 def _of_run_request(caller: ApiCaller, key: str | None, path: str, body: Json) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from web.api_operation import ApiOperation
 from web.operations import OPERATIONS
 from web.parameters import PARAMETERS
 from web.run_schemas import RUN_REQUESTS
+from web.schedule_schemas import SCHEDULE_REQUESTS
 from web.schemas import TEXT, Schema, list_of, ref
 
 VERSION = "1.0.0"
@@ -31,6 +32,7 @@ SCHEMAS: dict[str, Schema] = {
     **RUN_REQUESTS,
     **A2A_REQUESTS,
     **A2A_ANSWERS,
+    **SCHEDULE_REQUESTS,
     **{f"{name}List": list_of(name) for name in LISTS},
 }
 

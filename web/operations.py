@@ -4,6 +4,7 @@ from web.a2a_operations import A2A_OPERATIONS
 from web.admin_operations import ADMIN_OPERATIONS
 from web.api_operation import PAGE, ApiOperation
 from web.run_operations import RUN_OPERATIONS
+from web.schedule_operations import SCHEDULE_OPERATIONS
 
 _TURN_FILTER = ("status", "reason", *PAGE)
 
@@ -342,6 +343,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         scope="admin",
     ),
     *RUN_OPERATIONS,
+    *SCHEDULE_OPERATIONS,
     *ADMIN_OPERATIONS,
     ApiOperation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
     ApiOperation(

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from loom_worker.agents import judges, memory, remote, work
+from loom_worker.agents.schedules import schedules_of
 from loom_worker.core.fields import Fields, InvalidField
 from loom_worker.core.values.agents import PROVIDERS, Agent, ModelChoice
 from loom_worker.core.values.problems import Problem, line_near
@@ -236,6 +237,7 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
         "memory": memory.policy(spec.under("memory")),
         "compressor": _model(spec.under("compressor_llm")),
         "judges": judges.panel(spec),
+        "schedules": schedules_of(spec, name),
         "judge_model": _model(spec.under("judge_llm")),
         "remote": remote.remote(a2a, spec),
         "card_skills": remote.card_skills(a2a),

@@ -28,6 +28,7 @@ COMMANDS = {
     "trace": "loom_worker.cli.trace",
     "workflow": "loom_worker.cli.workflow",
     "runs": "loom_worker.cli.runs",
+    "schedules": "loom_worker.cli.schedules",
     "agents": "loom_worker.cli.agents",
     "messages": "loom_worker.cli.messages",
     "tools": "loom_worker.cli.show",

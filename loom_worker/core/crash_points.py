@@ -43,6 +43,9 @@ POINTS = {
     "run.accepting": "a run, its first turns and their sessions are written, the transaction is open",
     "run.committing": "what follows in a run is written, the transaction is open",
     "run.advanced": "it is committed, the new turns are on no lane, nobody is told",
+    "schedule.claiming": "what a due time begins is written, the time is not taken, the transaction is open",
+    "schedule.claimed": "both are written, the transaction is open",
+    "schedule.begun": "it is committed, nobody is told",
     "webhook.sent": "a webhook is delivered, the outbox does not know",
 }
 """Every point, with what is true there."""

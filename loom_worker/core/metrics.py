@@ -36,6 +36,12 @@ RUNS = Counter(
     starts=(("completed", "none"), ("failed", "invalid-output")),
 )
 """Counted in the transaction that ends a run."""
+SCHEDULE_TIMES = Counter(
+    "loom_schedule_times_total",
+    "Due times of schedules, by what they belong to and what came of them: begun, skipped as the last run had not "
+    "ended, refused, or missed.",
+    (Label("kind", ("workflow", "agent")), Label("outcome", ("begun", "skipped", "refused", "missed"))),
+)
 TURN_QUEUE_WAIT = Histogram(
     "loom_turn_queue_wait_seconds",
     "From the acceptance of a turn to its first start by a worker.",
@@ -212,7 +218,7 @@ WRITE_WAITS = Histogram(
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        *(RUNS, TURNS, TURN_QUEUE_WAIT, TURN_FIRST_TOKEN, TURN_RUN, TURN_DURATION, TURN_DEATHS),
+        *(RUNS, SCHEDULE_TIMES, TURNS, TURN_QUEUE_WAIT, TURN_FIRST_TOKEN, TURN_RUN, TURN_DURATION, TURN_DEATHS),
         *(LLM_REQUESTS, LLM_FIRST_TOKEN, LLM_TOKENS, LLM_COST, LLM_CALLS, LLM_UNPRICED_CALLS),
         *(TOOL_CALLS, TOOL_DURATION, JUDGE_SCORES, JUDGE_VERDICTS),
         *(PATTERN_HITS, PATTERN_LOOKUPS, PATTERN_RELOADS),

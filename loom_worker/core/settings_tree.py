@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from loom_worker.core.socket_folder import embedded_socket
 from loom_worker.core.values.problems import Problem
+from loom_worker.core.values.schedules import MissedTimes
 from loom_worker.core.variables import (
     VARIABLE,
     ApiKeys,
@@ -147,6 +148,14 @@ class RetentionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleSettings:
+    """Runs and turns that begin at set times."""
+
+    missed: MissedTimes = setting("LOOM_SCHEDULE_MISSED", OneOf("once", "skip"), "once")
+    """What becomes of due times that came while no worker ran: the latest is begun after all, or none is."""
+
+
+@dataclass(frozen=True, slots=True)
 class LaneSettings:
     """Leases. A killed worker's turn goes on after about lease_s + sweep_s."""
 
@@ -273,6 +282,7 @@ class Settings:
     blobs: BlobSettings = BlobSettings()
     events: EventSettings = EventSettings()
     retention: RetentionSettings = RetentionSettings()
+    schedules: ScheduleSettings = ScheduleSettings()
     sqlite_sync: Literal["full", "normal"] = setting("LOOM_SQLITE_SYNC", OneOf("full", "normal"), "full")
     """full survives power loss as docs/guarantees.md says, normal only the death of a process."""
     web: WebSettings = WebSettings()

@@ -27,10 +27,11 @@ from loom_worker.lanes.slots import FreeSlots
 from loom_worker.memory.compress import THREADS_PER_SESSION, Compressor
 from loom_worker.runtime.components import Components, components
 from loom_worker.runtime.sweeping import Links, events_of, process_name, redis_of, sweeper
-from loom_worker.service.announcer import Announcer
+from loom_worker.service.announcer import ActionQueue, Announcer
 from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
+from loom_worker.service.schedules import Schedules, Starter
 from loom_worker.service.service import Service, ServiceParts
 from loom_worker.service.terms import Terms
 from loom_worker.service.turn_follower import POOL_THREADS
@@ -50,8 +51,8 @@ from loom_worker.store.turn_statuses import TurnStatuses
 from loom_worker.store.turns import Turns
 from loom_worker.store.verdicts import Verdicts
 from loom_worker.tasks import worker
-from loom_worker.tasks.app import configure
-from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
+from loom_worker.tasks.app import app, configure
+from loom_worker.tasks.dispatch import CeleryDispatcher, DirectPublisher, Publisher
 from loom_worker.tasks.sweep import Sweeper
 from loom_worker.tasks.task_events import TaskEvents
 from loom_worker.tasks.wakeups import WakeupQueue
@@ -101,7 +102,7 @@ def alone(settings: Settings) -> Process:
 def service(settings: Settings) -> Service:
     """What clients can ask."""
     crash_points.arm(settings.crash_points, settings.home / "crashes")
-    app = configure(settings)
+    celery = configure(settings)
     database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.web.threads + POOL_THREADS)
     client, events = redis_of(settings), events_of(settings)
     lanes = Lanes(client, settings.lanes)
@@ -111,20 +112,12 @@ def service(settings: Settings) -> Service:
     fitted = components(settings, agents, database, client, process=process_name(), stopping=stopping)
     fitted.metrics.start()
     waits = WaitReports(Turns(database), LiveWaits(client), agents)
-    announcer = _announcer(app, client, lanes, events)
+    announcer = _announcer(celery, client, lanes, events, Publisher())
+    runs = _workflow_runs(settings, database, (agents, workflows), announcer, (events, lanes))
     parts = ServiceParts(
         announcer=announcer,
-        runs=WorkflowRuns(
-            database,
-            journal=_run_journal(settings, database, agents),
-            workflows=workflows,
-            agents=agents,
-            announcer=announcer,
-            terms=Terms(settings, agents),
-            events=events,
-            lanes=lanes,
-            traces=TurnTraces.at(database, settings.trace),
-        ),
+        runs=runs,
+        schedules=Schedules(database, settings.schedules, Starter(settings, database, runs, agents, announcer)),
         runtimes=fitted.registry,
         contexts=ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database)),
         patterns=_pattern_catalog(fitted, client),
@@ -145,6 +138,28 @@ def service(settings: Settings) -> Service:
     )
 
 
+def _workflow_runs(
+    settings: Settings,
+    database: Database,
+    defined: tuple[KnownAgents, LiveWorkflows],
+    announcer: Announcer,
+    signals: tuple[EventLog, Lanes],
+) -> WorkflowRuns:
+    agents, workflows = defined
+    events, lanes = signals
+    return WorkflowRuns(
+        database,
+        journal=_run_journal(settings, database, agents),
+        workflows=workflows,
+        agents=agents,
+        announcer=announcer,
+        terms=Terms(settings, agents),
+        events=events,
+        lanes=lanes,
+        traces=TurnTraces.at(database, settings.trace),
+    )
+
+
 def _pattern_catalog(fitted: Components, client: Any) -> PatternCatalog:
     return PatternCatalog(
         library=fitted.knowledge.library,
@@ -162,16 +177,16 @@ def _figures(fitted: Components, database: Database, client: Any, waits: WaitRep
     return Figures(database, client, fitted.breakers, waits, references, library)
 
 
-def _announcer(app: Celery, client: Any, lanes: Lanes, events: EventLog) -> Announcer:
-    signals, wakeups = TurnSignals(client, lanes, events), WakeupQueue(app, client)
-    dispatcher = CeleryDispatcher(app, wakeups)
+def _announcer(celery: Celery, client: Any, lanes: Lanes, events: EventLog, publisher: ActionQueue) -> Announcer:
+    signals, wakeups = TurnSignals(client, lanes, events), WakeupQueue(celery, client)
+    dispatcher = CeleryDispatcher(celery, wakeups)
     return Announcer(
         signals,
         lanes,
         events,
         wakeups=wakeups,
         dispatcher=dispatcher,
-        publisher=Publisher(),
+        publisher=publisher,
         steps=StepTeller(signals, RunNews(client), dispatcher),
     )
 
@@ -195,7 +210,8 @@ def workflows_of(settings: Settings) -> LiveWorkflows:
 def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool = True) -> Process:
     links, events = Links.of(settings), TaskEvents()
     stopping = Stopping(settings.lanes.drain_s)
-    agents = KnownAgents(LiveAgents(settings.agents_dir), workflows_of(settings))
+    workflows = workflows_of(settings)
+    agents = KnownAgents(LiveAgents(settings.agents_dir), workflows)
     fitted = components(
         settings, agents, links.database, links.client, process=links.name, stopping=stopping, waker=links
     )
@@ -237,7 +253,15 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
     exporter = links.traces.exporter(process=links.name, stopping=stopping)
     deliverer = Deliverer(links.outbox, settings.webhook, events, traces)
     own = Worker(turns, deliverer, _compressor(turns, links.memories, fitted), exporter, events)
-    return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring), traces)
+    schedules = None if is_isolated else worker_schedules(settings, links, agents, workflows)
+    return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring, schedules), traces)
+
+
+def worker_schedules(settings: Settings, links: Links, agents: KnownAgents, workflows: LiveWorkflows) -> Schedules:
+    """What a worker begins by itself."""
+    announcer = _announcer(app, links.client, links.lanes, links.events, DirectPublisher())
+    runs = _workflow_runs(settings, links.database, (agents, workflows), announcer, (links.events, links.lanes))
+    return Schedules(links.database, settings.schedules, Starter(settings, links.database, runs, agents, announcer))
 
 
 def _compressor(turns: TurnWorker, memories: Memories, fitted: Components) -> Compressor:

@@ -35,7 +35,7 @@ from loom_worker.store.runs import Runs
 from loom_worker.store.sessions import Sessions
 from loom_worker.tasks.app import app, configure
 from loom_worker.tasks.dispatch import CeleryDispatcher
-from loom_worker.tasks.sweep import Sweep, Sweeper
+from loom_worker.tasks.sweep import NoSchedules, ScheduleWatch, Sweep, Sweeper
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tools.references import References, stores
 
@@ -147,8 +147,10 @@ class ExpiringStores:
         self.users.resume(moment_ms)
 
 
-def sweeper(settings: Settings, links: Links, expiring: ExpiringStores) -> Sweeper:
-    """The thread that sweeps, not yet started."""
+def sweeper(
+    settings: Settings, links: Links, expiring: ExpiringStores, schedules: ScheduleWatch | None = None
+) -> Sweeper:
+    """The thread that sweeps, not yet started; None: it begins nothing by itself."""
     sweep = Sweep(
         links.client,
         links.lanes,
@@ -162,6 +164,7 @@ def sweeper(settings: Settings, links: Links, expiring: ExpiringStores) -> Sweep
         expiring,
         settings.lanes,
         links.traces.sweep(),
+        schedules=schedules or NoSchedules(),
     )
     return Sweeper(sweep, links.name)
 

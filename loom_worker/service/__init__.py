@@ -7,5 +7,6 @@ reads events, ``turn_waiter`` those of turns, with ``turn_follower`` the thread 
 who waits for an end, ``turn_looks`` what is looked up in case news was lost · ``wait_reports`` what turns wait for ·
 ``pattern_catalog`` patterns · ``keys`` API keys · ``rate_limits`` of keys · ``metrics`` figures and readiness ·
 ``administration`` rules of workspaces · ``terms`` what agents may spend · ``user_deletion`` deletes all of a user ·
-``input_guard`` holds messages against guardrails · ``workflow_runs`` workflows and their runs, with ``run_events``
+``input_guard`` holds messages against guardrails · ``workflow_runs`` workflows and their runs, with ``run_events`` ·
+``schedules`` what begins by itself
 """

@@ -34,6 +34,7 @@ from loom_worker.service.keys import Keys
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.rate_limits import RateLimits
+from loom_worker.service.schedules import Schedules
 from loom_worker.service.terms import Terms
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.user_deletion import UserDeletions
@@ -83,6 +84,7 @@ class ServiceParts:
 
     announcer: Announcer
     runs: WorkflowRuns
+    schedules: Schedules
     runtimes: AgentRuntimes
     contexts: ContextReport
     patterns: PatternCatalog
@@ -134,6 +136,7 @@ class Service:
         self.workspaces = WorkspaceRules(database, parts.announcer)
         self.waiter = waiter
         self.runs = parts.runs
+        self.schedules = parts.schedules
         self.health = parts.health
         self.figures = parts.figures
         self._database = database

@@ -25,6 +25,7 @@ from loom_worker.store.removal import Deleted, remove, with_children
 from loom_worker.store.run_steps import RunPlan, RunStep, RunWriter
 from loom_worker.store.run_tables import run_stages, workflow_runs
 from loom_worker.store.runs import read_stages, run_of, run_row, with_turns
+from loom_worker.store.schedules import claim
 from loom_worker.store.sessions import find
 from loom_worker.store.submit import DISABLED, own_key
 
@@ -63,6 +64,7 @@ class RunJournal:
 
         Raises:
             Invalid: the idempotency key came with another request before.
+            Conflict: another process has taken the due time that begins the run.
             QueueFull: the workspace holds all the turns it may.
             Forbidden: the workspace is disabled, or the run is for another user than the tenant.
             Unavailable: the database did not answer; nothing was accepted.
@@ -80,6 +82,8 @@ class RunJournal:
             if not step.begun:  # all that it would ask at first is refused: as a turn, it is not accepted
                 message = (step.run.error or {}).get("message")
                 raise Invalid(f"The run cannot begin. {message}", (), "guardrail-blocked")
+            if new.firing is not None:
+                claim(tx, new.firing, step.run.id)
             return step, False
 
     def retry(self, tenant: Tenant, run_id: str, asked: NewRun, *, now_ms: int) -> tuple[RunStep, bool]:

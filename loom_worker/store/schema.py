@@ -28,6 +28,7 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
     audit_tables,
     blob_tables,
     run_tables,
+    schedule_tables,
     trace_tables,
     workspace_tables,
 )

@@ -24,6 +24,7 @@ from loom_worker.store.budgets import check_left
 from loom_worker.store.cancel import overrule
 from loom_worker.store.database import Database
 from loom_worker.store.pairings import asking_user, with_user
+from loom_worker.store.schedules import claim
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.sessions import found, found_or_added
 from loom_worker.store.turns import read_turn, turn_row
@@ -87,7 +88,8 @@ def submit(
 
     Raises:
         NotFound: the session belongs to another user of the workspace.
-        Conflict: the session is archived, or busy where the client wants it idle.
+        Conflict: the session is archived, or busy where the client wants it idle, or another process has taken the
+            due time that begins the turn.
         Invalid: the idempotency key came with another request before, the session has another agent or user, or a
             budget is in USD and the model has no price.
         QueueFull: the lane or the workspace holds all the turns it may, or a budget is used up.
@@ -108,7 +110,10 @@ def submit(
         depth = _Entrance(tx, limits, terms, now_ms).admit(owner, new)
         if new.double_texting in ("interrupt", "rollback"):
             overrule(tx, owner, new.double_texting)
-        return insert_turn(tx, limits, owner, new, now_ms=now_ms, position=depth), False
+        turn = insert_turn(tx, limits, owner, new, now_ms=now_ms, position=depth)
+        if new.firing is not None:
+            claim(tx, new.firing, turn.id)
+        return turn, False
 
 
 def replayed(database: Database, tenant: Tenant, new: NewTurn) -> Turn | None:

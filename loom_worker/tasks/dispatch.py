@@ -103,6 +103,20 @@ def _guarded(action: Callable[[], object]) -> None:
         log.warning("not sent, the sweep will: %s", error)
 
 
+class DirectPublisher:
+    """Sends in the thread that asks, where nobody waits for an answer: the sweep."""
+
+    def put(self, action: Callable[[], object]) -> None:
+        """Send something now; never raises."""
+        try:
+            action()
+        except Exception as error:  # as in Publisher: what is not sent, the sweep finds in the database
+            log.warning("not sent, the sweep will: %s", error)
+
+    def close(self) -> None:
+        """Nothing waits."""
+
+
 class Publisher:
     """Sends from a thread of its own: a broker that is dead or swallows bytes never delays a 202."""
 

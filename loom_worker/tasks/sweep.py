@@ -109,6 +109,22 @@ class TraceWatch(Protocol):
         ...
 
 
+class ScheduleWatch(Protocol):
+    """What begins at set times (``service/schedules.py``: Schedules)."""
+
+    def fire_due(self, moment_ms: int) -> int:
+        """Begin what is due by then; how many runs and turns. Safe in several processes at a time."""
+        ...
+
+
+class NoSchedules:
+    """Nothing begins by itself: in beat, which loads no workflows, and in tests of other things."""
+
+    def fire_due(self, moment_ms: int) -> int:
+        """See ScheduleWatch."""
+        return 0
+
+
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """Sweeps once, if nobody else does just now."""
@@ -125,6 +141,7 @@ class Sweep:
     expiry: Expiry
     settings: LaneSettings
     traces: TraceWatch = field(default_factory=NoTraces)
+    schedules: ScheduleWatch = field(default_factory=NoSchedules)
     most: int = MOST
     clock_ms: Callable[[], int] = field(default=now_ms)
 
@@ -144,6 +161,14 @@ class Sweep:
         swept = Swept(len(late) + answered, lost, self._send_due(), self._compress_due(), self._advance_due())
         self.traces.once(self.clock_ms())
         return swept
+
+    def fire_due(self) -> int:
+        """Begin what schedules say, without the lock: beat may hold that, and begins nothing.
+
+        By the clock that is behind: a worker that is an hour ahead would begin everything an hour early.
+        """
+        redis_s, _ = self.redis.time()
+        return self.schedules.fire_due(min(self.clock_ms(), redis_s * 1000))
 
     def _date_back(self, now_s: int) -> None:
         """Celery dates what a worker took by that worker's clock: one that is ahead would keep it for so long."""
@@ -236,6 +261,7 @@ class Sweeper:
 
     def _run(self) -> None:
         while not self._stop.wait(self._sweep.settings.sweep_s):
+            self._fire_due()
             try:
                 swept = self._sweep.once(self._worker)
             except Exception as error:  # the top of a thread: it must outlive every fault of Redis and the database
@@ -245,3 +271,9 @@ class Sweeper:
                 for found, times in asdict(swept).items():
                     metrics.SWEEP_FINDINGS.count(found, by=times)
                 log.info("sweep", extra=asdict(swept))
+
+    def _fire_due(self) -> None:
+        try:
+            self._sweep.fire_due()
+        except Exception as error:  # the top of a thread: a schedule that cannot be looked at must not stop the sweep
+            log.warning("schedules failed, the next look comes: %s", error)

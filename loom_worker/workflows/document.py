@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from loom_worker.agents import work
+from loom_worker.agents.schedules import schedule_of
 from loom_worker.core.fields import Fields, InvalidField, invalid, mapping
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem, line_near
@@ -71,13 +72,12 @@ def _read(source: str, document: Document, form: Form, written: Any) -> tuple[Wo
     if "orchestration" in root:
         root.under("orchestration").keep_rest()
     meta, fields, schedule = root.under("metadata"), root.under("spec"), root.under("schedule")
-    schedule.names()
-    pattern = pattern_of(fields)
+    name, pattern = meta.text("name") or "", pattern_of(fields)
     inline = inline_agents(spec, source, lines)
     variables = _variables(fields, schedule, written)
     _note_uses(variables, pattern, lines)
     workflow = Workflow(
-        name=meta.text("name") or "",
+        name=name,
         pattern=pattern,
         spec=spec,
         version=meta.text("version") or "",
@@ -90,6 +90,7 @@ def _read(source: str, document: Document, form: Form, written: Any) -> tuple[Wo
         ),
         budget=_budget(fields),
         deadline_s=fields.number("deadline_seconds"),
+        schedule=schedule_of(schedule, "workflow", name, variables=_scheduled(schedule, written)),
         unknown_keys=tuple(form.origin(key) for key, _ in (*root.unknown(), *inline.unknown)),
         source=source,
         lines=lines,
@@ -163,6 +164,16 @@ def _variables(spec: Fields, schedule: Fields, written: Any) -> _Variables:
         if known not in found.declared and known not in RUN and isinstance(value, str | int | float):
             found.values.setdefault(known, _text(value, texts.get(str(name))))
     return found
+
+
+def _scheduled(schedule: Fields, written: Any) -> dict[str, str]:
+    """The variables of runs that the schedule begins."""
+    given, texts = schedule.get("variables"), _inner(written, "schedule", "variables")
+    return {
+        str(name): _text(value, texts.get(str(name)))
+        for name, value in (given.items() if isinstance(given, dict) else ())
+        if isinstance(value, str | int | float) and canonical(str(name)) not in RUN - {"input"}
+    }
 
 
 def _inner(written: Any, *path: str) -> Mapping[str, Any]:

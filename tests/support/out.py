@@ -47,6 +47,7 @@ class Out:
         return ServiceParts(
             announcer=here,
             runs=runs,
+            schedules=here,
             runtimes=here,
             contexts=here,
             patterns=here,

@@ -39,6 +39,7 @@ from loom_worker.service.announcer import Announcer
 from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
+from loom_worker.service.schedules import Schedules, Starter
 from loom_worker.service.service import Service, ServiceParts
 from loom_worker.service.terms import Terms
 from loom_worker.service.turn_waiter import TurnWaiter
@@ -246,19 +247,21 @@ class WebStage:
         self.workflow_files.mkdir(exist_ok=True)
         self.run_journal = run_journal(database, settings.limits, known.agents)
         live: Any = StageWorkflows(self.workflows, self.workflow_files)
+        runs = WorkflowRuns(
+            database,
+            journal=self.run_journal,
+            workflows=live,
+            agents=known,
+            announcer=announcer,
+            terms=Terms(settings, known),
+            events=self.events,
+            lanes=self.lanes,
+            traces=TurnTraces.at(database, settings.trace),
+        )
         parts = ServiceParts(
             announcer=announcer,
-            runs=WorkflowRuns(
-                database,
-                journal=self.run_journal,
-                workflows=live,
-                agents=known,
-                announcer=announcer,
-                terms=Terms(settings, known),
-                events=self.events,
-                lanes=self.lanes,
-                traces=TurnTraces.at(database, settings.trace),
-            ),
+            runs=runs,
+            schedules=Schedules(database, settings.schedules, Starter(settings, database, runs, known, announcer)),
             runtimes=runtimes,
             contexts=ContextReport(runtimes, StageKnowledge(), Sessions(database), Memories(database)),
             patterns=PatternCatalog(

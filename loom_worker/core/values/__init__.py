@@ -7,6 +7,7 @@ read), ``chat`` (messages to and from models), ``tools``, ``agents``, ``memory``
 (events and webhook deliveries), ``webhooks`` (where ends are reported), ``budgets`` (amounts, limits, what is set
 aside), ``usage`` (how it is looked at),
 ``guardrails`` (what texts are searched for), ``judges`` (who looks at answers), ``workspaces`` (their rules),
-``workflows``, ``runs`` (of workflows) and ``problems`` (of an installation). ``traces`` is what journals keep for
-``spans``. ``ids``, ``json``, ``pages`` and ``cutting`` (shortening JSON) are the forms they have in common.
+``workflows``, ``runs`` (of workflows), ``schedules`` (when they begin by themselves) and ``problems`` (of an
+installation). ``traces`` is what journals keep for ``spans``. ``ids``, ``json``, ``pages`` and ``cutting`` (shortening
+JSON) are the forms they have in common.
 """

@@ -9,6 +9,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Panel
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.problems import Problem, line_near
+from loom_worker.core.values.schedules import Schedule
 from loom_worker.core.values.tools import Tool
 
 PROVIDERS = ("anthropic", "bedrock", "ollama", "scripted")
@@ -189,6 +190,8 @@ class Agent:
     """Look at each answer before it is given; None: nobody does."""
     judge_model: ModelChoice = field(default_factory=ModelChoice)
     """Is asked by LLM judges."""
+    schedules: tuple[Schedule, ...] = ()
+    """When it is asked something without a client."""
     unknown_keys: tuple[str, ...] = ()
     """Keys of the file that Loom does not know, as dotted paths; kept in ``raw`` and reported."""
     raw: Json = field(default_factory=dict)

@@ -37,6 +37,8 @@ ACTIONS = (
     "workspace.changed",
     "workspace.disabled",
     "workspace.enabled",
+    "schedule.changed",
+    "schedule.started",
     "pairing.created",
     "pairing.deleted",
     "delivery.replayed",

@@ -7,6 +7,7 @@ from typing import Literal
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, text
 from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.schedules import Firing
 from loom_worker.core.values.traces import NO_TRACE, TurnTrace
 from loom_worker.core.values.turns import TurnStatus
 from loom_worker.core.values.webhooks import Webhook
@@ -42,6 +43,8 @@ class NewRun:
     key_id: str | None = None
     user: str | None = None
     """For whom it is; None: nobody in particular."""
+    firing: Firing | None = None
+    """The due time of a schedule that begins it; None: a client does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from loom_worker.core.values.children import Ancestor, AncestorBudget
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.judges import Verdict, shortened
+from loom_worker.core.values.schedules import Firing
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.traces import NO_TRACE, RunEnd, TurnTrace, WorkerRun
 from loom_worker.core.values.waiting import Waiting
@@ -66,6 +67,8 @@ class NewTurn:
     """Of the workflow's run that it is a stage of, or works for; None: of none."""
     ancestors: tuple[Ancestor, ...] = ()
     """The turns that wait for it, the one that asked it last."""
+    firing: Firing | None = None
+    """The due time of a schedule that begins it; None: a client does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem, line_near
+from loom_worker.core.values.schedules import Schedule
 
 PatternType = Literal[
     "pipeline", "fork-join", "parallel", "conditional", "iterative", "debate", "swarm", "coordination"
@@ -226,6 +227,8 @@ class Workflow:
     """What one run may spend; a request can only set less."""
     deadline_s: float | None = None
     """For how long one run may take, from its acceptance."""
+    schedule: Schedule | None = None
+    """When it runs without a client; None: never."""
     unknown_keys: tuple[str, ...] = ()
     source: str = ""
     """``file:line`` of its document."""

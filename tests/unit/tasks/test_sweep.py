@@ -352,6 +352,39 @@ def test_a_sweeper_sweeps_until_it_is_stopped_and_outlives_what_fails(
     assert [record for record in caplog.records if getattr(record, "lost", 0) == 1]
 
 
+@dataclass
+class Due:
+    """Which moments schedules were looked at for; the first look fails if it is told to."""
+
+    fails: bool = False
+    moments_ms: list[int] = field(default_factory=list)
+
+    def fire_due(self, moment_ms: int) -> int:
+        self.moments_ms.append(moment_ms)
+        if self.fails and len(self.moments_ms) == 1:
+            raise ValueError("a plan")
+        return 0
+
+
+@pytest.mark.parametrize(("ahead_ms", "expected_ms"), [(3_600_000, 0), (-3_600_000, -3_600_000)])
+def test_schedules_go_by_the_clock_that_is_behind(sweep: Sweep, ahead_ms: int, expected_ms: int) -> None:
+    due, began_ms = Due(), now_ms()
+    replace(sweep, schedules=due, clock_ms=lambda: now_ms() + ahead_ms).fire_due()
+    assert began_ms - 1_000 <= due.moments_ms[0] - expected_ms <= now_ms()
+
+
+def test_a_schedule_that_fails_stops_neither_sweeps_nor_later_looks_also_without_the_lock(
+    sweep: Sweep, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
+) -> None:
+    due = Due(fails=True)
+    sweep.redis.set(keys.SWEEP, "beat")
+    sweeper = Sweeper(replace(sweep, schedules=due, settings=LaneSettings(sweep_s=0.02)), "w1")
+    sweeper.start()
+    request.addfinalizer(sweeper.stop)
+    until(lambda: len(due.moments_ms) > 2, 5, "a look after the one that failed")
+    assert "schedules failed" in caplog.text
+
+
 def test_a_sweeper_that_never_started_stops(sweep: Sweep) -> None:
     Sweeper(sweep, "w1").stop()
 

@@ -1,0 +1,58 @@
+"""`loom schedules` against the real front end over the real service."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+
+from loom_worker.cli.main import main
+from loom_worker.core.cron import plan_of
+from loom_worker.core.settings import Settings
+from loom_worker.core.values.schedules import Schedule
+from tests.support.cli_server import asked_by_commands
+from tests.support.runs import pipeline, workflow
+from tests.support.web_stage import WebStage, stages
+
+Loom = Callable[..., Result]
+NAME = "workflow:two"
+
+
+@pytest.fixture
+def stage(settings: Settings, valkey: redis.Redis) -> Iterator[WebStage]:
+    with stages(settings, valkey) as make:
+        yield make()
+
+
+@pytest.fixture
+def loom(stage: WebStage, tmp_path: Path) -> Iterator[Loom]:
+    """`loom schedules …`, asking a server on loopback."""
+    with asked_by_commands(stage, tmp_path) as env:
+        yield lambda *arguments: CliRunner().invoke(main, ["schedules", *arguments], env=env)
+
+
+def test_schedules_are_listed_disabled_reset_and_started(stage: WebStage, loom: Loom) -> None:
+    assert "no schedules" in loom().output
+    schedule = Schedule("workflow", "two", plan_of("0 9 * * *", "Europe/Berlin"))
+    stage.workflows["two"] = workflow(pipeline("One", "Two"), "two", schedule=schedule)
+    listed = loom().output
+    assert NAME in listed
+    assert " 09:00 +0" in listed
+    assert "Europe/Berlin" in listed
+    assert "never started" in listed
+    assert "disabled by an operator" in loom("disable", NAME).output
+    assert "disabled by an operator" in loom().output
+    assert " 09:00 +0" in loom("reset", NAME).output
+    assert " 09:00 +0" in loom("enable", NAME).output
+    run_id = loom("run", NAME).output.strip()
+    assert run_id.startswith("run_")
+    assert f"{run_id} in_progress" in " ".join(loom().output.split())
+
+
+def test_a_name_that_is_none_is_an_error_with_the_one_that_was_meant(stage: WebStage, loom: Loom) -> None:
+    schedule = Schedule("workflow", "two", plan_of("@daily", "UTC"))
+    stage.workflows["two"] = workflow(pipeline("One", "Two"), "two", schedule=schedule)
+    failed = loom("run", "workflow:too")
+    assert failed.exit_code != 0
+    assert "Did you mean 'workflow:two'" in failed.output
