@@ -19,7 +19,6 @@ from loom_worker.core.values.workspaces import NO_RULES, Rules
 
 TurnStatus = Literal["queued", "in_progress", "requires_action", "completed", "failed", "cancelled", "incomplete"]
 UNFINISHED: tuple[TurnStatus, ...] = ("queued", "in_progress", "requires_action")
-
 CallStatus = Literal["pending", "running", "completed", "failed", "timeout", "denied", "cancelled", "unknown"]
 OPEN_CALL: tuple[CallStatus, ...] = ("pending", "running")
 Approval = Literal["waiting", "approved", "edited", "rejected", "expired"]
@@ -29,12 +28,10 @@ _GLANCE_CHARS = 1000
 CANCELLED = "Cancelled: the turn ended before this call had a result."
 """What the model reads as the result of a call that its turn did not wait for."""
 
-
 CancelAction = Literal["interrupt", "rollback", "finish"]
 """How a client asks a turn to end: what was said stays · as if it never ran · one last call without tools."""
 STRENGTH: dict[CancelAction | None, int] = {None: 0, "finish": 1, "interrupt": 2, "rollback": 3}
 """Of two asks the stronger one holds, whatever their order."""
-
 
 LISTED_CALLS = 50
 """Tool calls of one turn in a list."""
