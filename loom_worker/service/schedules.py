@@ -24,7 +24,7 @@ from loom_worker.core.values.schedules import (
     decide,
 )
 from loom_worker.core.values.sessions import NewSession
-from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import UNFINISHED, NewTurn, Turn
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.input_guard import InputGuard
@@ -113,13 +113,12 @@ class Schedules:
         return sum(self._look_at(schedule, states.get(schedule.name), moment_ms) for schedule in defined)
 
     def listed(self, tenant: Tenant, *, moment_ms: int | None = None) -> tuple[Json, ...]:
-        """The schedules of a workspace, by name."""
+        """The schedules of a workspace, by name; one user of it has none."""
         moment_ms = now_ms() if moment_ms is None else moment_ms
         states = self._rows.states()
-        ours = (each for each in self._defined() if each.workspace == workspace_of(tenant))
         return tuple(
             as_json(each, states.get(each.name) or ScheduleState(each.name), now_ms=moment_ms)
-            for each in sorted(ours, key=lambda schedule: schedule.name)
+            for each in sorted(self._of(tenant), key=lambda schedule: schedule.name)
         )
 
     def enable(self, tenant: Tenant, name: str, enabled: bool | None, *, by: Actor = LOCAL) -> Json:
@@ -154,8 +153,13 @@ class Schedules:
         for agent in self._starter.agents.current().agents.values():
             yield from agent.schedules
 
+    def _of(self, tenant: Tenant) -> Iterator[Schedule]:
+        # What a schedule starts is the workspace's: a key that acts for one user neither sees nor starts it.
+        if user_of(tenant) is None:
+            yield from (each for each in self._defined() if each.workspace == workspace_of(tenant))
+
     def _find(self, tenant: Tenant, name: str) -> Schedule:
-        known = {each.name: each for each in self._defined() if each.workspace == workspace_of(tenant)}
+        known = {each.name: each for each in self._of(tenant)}
         if name not in known:
             near = get_close_matches(name, known, 1)
             advice = f" Did you mean {near[0]!r}?" if near else ""

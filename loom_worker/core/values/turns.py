@@ -22,14 +22,12 @@ from loom_worker.core.values.workspaces import NO_RULES, Rules
 
 TurnStatus = Literal["queued", "in_progress", "requires_action", "completed", "failed", "cancelled", "incomplete"]
 UNFINISHED: tuple[TurnStatus, ...] = ("queued", "in_progress", "requires_action")
-
 _GLANCE_CHARS = 1000
 
 CancelAction = Literal["interrupt", "rollback", "finish"]
 """How a client asks a turn to end: what was said stays · as if it never ran · one last call without tools."""
 STRENGTH: dict[CancelAction | None, int] = {None: 0, "finish": 1, "interrupt": 2, "rollback": 3}
 """Of two asks the stronger one holds, whatever their order."""
-
 
 LISTED_CALLS = 50
 """Tool calls of one turn in a list."""

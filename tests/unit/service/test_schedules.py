@@ -23,7 +23,7 @@ from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import Run
 from loom_worker.core.values.schedules import Schedule
-from loom_worker.core.values.tenants import Actor
+from loom_worker.core.values.tenants import Actor, Tenant, WorkspaceUser
 from loom_worker.core.values.turns import Turn
 from loom_worker.service.schedules import Schedules
 from loom_worker.store.database import Database
@@ -139,10 +139,16 @@ def test_a_start_beside_the_plan_leaves_the_plan_alone(stage: WebStage, schedule
     assert schedules.fire_due(NOON) == 2
 
 
-def test_other_workspaces_have_no_such_schedule(schedules: Schedules) -> None:
-    assert schedules.listed("other") == ()
+@pytest.mark.parametrize("tenant", ["other", WorkspaceUser(W, "maria")])
+def test_other_workspaces_and_single_users_have_no_such_schedule(schedules: Schedules, tenant: Tenant) -> None:
+    assert schedules.listed(tenant) == ()
     with pytest.raises(NotFound):
-        schedules.start("other", "workflow:two")
+        schedules.start(tenant, "workflow:two")
+    with pytest.raises(NotFound):
+        schedules.enable(tenant, "workflow:two", False)
+
+
+def test_a_name_that_is_none_is_told_with_the_one_that_was_meant(schedules: Schedules) -> None:
     with pytest.raises(NotFound, match="Did you mean 'workflow:two'"):
         schedules.enable(W, "workflow:too", True)
 

@@ -29,7 +29,9 @@ STRANGERS = {
 }
 """Who owns something, and who asks for it."""
 
-SHARED = frozenset(
+SCHEDULES = frozenset({"/v1/schedules", "/v1/schedules/{name}", "/v1/schedules/{name}/run"})
+"""What files define for one workspace; who reaches it is tested in tests/unit/service/test_schedules.py."""
+SHARED = SCHEDULES | frozenset(
     {
         "/v1/agents",
         "/v1/agents/{name}",
