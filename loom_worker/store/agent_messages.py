@@ -35,7 +35,7 @@ from loom_worker.core.values.agent_messages import (
     scope_of,
 )
 from loom_worker.core.values.audit import AuditEntry
-from loom_worker.core.values.calls import Call
+from loom_worker.core.values.calls import OPEN_CALL, Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
@@ -56,7 +56,15 @@ _SENDER = (
 _QUEUED = (agent_messages.c.ended_ms.is_(None), agent_messages.c.status == "queued")
 _TAKEN = (agent_messages.c.ended_ms.is_(None), agent_messages.c.status == "taken")
 _COMPLETED = exists().where(turns.c.id == agent_messages.c.turn_id, turns.c.status == "completed")
+_HAS_READ = exists().where(
+    *(calls.c.turn_id == agent_messages.c.turn_id, calls.c.id == agent_messages.c.call_id),
+    calls.c.status == "completed",
+)
 _GOES_ON = exists().where(turns.c.id == agent_messages.c.turn_id, unfinished())
+_UNREAD = exists().where(
+    *(agent_messages.c.turn_id == turns.c.id, *_TAKEN, calls.c.turn_id == turns.c.id),
+    *(calls.c.id == agent_messages.c.call_id, calls.c.status.in_(OPEN_CALL)),
+)
 _holder = turns.alias("holder")
 SETTLED = 500
 """Messages that one look changes or removes."""
@@ -119,9 +127,10 @@ class AgentMessages:
             return _awaiting_lanes(tx, message)
 
     def are_there(self, turn_id: str) -> bool:
-        """True if a turn's agent has messages that nobody has taken."""
+        """True if a turn's agent has messages that nobody has taken, or the turn some that its call does not have."""
         with self._database.read() as tx:
-            return tx.execute(select(turns.c.id).where(turns.c.id == turn_id, has_messages())).first() is not None
+            found = select(turns.c.id).where(turns.c.id == turn_id, or_(has_messages(), _UNREAD))
+            return tx.execute(found).first() is not None
 
     def take(self, claim: Claim, call: Call, *, scope: str, limit: int, now_ms: int) -> tuple[AgentMessage, ...]:
         """Take the next messages of a turn's agent for one of its calls; the same ones if it is asked again.
@@ -265,7 +274,7 @@ def _settle(tx: Connection, queue: ColumnElement[bool] | None, *, now_ms: int) -
     done = {"status": "done", "ended_ms": now_ms}
     dead = {"status": "dead", "ended_ms": now_ms}
     changes: Sequence[tuple[ColumnElement[bool], dict[str, Any]]] = (
-        (and_(*_TAKEN, _COMPLETED), done),
+        (and_(*_TAKEN, _COMPLETED, _HAS_READ), done),
         (and_(*_TAKEN, ~_GOES_ON, agent_messages.c.attempts >= MOST_ATTEMPTS), dead | {"reason": TRIED}),
         (and_(*_TAKEN, ~_GOES_ON), {"status": "queued"}),
         (and_(*_QUEUED, agent_messages.c.expires_ms <= now_ms), dead | {"reason": EXPIRED}),

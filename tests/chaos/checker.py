@@ -1,18 +1,27 @@
 """Loom's promises, checked from outside: out of what client, model server, receiver and tools saw, and the database.
 
-``check`` gives every violation of I1 to I20, each check's docstring says what exactly is compared; ``figures`` gives
+``check`` gives every violation of I1 to I22, each check's docstring says what exactly is compared; ``figures`` gives
 the numbers a report should show. Both read ``loom.db`` and change nothing. All of Loom must have come to rest.
 
 checks_turns.py I1-I3 in the database · checks_calls.py I3, I6, I7 at the model · checks_told.py I4, I5 ·
 checks_repeats.py I8, with excuses.py · checks_rest.py I9, I10 · checks_memory.py I11 in the database ·
 checks_summaries.py I8, I11 at the model · checks_people.py I12 · checks_results.py I13 · checks_judges.py I8, I14 ·
 checks_accounts.py I9, I15 · checks_traces.py I16 · checks_exports.py I17 · checks_runs.py I18 ·
-checks_run_results.py I19, with run_rules.py · checks_run_told.py I20 · facts.py reads the database
+checks_run_results.py I19, with run_rules.py · checks_run_told.py I20 ·
+checks_agents.py I21 · checks_agent_messages.py I22 · facts.py reads the database
 """
 
 from collections import Counter
 
 from tests.chaos.checks_accounts import check_budgets, check_ledger
+from tests.chaos.checks_agent_messages import check_order_of_messages, check_passed, check_sent, check_taken
+from tests.chaos.checks_agents import (
+    check_agent_answers,
+    check_agent_calls,
+    check_agent_chains,
+    check_agent_ends,
+    figures_of,
+)
 from tests.chaos.checks_calls import check_budget, check_history, check_overlap, check_wellformed
 from tests.chaos.checks_exports import check_exported, check_requests
 from tests.chaos.checks_judges import (
@@ -90,6 +99,14 @@ CHECKS = (
     check_run_shown,
     check_run_webhooks,
     check_run_books,
+    check_agent_calls,
+    check_agent_answers,
+    check_agent_chains,
+    check_agent_ends,
+    check_sent,
+    check_taken,
+    check_order_of_messages,
+    check_passed,
 )
 
 
@@ -128,6 +145,7 @@ def figures(evidence: Evidence) -> dict[str, float]:
         **_memory(evidence, facts),
         **_judges(evidence, facts),
         **_runs(evidence, facts),
+        **figures_of(facts),
         "traces_requests": len(evidence.exports or ()),
         "traces_spans": sum(len(each.spans) for each in evidence.exports or ()),
         **{f"injected_{kind}": count for kind, count in sorted(Counter(i.kind for i in evidence.injections).items())},

@@ -39,19 +39,25 @@ def check_results(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
                 yield _i13(f"{turn.name}: the large result of {call.id} has no reference")
 
 
+def stored(home: Path, row: Row) -> bytes | None:
+    """What is behind a reference, by its row; None: it cannot be read."""
+    digits = row["id"].removeprefix("ref_")
+    try:
+        data = (home / "blobs" / digits[:2] / digits[2:4] / digits).read_bytes()
+        return zstandard.ZstdDecompressor().stream_reader(data).read() if row["compressed"] else data
+    except (OSError, zstandard.ZstdError):
+        return None
+
+
 def _kept(home: Path, turn: TurnFact, row: Row | None, sums: Set[str]) -> Iterator[str]:
     if row is None:
         yield "is not in the database"
         return
     if row["turn_id"] != turn.id:
         yield f"is another turn's, {row['turn_id']}"
-    digits = row["id"].removeprefix("ref_")
-    try:
-        data = (home / "blobs" / digits[:2] / digits[2:4] / digits).read_bytes()
-        if row["compressed"]:
-            data = zstandard.ZstdDecompressor().stream_reader(data).read()
-    except (OSError, zstandard.ZstdError) as error:
-        yield f"cannot be read: {error}"
+    data = stored(home, row)
+    if data is None:
+        yield "cannot be read"
         return
     found = hashlib.sha256(data).hexdigest()
     if found not in sums or found != row["checksum"]:

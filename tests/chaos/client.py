@@ -208,6 +208,7 @@ class Talker:
     def _cancelled(self, turn_id: str, job: Job) -> tuple[Any, ...]:
         if not job.cancel_action:
             return ()
+        self._clients.stop.wait(job.cancel_after_s)
         while not self._clients.stop.is_set():
             answer = self._clients.ask("POST", f"/v1/turns/{turn_id}/cancel", {"action": job.cancel_action})
             if answer is not None and answer.status == 202:

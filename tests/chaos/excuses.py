@@ -23,10 +23,18 @@ DRAIN_S = 12.0
 
 
 def cancelled_turns(evidence: Evidence, facts: Facts) -> frozenset[str]:
-    """Ids of turns that a client asked to cancel, themselves or with their run."""
+    """Ids of turns that a client asked to cancel, themselves or with their run, and of those nobody waits for any more.
+
+    The latter are turns whose call was closed without their answer, and whatever waits in vain below them.
+    """
     own = {sent.turn_id for sent in evidence.submitted if sent.cancel_actions}
     runs = {run.id for run in facts.runs if run.row["cancel"]}
-    return frozenset(own | {turn.id for run_id in runs for turn in facts.turns_by_run.get(run_id, ())})
+    found = own | {turn.id for run_id in runs for turn in facts.turns_by_run.get(run_id, ())}
+    for turn in sorted(facts.turns, key=lambda each: len(each.turn.ancestors)):
+        for call in turn.calls:
+            if call.child_turn_id and (turn.id in found or call.status in ("timeout", "cancelled")):
+                found.add(call.child_turn_id)
+    return frozenset(found)
 
 
 class Excuses:

@@ -167,6 +167,10 @@ class Facts:
     """What SQLite itself finds wrong, and rows that belong to no turn."""
     runs: tuple[RunFact, ...] = ()
     """Of workflows."""
+    agent_messages: tuple[Row, ...] = ()
+    """Between agents, in the order in which they came."""
+    passed: tuple[Row, ...] = ()
+    """Large results that sessions were allowed to read that did not make them: ``ref`` and ``lane`` of each."""
 
     @cached_property
     def by_id(self) -> Mapping[str, TurnFact]:
@@ -230,6 +234,8 @@ def read_facts(home: Path) -> Facts:
         spending={(row["level"], row["key"], row["window"]): row for row in tables["spending"]},
         faults=faults,
         runs=runs_of(tables, audit),
+        agent_messages=tables["agent_messages"],
+        passed=tables["blob_grants"],
     )
 
 
@@ -250,6 +256,8 @@ _ORDERS = {
     "workflow_runs": "id",
     "run_stages": "run_id, n",
     "run_events": "run_id, n",
+    "agent_messages": "n",
+    "blob_grants": "ref, lane",
 }
 
 

@@ -32,6 +32,11 @@ def mark_of(text: str, agent: str = "") -> str:
     return found[0] if found else ""
 
 
+def child_mark(nonce: str) -> str:
+    """The mark of the turn that a call of the model asks for, by what is the call's alone."""
+    return f"T{int(sha256(nonce.encode()).hexdigest()[:12], 16):015d}"
+
+
 def reply_name(mark: str, nth: int) -> str:
     """The name of the reply to a mark's n-th request."""
     return f"{mark}.{nth}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.chaos.marks import RUN_ID, mark_of, reply_name, unspoken
+from tests.chaos.marks import RUN_ID, child_mark, mark_of, reply_name, unspoken
 from tests.chaos.panels import TOOL, Look, critique, is_correction, score_of
 from tests.chaos.summaries import part_of, said
 from tests.support.messages_rules import blocks
@@ -23,6 +23,9 @@ DEFAULT_WORDS = 8
 FILLER = ("thread", "over", "warp", "under", "weft", "and", "back", "again")
 DIRECTIVE = re.compile(r"(?:([a-z]+):)?([a-z]+)(?:=(\S+))?")
 """A word of a question that says what the model does; with a name before it, only the agent of that name."""
+BELOW = ">"
+"""Before a directive: it is for the agents that are asked, one level down."""
+REF = re.compile(r"\bref_[0-9a-f]{32}\b")
 SELF = re.compile(r"^You are @([\w.:-]*\w)\.$", re.MULTILINE)
 """How an agent that workflows ask is told its name."""
 PASS = re.compile(r"\bpass-(\d+)\b")
@@ -53,6 +56,10 @@ class Script:
     """Its last lines."""
     bare: str = ""
     """All that it says, so that answers of several agents may be equal."""
+    below: str = ""
+    """Directives for the agents that it asks."""
+    passes: bool = False
+    """What it tells other agents names the large results of this turn."""
 
     def fault(self, nth: int, *, seed: int, rate: float, among: Sequence[str]) -> str:
         """The fault of the n-th request of this mark, "" for none; chance depends on (seed, mark, n) alone."""
@@ -125,6 +132,8 @@ def script_of(question: str, agent: str = "") -> Script:
         first=_verdict_on(rest, last["yesif"]) if "yesif" in last else last.get("first", ""),
         ends=(*_lines(last.get("ends", "")), *_wish(last.get("again", ""), rest, mark)),
         bare=last.get("bare", ""),
+        below=" ".join(word[1:] for word in told.split() if word.startswith(BELOW)),
+        passes="passes" in last,
     )
 
 
@@ -153,7 +162,8 @@ def reply_for(script: Script, nth: int, body: Json, *, fault: str = "") -> SaidR
     if not calls and _may_call(body):
         rounds_before = _rounds_before(body)
         if rounds_before < len(script.rounds):
-            calls = _calls(script.rounds[rounds_before], name)
+            below = " ".join((script.below, *(_refs_since_question(body) if script.passes else ())))
+            calls = _calls(script.rounds[rounds_before], name, below)
             text = f"{name} {ASKS} {rounds_before + 1}."
     before = sum(map(is_correction, _texts_since_question(body)))
     anew = [f"anew-{before}"] if before else []
@@ -229,16 +239,38 @@ def _texts_since_question(body: Json) -> Iterator[str]:
         yield from (block["text"] for block in blocks(message["content"]) if block["type"] == "text")
 
 
-def _calls(tools: Sequence[str], name: str) -> list[WireCall]:
-    return [_call(tool, name, place) for place, tool in enumerate(tools)]
+def _refs_since_question(body: Json) -> Sequence[str]:
+    place = next((place for place, _ in _user_texts(body)), 0)
+    return tuple(dict.fromkeys(REF.findall(json.dumps(body["messages"][place + 1 :]))))
 
 
-def _call(tool: str, name: str, place: int) -> WireCall:
+def _calls(tools: Sequence[str], name: str, below: str = "") -> list[WireCall]:
+    return [_call(tool, name, place, below) for place, tool in enumerate(tools)]
+
+
+def _call(tool: str, name: str, place: int, below: str = "") -> WireCall:
     mark, _, nth = name.partition(".")
     nonce = f"{mark}-{nth}-{place}"
     tool, _, seconds = tool.partition(":")
+    tool, _, agent = tool.partition("@")
+    if agent or tool == "receive_messages":
+        return WireCall(f"toolu_{nonce}", tool, _told_agent(tool, agent, seconds, nonce, below))
     arguments: Json = {"nonce": nonce, **({"seconds": float(seconds)} if seconds else {})}
     return WireCall(f"toolu_{nonce}", tool, arguments)
+
+
+def _told_agent(tool: str, agent: str, more: str, nonce: str, below: str) -> Json:
+    """The arguments of a call that another agent answers; the turn that it asks for has a mark of its own."""
+    question = f"{child_mark(nonce)} {below}".strip()
+    match tool:
+        case "ask_agent":
+            return {"agent": agent, "message": question, **({"reply_timeout_s": float(more)} if more else {})}
+        case "delegate":
+            return {"agent": agent, "task": question}
+        case "send_agent":
+            text = " ".join((f"News {nonce}.", *REF.findall(below)))
+            return {"agent": agent, "message": text, **({"kind": more} if more else {})}
+    return {"wait_s": float(more)} if more else {}
 
 
 def _calls_of_fault(fault: str, name: str) -> list[WireCall]:

@@ -13,6 +13,11 @@ What it says is decided by the newest user message, ``T00042 <directives>``, in 
 - ``tools=a,b,c``: a reply that calls these tools at once, then, when the results are there, goes on; given several
   times, one reply for each in that order. Arguments are ``{"nonce": "<mark>-<n>-<place>"}``, unlike those of any
   other call; ``pause:2.5`` adds ``"seconds": 2.5``.
+- ``ask_agent@ann``, ``delegate@ann`` and ``send_agent@ann`` among the tools tell another agent something, and
+  ``receive_messages`` reads: ``ask_agent@ann:2`` waits 2 s, as does ``receive_messages:2``, and
+  ``send_agent@ann:session_state`` sends that kind. A directive with ``>`` before it is for the agents that are asked,
+  with ``>>`` for those that they ask; each such turn has a mark of its own, made of its call. ``passes``: what they are
+  told names the references in this turn's results.
 - ``slow=S``: every reply of this turn drips over S seconds; ``wait=S``: every reply begins after S seconds
 - ``hang``: the first request of the turn gets no answer at all (the same as ``fault=hang``)
 - ``judged=fail,pass``: the turn's first answer is failed by the judges that are asked of this server, the second

@@ -32,6 +32,7 @@ from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import calls as calls_table
 from loom_worker.store.schema import steps, turns, verdicts
 from loom_worker.turn import context
+from tests.chaos.agent_mutants import AGENT_MUTANTS
 from tests.chaos.run_mutants import RUN_MUTANTS
 
 
@@ -220,5 +221,6 @@ MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "generous_refund": (("I15",), _generous_refund),
     "forgotten_run": (("I16",), _forgotten_run),
     **RUN_MUTANTS,
+    **AGENT_MUTANTS,
 }
 """Name to the invariants of which at least one must be seen broken, and how the bug is planted."""

@@ -79,7 +79,7 @@ class Nemeses:
 
     def tools(self) -> None:
         """SIGKILL to a tool worker while a child process of it runs a call, if that comes to pass."""
-        query = "SELECT worker FROM calls WHERE status = 'running' AND name <> 'pause'"
+        query = "SELECT worker FROM calls WHERE status = 'running' AND name <> 'pause' AND worker IS NOT NULL"
         pids = {self._crew.pid(name): name for name in self._world.workers if name.startswith("tools-")}
 
         def busy() -> str | None:

@@ -69,6 +69,13 @@ def lines(outcome: Outcome) -> Iterator[str]:
             f" {found['run_stages_reused']} taken over by {found['run_retries']} retries;"
             f" {found['run_approvals']} approvals; {found['run_reads']} read, {found['run_cancels']} cancelled"
         )
+    if found["agent_calls"] or found["agent_messages"]:
+        ends = ", ".join(f"{n} {name.removeprefix('agent_calls_')}" for name, n in found.items() if "nt_calls_" in name)
+        yield (
+            f"   agents: {found['agent_calls']} asked, {ends}; {found['agent_answers_by_reference']} answers by"
+            f" reference, {found['agent_depth']} deep; {found['agent_messages']} messages,"
+            f" {found.get('agent_messages_done', 0)} done"
+        )
     yield (
         f"   a killed worker's turn was taken up after {found['recovery_p50_s']} s (p50),"
         f" {found['recovery_p99_s']} s (p99), {found['recoveries']} turns"

@@ -19,6 +19,7 @@ AHEAD_S = 600.0
 CALM_LOOKS = 5
 """Looks in a row that find nothing are rest: one alone may miss a message on its way from a queue to its worker."""
 UNACKED = "unacknowledged messages"
+OPEN_CHILDREN = "SELECT id, status FROM turns WHERE parent_turn_id IS NOT NULL AND completed_ms IS NULL"
 KNOWN_FILES = ("loom.db", "shop.db", "valkey", "crashes", "blobs", "web.url", "pattern_index")
 """What may stand in a home; of databases also their -wal and -shm."""
 
@@ -61,6 +62,7 @@ class Rest:
         yield from self._memories()
         yield from self._traces()
         yield from self._runs()
+        yield from self._agents()
         yield from self._broker()
 
     def _deliveries(self) -> Iterator[str]:
@@ -85,6 +87,12 @@ class Rest:
         query = "SELECT id, due_ms FROM workflow_runs WHERE completed_ms IS NULL OR due_ms IS NOT NULL"
         for run_id, due_ms in self._world.rows(query):
             yield f"run {run_id} is " + (f"due since {due_ms} ms" if due_ms else "under way")
+
+    def _agents(self) -> Iterator[str]:
+        for message_id, turn_id in self._world.rows("SELECT id, turn_id FROM agent_messages WHERE status = 'taken'"):
+            yield f"message {message_id} is taken by {turn_id}"
+        for turn_id, status in self._world.rows(OPEN_CHILDREN):
+            yield f"turn {turn_id}, which another one asked for, is {status}"
 
     def _broker(self) -> Iterator[str]:
         try:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from loom_worker.core.crash_points import POINTS
+from tests.chaos.agent_plan import plan_agents
 from tests.chaos.play import Scenario, with_mutant
 from tests.chaos.run_plan import RunMix, plan_runs
 from tests.chaos.workload import Mix, plan
@@ -24,6 +25,12 @@ AGENTS_TOGETHER = ("children.accepted", "child.ended", "messages.taken")
 SWEPT = tuple(point for point in POINTS if point not in AGENTS_TOGETHER)
 HANDLED = {"tools=refund": 1.5, "tools=report,charge:0.4": 1}
 """What a person decides on, and what is too large for a conversation; runs of children long enough to be met."""
+TALKS = {
+    "tools=ask_agent@ann >tools=ask_agent@ben": 1,
+    "tools=delegate@ann,delegate@ben": 1,
+    "tools=send_agent@ann,send_agent@ann tools=delegate@ann >tools=receive_messages": 2,
+}
+"""So that processes die while agents wait for each other."""
 PROCESSES = ("kill", "kill", "kill", "kill", "tree", "term")
 BROKER = ("broker", "flush", "swallow", "freeze")
 TURNS = ("stop", "duplicate", "race", "hooks", "collector")
@@ -42,7 +49,10 @@ def sweep(seed: int, *, times: int = 1, turns: int = 60) -> Scenario:
     return Scenario(
         "sweep",
         Plan(seed=seed, environ={**PATIENT_ATTEMPTS, "LOOM_CRASHPOINTS": points}),
-        plan(turns, sessions=8, seed=seed, mix=_varied(Mix(says, webhooks=0.4))),
+        {
+            **plan(turns, sessions=8, seed=seed, mix=_varied(Mix(says, webhooks=0.4))),
+            **plan_agents(12 * times, sessions=4, seed=seed, mix=Mix(TALKS)),
+        },
         runs=plan_runs(8, seed=seed),
         points=SWEPT,
         is_patient=False,
@@ -67,6 +77,22 @@ def workflows(seed: int, *, runs: int, deeds: tuple[str, ...], apart_s: float = 
         apart_s=apart_s,
         is_patient=False,
         timeout_s=600.0 + runs,
+    )
+
+
+def agents(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float = 0.8) -> Scenario:
+    """Agents that ask each other and send each other messages, while all that serves them dies."""
+    return Scenario(
+        "agents",
+        Plan(seed=seed, model=(*PASSING_FAULTS, "--latency-s", "0.02"), environ=PATIENT_ATTEMPTS),
+        {
+            **plan(10, sessions=2, seed=seed, mix=Mix({"plain": 1})),
+            **plan_agents(turns, sessions=max(12, turns // 6), seed=seed),
+        },
+        deeds=deeds,
+        apart_s=apart_s,
+        is_patient=False,
+        timeout_s=600.0 + turns,
     )
 
 
@@ -182,7 +208,8 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
         ),
         "memory_hole": (plan(40, sessions=4, seed=seed, mix=Mix(plain, webhooks=0)), ("kill",), 0.1),
     }
-    return _of_runs(seed) | {
+    planted = {**_of_runs(seed), **_of_agents(seed)}
+    return planted | {
         name: with_mutant(
             Scenario(
                 name,
@@ -231,6 +258,32 @@ def _of_runs(seed: int) -> dict[str, Scenario]:
     }
 
 
+def _of_agents(seed: int) -> dict[str, Scenario]:
+    """The same for bugs in what agents do together."""
+    read = "tools=send_agent@ann tools=delegate@ann,delegate@ann >tools=receive_messages"
+    asked = {
+        "doubled_child": Mix({"tools=delegate@ann,delegate@ben": 1}, webhooks=0),
+        "deaf_parent": Mix({"tools=ask_agent@ann": 1}, webhooks=0),
+        "untaken_message": Mix({read: 1}, webhooks=0),
+        "forgotten_child": Mix({"tools=delegate@ann >slow=4": 1}, webhooks=0, cancels=1.0),
+    }
+    return {
+        name: with_mutant(
+            Scenario(
+                name,
+                Plan(seed=seed),
+                plan_agents(16, sessions=8, seed=seed, mix=mix),
+                ("kill",),
+                timeout_s=12 if name == "deaf_parent" else 40,
+                rest_s=4,
+                is_patient=False,
+            ),
+            name,
+        )
+        for name, mix in asked.items()
+    }
+
+
 def smoke_mutant(seed: int, names: str) -> Scenario:
     """Several seeded bugs at once, whose traces do not hide each other."""
     turns = plan(50, sessions=3, seed=seed, mix=Mix({"words=400": 1}, webhooks=0.5))
@@ -256,6 +309,7 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
             storm(seed, turns=turns, deeds=deeds),
             forgetful(seed, turns=150, deeds=lossy),
             workflows(seed, runs=60, deeds=mixed),
+            agents(seed, turns=60, deeds=mixed),
             *others,
         ]
     deeds = (
@@ -279,5 +333,6 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
         storm(seed, turns=turns, deeds=deeds, apart_s=0.2),
         forgetful(seed, turns=500, deeds=lossy),
         workflows(seed, runs=500, deeds=mixed, apart_s=0.4),
+        agents(seed, turns=500, deeds=mixed, apart_s=0.4),
         *others,
     ]

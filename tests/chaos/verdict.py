@@ -8,6 +8,6 @@ class Violation:
     """A promise that was broken."""
 
     invariant: str
-    """I1 to I20."""
+    """I1 to I22."""
     text: str
     """Which turn or request, and what is wrong with it."""

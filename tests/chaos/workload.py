@@ -36,7 +36,9 @@ class Job:
     is_opposed: bool = False
     """Another person says the opposite afterwards."""
     cancel_action: Literal["", "interrupt", "rollback", "finish"] = ""
-    """The cancel that is asked for right after the 202."""
+    """The cancel that is asked for after the 202."""
+    cancel_after_s: float = 0.0
+    """How long after it."""
     double_texting: Literal["", "interrupt", "rollback"] = ""
     """What its submission does to the turn that runs in the session."""
     agent: str = ""

@@ -22,7 +22,7 @@ from loom_worker.core.settings import from_env
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.store.prepare import prepare
 from loom_worker.supervisor import valkey
-from tests.chaos import equipment, panels, turned_clock, workflow_files
+from tests.chaos import agent_plan, equipment, panels, turned_clock, workflow_files
 from tests.chaos.crew import Crew
 from tests.chaos.records import Injection
 from tests.support import system
@@ -257,6 +257,8 @@ class World:
             self._write_agent(name, "Answer what you are asked.", self.plan.memory + more)
         for name in workflow_files.AGENTS:
             self._write_agent(name, f'"You are @{name}."', FULL_MEMORY)
+        for name, more in agent_plan.agent_files().items():
+            self._write_agent(name, f'"You are @{name}."', FULL_MEMORY + more)
         workflow_files.write(self.folder / "workflows")
         prepare(from_env(self._environ()))
         self.crew.open()
@@ -333,6 +335,7 @@ class World:
             "LOOM_LLM_TIMEOUT_S": "6",
             "LOOM_WORKER_CONCURRENCY": "8",
             "LOOM_WEBHOOK_SECRET": SECRET,
+            "LOOM_AGENT_REFERENCE_BYTES": str(agent_plan.REFERENCE_BYTES),
             "LOOM_ALLOW_PRIVATE_WEBHOOKS": "1",
             "LOOM_WEBHOOK_TIMEOUT_S": "2",
             "LOOM_TRACE_ENDPOINT": f"http://127.0.0.1:{self.trace_port}",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.budgets import CallCost, Payer, Reservation, Settlement, usd
+from loom_worker.core.values.calls import Awaited
 from loom_worker.core.values.chat import Reply, Request, ToolSpec
 from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.json import Json
@@ -52,6 +53,7 @@ UNCOMPRESSED = MemoryPolicy(max_l1_messages=100_000, min_l1_messages=100_000)
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 MOMENT = Interval(NOW_MS * 1000, NOW_MS * 1000 + 5000)
 TIMES: Json = {"times": CallTimes(1, "anthropic", MODEL, tries=(Try(MOMENT),)).as_json()}
+AWAITED: Mapping[str, Awaited] = {"ask_agent": "turn", "delegate": "turn", "receive_messages": "messages"}
 MARKS = ("T00001", "T00002", "T00003", "T00004")
 
 
@@ -139,7 +141,11 @@ class Run:
         reply = _reply(work, call)
         new = planned(
             reply.tool_uses,
-            lambda use: Checked(use.arguments, approve_by_ms=NOW_MS + 60_000 if use.name == "refund" else None),
+            lambda use: Checked(
+                use.arguments,
+                approve_by_ms=NOW_MS + 60_000 if use.name == "refund" else None,
+                awaits=AWAITED.get(use.name),
+            ),
             LimitSettings(),
             position=len(work.calls),
             reply_n=work.next_n,

@@ -14,7 +14,8 @@ from loom_worker.store import agent_messages
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.tools.agent_tools import MessageParts, Peers, agent_tools
 from loom_worker.tools.registry import Registry
-from tests.support.models import says, wants
+from loom_worker.turn.entrypoints import serve_lane
+from tests.support.models import Killed, says, wants
 from tests.support.stage import START_MS, WORKSPACE, Stage
 
 RECEIVE = ("receive_messages", {})
@@ -78,6 +79,28 @@ def test_messages_are_read_once_and_in_the_order_they_came(stage: Stage, queue: 
     queue.settle(now_ms=stage.now_ms, kept_since_ms=0)
     assert states(queue) == ["done", "done"]
     assert received(reads(stage)) == []
+
+
+def test_messages_whose_taker_died_before_its_call_had_them_are_read_by_the_turn_that_goes_on(
+    stage: Stage, queue: AgentMessages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent(stage, send("one"))
+    stage.model.scenes = [wants(RECEIVE)]
+    turn = stage.submit("Any news?", session="reader")
+    with monkeypatch.context() as patch:
+
+        def dies(point: str) -> None:
+            if point == "messages.taken":
+                raise Killed
+
+        patch.setattr("loom_worker.turn.children.crash_points.reached", dies)
+        with pytest.raises(Killed):
+            serve_lane(turn.lane, stage.worker("w1"))
+    stage.alive.clear()
+    stage.lapse(turn)
+    stage.lanes.expired(limit=9)
+    stage.model.scenes = [says("Read.")]
+    assert received(stage.serve(turn, stage.worker("w2"))) == ["one"]
 
 
 def test_a_message_whose_call_runs_again_is_sent_once(stage: Stage, queue: AgentMessages) -> None:
