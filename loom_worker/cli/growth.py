@@ -32,6 +32,7 @@ BOUNDS = {
     "agent_errors": "LOOM_ERROR_DAYS",
     "blobs": "LOOM_BLOB_TTL_S",
     "blob_grants": "LOOM_BLOB_TTL_S",
+    "schedules": "the schedules that were ever in a file",
     "agent_messages": "LOOM_ERROR_DAYS",
     "agent_message_refs": "LOOM_ERROR_DAYS",
     "shared_memory": "the agents that write it",

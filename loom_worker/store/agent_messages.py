@@ -56,9 +56,9 @@ _SENDER = (
 _QUEUED = (agent_messages.c.ended_ms.is_(None), agent_messages.c.status == "queued")
 _TAKEN = (agent_messages.c.ended_ms.is_(None), agent_messages.c.status == "taken")
 _COMPLETED = exists().where(turns.c.id == agent_messages.c.turn_id, turns.c.status == "completed")
-_HAS_READ = exists().where(
+_NEVER_READ = exists().where(  # the call was given up after it had taken them, and before it had them
     *(calls.c.turn_id == agent_messages.c.turn_id, calls.c.id == agent_messages.c.call_id),
-    calls.c.status == "completed",
+    calls.c.status.in_((*OPEN_CALL, "cancelled")),
 )
 _GOES_ON = exists().where(turns.c.id == agent_messages.c.turn_id, unfinished())
 _UNREAD = exists().where(
@@ -274,7 +274,7 @@ def _settle(tx: Connection, queue: ColumnElement[bool] | None, *, now_ms: int) -
     done = {"status": "done", "ended_ms": now_ms}
     dead = {"status": "dead", "ended_ms": now_ms}
     changes: Sequence[tuple[ColumnElement[bool], dict[str, Any]]] = (
-        (and_(*_TAKEN, _COMPLETED, _HAS_READ), done),
+        (and_(*_TAKEN, _COMPLETED, ~_NEVER_READ), done),
         (and_(*_TAKEN, ~_GOES_ON, agent_messages.c.attempts >= MOST_ATTEMPTS), dead | {"reason": TRIED}),
         (and_(*_TAKEN, ~_GOES_ON), {"status": "queued"}),
         (and_(*_QUEUED, agent_messages.c.expires_ms <= now_ms), dead | {"reason": EXPIRED}),

@@ -20,9 +20,6 @@ PASSING_FAULTS = ("--fault-rate", "0.01", "--faults", "rate429,overloaded529,dri
 """Those that hardly make a turn fail: a run has several, and one that fails takes it along."""
 WITH_FAULTS = ("--fault-rate", "0.02", "--faults", ALL_FAULTS, "--latency-s", "0.02")
 
-AGENTS_TOGETHER = ("children.accepted", "child.ended", "messages.taken")
-"""Points that no turn of these plans reaches: tests/unit/turn/test_children.py dies there."""
-SWEPT = tuple(point for point in POINTS if point not in AGENTS_TOGETHER)
 HANDLED = {"tools=refund": 1.5, "tools=report,charge:0.4": 1}
 """What a person decides on, and what is too large for a conversation; runs of children long enough to be met."""
 TALKS = {
@@ -31,6 +28,8 @@ TALKS = {
     "tools=send_agent@ann,send_agent@ann tools=delegate@ann >tools=receive_messages": 2,
 }
 """So that processes die while agents wait for each other."""
+SWEPT = tuple(point for point in POINTS if not point.startswith("schedule."))
+"""Nothing is due in these plans; tests/unit/service/test_schedules.py dies at the others."""
 PROCESSES = ("kill", "kill", "kill", "kill", "tree", "term")
 BROKER = ("broker", "flush", "swallow", "freeze")
 TURNS = ("stop", "duplicate", "race", "hooks", "collector")

@@ -1,6 +1,7 @@
 """Messages between agents: sent once, received in order, given back where a turn fails, dead in the end."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -295,3 +296,34 @@ def test_what_a_dead_message_passes_on_is_kept_as_long_as_it_may_be_queued_again
     assert rows.take_expired(unused_since_ms=START_MS * 2, limit=9) == ()
     queue.settle(now_ms=START_MS + TTL_MS, kept_since_ms=START_MS * 2)
     assert len(rows.take_expired(unused_since_ms=START_MS * 2, limit=9)) == 1
+
+
+def test_a_message_that_its_turn_took_and_never_read_is_given_to_the_next_one(
+    stage: Stage, queue: AgentMessages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent(stage, send("one"))
+    stage.model.scenes = [wants(RECEIVE)]
+    turn = stage.submit("Any news?", session="reader")
+    with monkeypatch.context() as patch:
+        patch.setattr("loom_worker.turn.children.crash_points.reached", killed_at("messages.taken"))
+        with pytest.raises(Killed):
+            serve_lane(turn.lane, stage.worker("w1"))
+    stage.alive.clear()
+    stage.lapse(turn)
+    stage.lanes.expired(limit=9)
+    stage.cancel(turn, "finish")
+    stage.model.scenes = [says("Nothing was read.")]
+    done = stage.serve(turn, stage.worker("w2"))
+    assert (done.status, done.calls[0].status) == ("completed", "cancelled")
+    queue.settle(now_ms=stage.now_ms, kept_since_ms=0)
+    assert received(reads(stage, "next")) == ["one"]
+
+
+def killed_at(point: str) -> Callable[[str], None]:
+    """Lets a process die at a crash point."""
+
+    def reached(other: str) -> None:
+        if other == point:
+            raise Killed
+
+    return reached
