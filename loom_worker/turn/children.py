@@ -100,8 +100,7 @@ def receive(state: TurnState, call: Call, execution: Execution, writer: EventWri
     if not taken:  # a turn of the same agent was faster
         return state
     content = json.dumps([message.for_agent() for message in taken], ensure_ascii=False)
-    started_ms = call.started_ms or now_ms
-    done = replace(call, status="completed", started_ms=started_ms, finished_ms=now_ms, content=content)
+    done = replace(call, status="completed", finished_ms=now_ms, content=content)
     state = close(state, [done], execution, writer)
     tell_closed([done], state.turn, execution.runtime, worker.monitor)
     return state

@@ -1,19 +1,20 @@
 """Seeded bugs of agents that work together; see mutants.py."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, select, update
 
 from loom_worker.core.errors import Interrupted
 from loom_worker.core.values.agent_messages import AgentMessage
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.children import NewChild
 from loom_worker.core.values.turns import Claim, Turn
-from loom_worker.store import journal
+from loom_worker.store import children, journal
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.agent_tables import agent_messages
+from loom_worker.store.blob_tables import blobs
 from loom_worker.store.children import Children
 from loom_worker.store.claims import Claims
 from loom_worker.turn import ending
@@ -72,10 +73,21 @@ def _forgotten_child() -> None:
     ends.cancel_children = none
 
 
+def _generous_asker() -> None:
+    """Who is asked may read all large results of the one who asks, named or not."""
+
+    def everything(tx: Connection, _refs: Collection[str], lane: str) -> frozenset[str]:
+        return frozenset(tx.execute(select(blobs.c.id).where(blobs.c.lane == lane)).scalars())
+
+    asks: Any = children
+    asks.readable = everything
+
+
 AGENT_MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "doubled_child": (("I21",), _doubled_child),
     "deaf_parent": (("I21",), _deaf_parent),
     "untaken_message": (("I22",), _untaken_message),
+    "generous_asker": (("I22",), _generous_asker),
     "forgotten_child": (("I21",), _forgotten_child),
 }
 """As MUTANTS."""

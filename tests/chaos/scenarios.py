@@ -264,6 +264,7 @@ def _of_agents(seed: int) -> dict[str, Scenario]:
         "doubled_child": Mix({"tools=delegate@ann,delegate@ben": 1}, webhooks=0),
         "deaf_parent": Mix({"tools=ask_agent@ann": 1}, webhooks=0),
         "untaken_message": Mix({read: 1}, webhooks=0),
+        "generous_asker": Mix({"tools=report tools=delegate@ann": 1}, webhooks=0),
         "forgotten_child": Mix({"tools=delegate@ann >slow=4": 1}, webhooks=0, cancels=1.0),
     }
     return {

@@ -74,6 +74,7 @@ def test_messages_are_read_once_and_in_the_order_they_came(stage: Stage, queue: 
     turn = sent(stage, send("one"), send("two", in_reply_to="amsg_x"))
     read = reads(stage)
     assert received(read) == ["one", "two"]
+    assert stage.live(read) == stage.rebuilt(read)
     first, second = json.loads(read.calls[0].content or "")
     assert (first["from"], first["kind"], second["in_reply_to"]) == ("default", "message", "amsg_x")
     assert first["id"] == json.loads(turn.calls[0].content or "")["sent"]
