@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.turns import UNFINISHED
-from tests.chaos.excuses import DISTURBS
+from tests.chaos.excuses import is_disturbed_between
 from tests.chaos.facts import Facts, Row, TurnFact
 from tests.chaos.model_script import REF
 from tests.chaos.records import Evidence
@@ -17,8 +17,6 @@ from tests.chaos.verdict import Violation
 NONE = "No messages."
 TO_TAKE_MS = 1_000
 """Between the look at the clock and the commit that takes messages."""
-AROUND_MS = 10_000
-"""After a disturbance."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ def check_order_of_messages(evidence: Evidence, facts: Facts) -> Iterator[Violat
         known = [row for row in queue if row["attempts"] == 1 and row["id"] in taken_ms]
         for one, other in pairwise(known):
             early_ms = taken_ms[one["id"]] - taken_ms[other["id"]]
-            if early_ms > TO_TAKE_MS and not _is_disturbed(evidence, taken_ms[other["id"]], taken_ms[one["id"]]):
+            if early_ms > TO_TAKE_MS and not is_disturbed_between(evidence, taken_ms[other["id"]], taken_ms[one["id"]]):
                 yield _i22(f"{other['id']} was received {early_ms} ms before {one['id']}, which came before it")
 
 
@@ -139,14 +137,6 @@ def _queues(facts: Facts) -> Mapping[tuple[str, str, str], Sequence[Row]]:
     for message in facts.agent_messages:
         found[message["workspace"], message["to_agent"], message["scope"]].append(message)
     return found
-
-
-def _is_disturbed(evidence: Evidence, from_ms: int, to_ms: int) -> bool:
-    return any(
-        each.at_s * 1000 <= to_ms and from_ms <= each.until_s * 1000 + AROUND_MS
-        for each in evidence.injections
-        if each.kind in DISTURBS
-    )
 
 
 def check_passed(_evidence: Evidence, facts: Facts) -> Iterator[Violation]:

@@ -7,6 +7,7 @@ from loom_worker.core.values.calls import Call
 from loom_worker.core.values.turns import UNFINISHED
 from tests.chaos.checks_results import stored
 from tests.chaos.checks_runs import answer_of
+from tests.chaos.excuses import is_disturbed_between
 from tests.chaos.facts import Facts, TurnFact
 from tests.chaos.records import Evidence
 from tests.chaos.verdict import Violation
@@ -18,7 +19,7 @@ MOST_DEPTH = 3
 UNASKED = ("failed", "denied", "cancelled", "timeout")
 """Ends of a call that asked nobody: it was refused, or its turn ended first."""
 TO_STOP_S = 2.0
-"""Between the look that finds a call late, and the commit that cancels its turn."""
+"""Between the moment that a turn has as its end, or a call, and the commit that asks the turn below to end."""
 
 
 def check_agent_calls(_evidence: Evidence, facts: Facts) -> Iterator[Violation]:
@@ -86,11 +87,12 @@ def check_agent_chains(_evidence: Evidence, facts: Facts) -> Iterator[Violation]
             yield _i21(turn, f"asks {twice[0]} again, within {agents}")
 
 
-def check_agent_ends(_evidence: Evidence, facts: Facts) -> Iterator[Violation]:
+def check_agent_ends(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I21: nothing goes on for nobody: when a turn has ended, or has given up a call, so has what it asked for.
 
     A turn that ends after the one that waits for it was cancelled with it. One that its call gave up, for want of time
     or because its turn is to end, is cancelled too, unless it ended by itself at that moment.
+    Ends are taken from the clock before they are committed, so what is close together, or disturbed, says nothing.
     """
     for turn, call in _asking(facts):
         child = facts.by_id.get(call.child_turn_id or "")
@@ -102,7 +104,8 @@ def check_agent_ends(_evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         if turn.status in UNFINISHED and child.status not in UNFINISHED:
             yield _i21(turn, f"is {turn.status}, and waits for {child.name}, which is {child.status}")
         ended_ms, known_ms = child.row["completed_ms"] or 0, turn.row["completed_ms"] or 0
-        if known_ms and ended_ms > known_ms and child.row["cancel"] is None:
+        is_late = ended_ms > known_ms + TO_STOP_S * 1000 and not is_disturbed_between(evidence, known_ms, ended_ms)
+        if known_ms and is_late and child.row["cancel"] is None:
             yield _i21(turn, f"is {turn.status}, and {child.name} went on and is {child.status}")
         if call.status in ("timeout", "cancelled") and child.status == "completed":
             late_s = (ended_ms - (call.finished_ms or 0)) / 1000

@@ -18,6 +18,8 @@ JUST_BEFORE_S = 2.0
 """What ended so short before its process' death may not have been saved: a commit on a busy machine."""
 TO_NOTICE_S = 2.0
 """Until a server has seen that a connection's other end is dead."""
+LONG_AFTER_MS = 10_000
+"""How long after a disturbance a commit may be late."""
 DRAIN_S = 12.0
 """A process that was asked to end may go on for this long."""
 
@@ -35,6 +37,19 @@ def cancelled_turns(evidence: Evidence, facts: Facts) -> frozenset[str]:
             if call.child_turn_id and (turn.id in found or call.status in ("timeout", "cancelled")):
                 found.add(call.child_turn_id)
     return frozenset(found)
+
+
+def is_disturbed_between(evidence: Evidence, from_ms: int, to_ms: int) -> bool:
+    """True if workers that lived may have committed much later than they looked at the clock, at some time in between.
+
+    Args:
+        from_ms: milliseconds since 1970, as is ``to_ms``.
+    """
+    return any(
+        each.at_s * 1000 <= to_ms and from_ms <= each.until_s * 1000 + LONG_AFTER_MS
+        for each in evidence.injections
+        if each.kind in DISTURBS
+    )
 
 
 class Excuses:

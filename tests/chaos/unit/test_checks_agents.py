@@ -3,6 +3,7 @@
 import pytest
 
 from tests.chaos.checker import check
+from tests.chaos.records import Injection
 from tests.chaos.unit.made import NOW_MS, Run, assert_found
 from tests.chaos.unit.talked import talked
 
@@ -102,6 +103,16 @@ def test_a_turn_that_waits_although_its_answer_is_there_is_found(run: Run, paren
 def test_a_child_that_outlives_the_turn_that_waits_for_it_is_found(run: Run, parent: str) -> None:
     run.sql("UPDATE turns SET completed_ms = ? WHERE id = ?", LATE_MS, child_of(run, parent))
     assert_found(run.evidence(), "I21", "went on and is completed")
+
+
+def test_a_child_that_ended_beside_its_parent_or_while_a_commit_was_held_up_may_have_a_later_end(
+    run: Run, parent: str
+) -> None:
+    run.sql("UPDATE turns SET completed_ms = completed_ms + 1500 WHERE id = ?", child_of(run, parent))
+    assert [each for each in check(run.evidence()) if each.invariant == "I21"] == []
+    run.sql("UPDATE turns SET completed_ms = ? WHERE id = ?", LATE_MS, child_of(run, parent))
+    lock = Injection("lock", "database", NOW_MS / 1000, NOW_MS / 1000 + 8)
+    assert [each for each in check(run.evidence(injections=(lock,))) if each.invariant == "I21"] == []
 
 
 @pytest.mark.parametrize("status", ["timeout", "cancelled"])
