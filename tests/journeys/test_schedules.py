@@ -22,11 +22,7 @@ def scheduled(system: System, name: str, schedule: Json) -> str:
         "apiVersion": "loom/v1",
         "kind": "Workflow",
         "metadata": {"name": name},
-        "spec": {
-            "type": "pipeline",
-            "initial_prompt": name,
-            "stages": [{"agent_id": "maker", "prompt_template": "Go"}],
-        },
+        "spec": {"type": "pipeline", "initial_prompt": name, "stages": stages},
         "schedule": schedule,
     }
     folder = Path(system.environ["LOOM_WORKFLOWS_DIR"])

@@ -348,3 +348,12 @@ def test_a_guardrail_of_the_agent_that_asks_holds_for_the_answer(stage: Stage) -
     call = stage.serve(turn, stage.worker("w1")).calls[0]
     assert call.status == "completed"
     assert "ann@example.com" not in (call.content or "")
+
+
+def test_an_answer_that_is_late_is_told_as_such_whoever_notices_it_first(stage: Stage) -> None:
+    turn = asked(stage, ("ask_agent", {"agent": "helper", "message": "How many?", "reply_timeout_s": 5}))
+    (child,) = children(stage, turn)
+    stage.now_ms += 5_000
+    assert stage.serve(child, stage.worker("w2")).reason == "deadline"
+    stage.model.scenes = [says("I do not know.")]
+    assert stage.serve(turn, stage.worker("w1")).calls[0].status == "timeout"
