@@ -53,11 +53,11 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     """
     worker = execution.worker
     now_ms = worker.clock_ms()
-    state = replace(state, patterns=patterns_of(state, worker.knowledge.version_of))
+    patterns = patterns_of(state, worker.knowledge.version_of)
+    state = replace(state.reported_to(execution.webhook.known), patterns=patterns)
     began_us = now_us()
     ending = with_error_id(state, _in_parts(ending, state.turn.channel), execution)
     error_stored = Interval(began_us, now_us()) if ending.error else None
-    state = state.reported_to(execution.webhook.known)
     turn = finished(state, ending, cancel=execution.cancel_requests.known, now_ms=now_ms, run_ms=execution.run_ms)
     delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
     crash_points.reached("turn.ending")

@@ -180,8 +180,8 @@ def _ask(
     except BudgetSpent as error:
         return Done(state, over_budget(state, str(error)).ending)
     except (ProviderFailed, BudgetExceeded) as error:
-        reason = "provider" if isinstance(error, ProviderFailed) else "context"
-        return Done(state, failed(state, reason, str(error)).ending)
+        kind = "provider" if isinstance(error, ProviderFailed) else "context"
+        return Done(state, failed(state, kind, str(error)).ending)
     crash_points.reached("turn.replied")
     return state
 
@@ -371,8 +371,7 @@ def _conclude(state: TurnState, found: Conclusion, execution: Execution, writer:
 
 def _pause_ms(state: TurnState, error: Transient) -> int:
     wanted_s = error.retry_after_s if isinstance(error, Overloaded) else None
-    pause_s = max(wanted_s or 0.0, float(2 ** (state.waits + 1)))
-    return int(min(pause_s, MAX_WAIT_S) * 1000)
+    return int(min(max(wanted_s or 0.0, float(2 ** (state.waits + 1))), MAX_WAIT_S) * 1000)
 
 
 def _has_ended(state: TurnState, ending: Ending, execution: Execution, writer: EventWriter) -> bool:

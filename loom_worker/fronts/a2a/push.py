@@ -1,7 +1,7 @@
 """Push notifications: a turn's webhook, written as the protocol's configuration, and the body of its deliveries."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from loom_worker.core.values.cutting import dump, entries, fit, size_bytes, text
@@ -61,13 +61,12 @@ def config_of(turn: Turn) -> Json | None:
 class PushBody:
     """Writes the body of push notifications of one version."""
 
-    write: Callable[[Json], Json]
-    """Makes of a task what is sent."""
+    version: Version
 
     def of(self, turn: Turn) -> str:
         """The task as it is now; what makes it too long for webhooks is cut, and its metadata then say so."""
         task = task_of(turn.as_json(), history_length=0)
-        whole = dump(self.write(task))
+        whole = dump(self._written(task))
         if size_bytes(whole) < LIMIT_BYTES:
             return whole
         metadata = {**task["metadata"], OURS: {**task["metadata"][OURS], "truncated": True}}
@@ -77,15 +76,18 @@ class PushBody:
             parts = [{"text": fit(part["text"], _MESSAGE_BYTES, text)} for part in message["parts"] if "text" in part]
             cut["status"] = {**task["status"], "message": {**message, "parts": parts}}
         if "artifacts" in task:
-            rest = size_bytes(dump(self.write({**cut, "artifacts": [artifact("")]})))
+            rest = size_bytes(dump(self._written({**cut, "artifacts": [artifact("")]})))
             said = fit(turn.output_text, LIMIT_BYTES - rest - _ENVELOPE_BYTES, text)
             cut["artifacts"] = [artifact(said)]
-        return dump(self.write(cut))
+        return dump(self._written(cut))
+
+    def _written(self, task: Json) -> Json:
+        return old_task(task) if self.version == "0.3" else {"task": task}
 
 
 PUSH_BODIES: Mapping[WebhookFormat, TurnBody] = {
-    "a2a": PushBody(lambda task: {"task": task}),
-    "a2a-0.3": PushBody(old_task),
+    "a2a": PushBody("1.0"),
+    "a2a-0.3": PushBody("0.3"),
 }
 
 
