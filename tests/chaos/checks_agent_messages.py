@@ -159,7 +159,7 @@ def _givers(ref: str, lane: str, facts: Facts) -> Iterator[str]:
             yield turn.turn.ancestors[-1].lane
         for call in turn.calls:
             child = facts.by_id.get(call.child_turn_id or "")
-            if child is not None and ref in REF.findall(child.row["output_text"] or ""):
+            if child is not None and (ref == call.ref or ref in REF.findall(child.row["output_text"] or "")):
                 yield child.row["lane"]
     agents = {turn.row["agent"] for turn in facts.by_lane.get(lane, ())}
     for message in facts.agent_messages:

@@ -71,8 +71,10 @@ def check_agent_answers(evidence: Evidence, facts: Facts) -> Iterator[Violation]
         if call.ref is not None:
             row = facts.blobs.get(call.ref)
             kept = None if row is None else stored(evidence.home, row)
-            if kept is None or row is None or kept.decode() != answer or row["lane"] != turn.row["lane"]:
+            if kept is None or row is None or kept.decode() != answer or row["lane"] != child.row["lane"]:
                 yield _i21(turn, f"{call.id} gave {call.ref}, which is not the answer of {child.name}")
+            elif not any((each["ref"], each["lane"]) == (call.ref, turn.row["lane"]) for each in facts.passed):
+                yield _i21(turn, f"{call.id} gave {call.ref}, which its session may not read")
             if call.ref not in (call.content or ""):
                 yield _i21(turn, f"{call.id} does not name {call.ref}")
 
