@@ -1,7 +1,6 @@
 """Who asks: key, request id and trace of the current request."""
 
 import re
-import secrets
 from dataclasses import dataclass
 from typing import cast
 
@@ -10,6 +9,7 @@ from werkzeug.datastructures import Headers
 
 from loom_worker.core.values.api_keys import KeyHolder
 from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.spans import new_traceparent
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.traces import NO_TRACE, TurnTrace
 from web.connection_limits import ADDRESS
@@ -74,4 +74,4 @@ def traceparent_of(headers: Headers) -> str:
         has_ids = trace_id != "0" * 32 and parent_id != "0" * 16
         if version != "ff" and has_ids and not (version == "00" and rest):
             return given
-    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"
+    return new_traceparent()

@@ -24,6 +24,7 @@ from loom_worker.core.values.schedules import (
     decide,
 )
 from loom_worker.core.values.sessions import NewSession
+from loom_worker.core.values.spans import new_traceparent
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import UNFINISHED, NewTurn, Turn
 from loom_worker.service.announcer import Announcer
@@ -63,6 +64,7 @@ class Starter:
                 metadata=metadata,
                 key_id=key_id,
                 firing=firing,
+                traceparent=new_traceparent(),
             )
             run, _ = self.runs.start(schedule.workspace, schedule.target, asked)
             return run
@@ -72,6 +74,7 @@ class Starter:
             metadata=metadata,
             key_id=key_id,
             firing=firing,
+            traceparent=new_traceparent(),
         )
         session = NewSession(id=schedule.session_id(firing.due_ms), agent=schedule.target)
         guard = InputGuard(self.database, self.agents)

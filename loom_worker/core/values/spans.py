@@ -1,5 +1,6 @@
 """Spans: the parts of a turn as its trace shows them, and their ids, which its errors and logs name, too."""
 
+import secrets
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal, Self
@@ -101,6 +102,11 @@ def span_id_of(turn_id: str, *part: str) -> str:
         part: of the turn, such as ``("tool", call_id)``; empty: the whole turn.
     """
     return blake2b("\0".join((turn_id, *part)).encode(), digest_size=8).hexdigest()
+
+
+def new_traceparent() -> str:
+    """The ``traceparent`` of the root of a new, sampled trace."""
+    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"
 
 
 def traceparent_of(trace_id: str | None, turn_id: str, *part: str) -> str | None:

@@ -76,6 +76,8 @@ def test_a_due_time_begins_a_run_and_a_turn_once(stage: WebStage, schedules: Sch
     assert run.deadline_ms - run.created_ms == 90_000
     turn = stage.service.turn(W, shown(schedules, "agent:anna")["last_id"])
     assert (turn.input, turn.agent) == ("What is new?", "anna")
+    assert turn.trace_id is not None
+    assert run.trace_id not in (None, turn.trace_id)
 
 
 def test_a_persistent_session_goes_on_and_a_new_one_does_not(stage: WebStage, schedules: Schedules) -> None:
