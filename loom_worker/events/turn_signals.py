@@ -1,14 +1,19 @@
 """What Redis is told when a turn is accepted and when it has ended: its lane and its log, in one round trip each."""
 
+import logging
 from importlib.resources import files
-from typing import Any
+from typing import Any, Protocol
 
+from loom_worker.core import log_context
+from loom_worker.core.errors import LoomError
 from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog, Unsent
 from loom_worker.events.rebuild import queued
 from loom_worker.lanes import lanes as lane_scripts
 from loom_worker.lanes.lanes import Advanced, Lanes, Lease
+
+log = logging.getLogger(__name__)
 
 
 class TurnSignals:
@@ -42,6 +47,25 @@ class TurnSignals:
         with translate_redis_errors():
             last, answer = self._ended(keys=_keys(lane, unsent), args=args)
         return last, lane_scripts.advanced(answer)
+
+
+class LaneDispatcher(Protocol):
+    """How this process reaches workers (``tasks/dispatch.py``: CeleryDispatcher)."""
+
+    def wake(self, lane: str) -> None:
+        """Tell workers that a lane has work."""
+        ...
+
+
+def tell_accepted(turn: Turn, signals: TurnSignals, dispatcher: LaneDispatcher) -> None:
+    """Put a turn on its lane that was accepted for another one, or for a run; what is lost here the sweep finds."""
+    with log_context.about(log_context.turn_ids(turn)):
+        log.info("turn.accepted")
+        try:
+            if signals.accepted(turn):
+                dispatcher.wake(turn.lane)
+        except LoomError as error:
+            log.warning("the sweep will tell of it: %s", error)
 
 
 def _keys(lane: str, unsent: Unsent) -> list[str]:

@@ -101,10 +101,12 @@ class BlobRows:
         """The reference, if a session of the tenant made it."""
         return self._one(ref, of_session(blobs.c.lane, ours(tenant)))
 
-    def pass_on(self, refs: Collection[str], *, from_lane: str, to_lane: str) -> None:
-        """Let a session read those of some references that another one can read."""
+    def pass_on(self, refs: Collection[str], *, from_turn: str, to_lane: str) -> None:
+        """Let a session read those of some references that the session of a turn can read."""
         with self._database.write() as tx:
-            grant(tx, readable(tx, refs, from_lane), to_lane)
+            lane = tx.execute(select(turns.c.lane).where(turns.c.id == from_turn)).scalar()
+            if lane is not None:
+                grant(tx, readable(tx, refs, lane), to_lane)
 
     def touch(self, ref: str, *, now_ms: int) -> None:
         """Keep a reference for its whole time from now on; written once a minute at most."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, bindparam, case, literal, update
 
+from loom_worker.core.errors import NotFound
 from loom_worker.core.values.audit import turn_ended
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tenants import Tenant
@@ -101,6 +102,15 @@ def cancel_turn(
         if is_exported and not TurnTrace.of(row["trace"]).is_unsampled:
             enqueue_trace(tx, turn_id, now_ms=now_ms)
     return Cancelled(turn, is_new=True)
+
+
+def interrupt_turn(tx: Connection, workspace: str, turn_id: str, *, now_ms: int, is_exported: bool) -> Turn | None:
+    """Ask a turn to end that belongs to something that ends; None if it was asked before, has ended or is deleted."""
+    try:
+        done = cancel_turn(tx, workspace, turn_id, "interrupt", now_ms=now_ms, is_exported=is_exported)
+    except NotFound:
+        return None
+    return done.turn if done.is_new else None
 
 
 def weaker_than(action: CancelAction) -> ColumnElement[bool]:

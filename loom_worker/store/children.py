@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
-from loom_worker.core.errors import Interrupted, NotFound
+from loom_worker.core.errors import Interrupted
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import Usage
@@ -15,10 +15,10 @@ from loom_worker.core.values.traces import TurnTrace
 from loom_worker.core.values.turns import Claim, NewTurn, Turn
 from loom_worker.store import rows
 from loom_worker.store.blobs import grant, readable
-from loom_worker.store.cancel import cancel_turn
+from loom_worker.store.cancel import interrupt_turn
 from loom_worker.store.database import Database
 from loom_worker.store.fence import check_fence
-from loom_worker.store.schema import calls, messages, turns, unfinished
+from loom_worker.store.schema import answer_text, calls, turns, unfinished
 from loom_worker.store.sessions import found_or_added
 from loom_worker.store.submit import insert_turn
 
@@ -36,17 +36,15 @@ _BEGIN = (
     )
 )
 _CALLS = select(calls).where(calls.c.turn_id == bindparam("of_turn")).order_by(calls.c.position)
-_ANSWER = select(messages.c.content).where(messages.c.id == turns.c.answer_id).scalar_subquery()
 _ENDS = select(
-    *(turns.c[name] for name in ("id", "lane", "status", "reason", "error", "usage", "output_ref")),
-    func.coalesce(_ANSWER, turns.c.output_text).label("output_text"),
+    *(turns.c[name] for name in ("id", "status", "reason", "error", "output_ref")),
+    answer_text().label("output_text"),
 ).where(turns.c.id.in_(bindparam("ids", expanding=True)), ~unfinished())
 _THERE = select(turns.c.id).where(turns.c.id.in_(bindparam("ids", expanding=True)))
 _USED_BY_CHILDREN = select(turns.c.id, turns.c.usage).where(
     turns.c.parent_turn_id.in_(bindparam("ids", expanding=True))
 )
 _OPEN = select(turns.c.id).where(turns.c.parent_turn_id == bindparam("of_turn"), unfinished())
-_PARENT_LANE = select(turns.c.lane).where(turns.c.id == bindparam("of_turn"), turns.c.held_by.is_(None), unfinished())
 
 
 class Children:
@@ -106,12 +104,7 @@ class Children:
     def cancel(self, claim: Claim, turn_id: str, *, now_ms: int) -> Turn | None:
         """Ask a child to end that nobody waits for any more; None if it has ended, or was asked before."""
         with self._database.write(durable=True) as tx:
-            return _cancel(tx, claim.turn.workspace, turn_id, now_ms=now_ms, is_exported=self._is_exported)
-
-    def waiting_lane(self, turn_id: str) -> str | None:
-        """The lane of a turn that waits without an owner; None if it does not, or has ended."""
-        with self._database.read() as tx:
-            return tx.execute(_PARENT_LANE, {"of_turn": turn_id}).scalar()
+            return interrupt_turn(tx, claim.turn.workspace, turn_id, now_ms=now_ms, is_exported=self._is_exported)
 
     def _accept(self, tx: Connection, claim: Claim, child: NewChild, *, now_ms: int) -> Turn:
         parent = claim.turn
@@ -138,7 +131,7 @@ class Children:
 def cancel_children(tx: Connection, workspace: str, turn_id: str, *, now_ms: int, is_exported: bool) -> list[Turn]:
     """Ask all children of a turn that ends to end, too; those that were asked."""
     open_ones = tx.execute(_OPEN, {"of_turn": turn_id}).scalars().all()
-    asked = (_cancel(tx, workspace, child, now_ms=now_ms, is_exported=is_exported) for child in open_ones)
+    asked = (interrupt_turn(tx, workspace, child, now_ms=now_ms, is_exported=is_exported) for child in open_ones)
     return [turn for turn in asked if turn is not None]
 
 
@@ -150,14 +143,6 @@ def usage_below(tx: Connection, turn_id: str) -> Usage:
         total = sum((Usage.from_json(row.usage) for row in found), total)
         parents = [row.id for row in found]
     return total
-
-
-def _cancel(tx: Connection, workspace: str, turn_id: str, *, now_ms: int, is_exported: bool) -> Turn | None:
-    try:
-        done = cancel_turn(tx, workspace, turn_id, "interrupt", now_ms=now_ms, is_exported=is_exported)
-    except NotFound:  # its session was deleted
-        return None
-    return done.turn if done.is_new else None
 
 
 def _wait(tx: Connection, claim: Claim, position: int, until_ms: int | None, *, now_ms: int, child: str | None) -> None:

@@ -19,7 +19,7 @@ from loom_worker.core.values.workflows import Workflow
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.audit import append
-from loom_worker.store.cancel import cancel_turn
+from loom_worker.store.cancel import interrupt_turn
 from loom_worker.store.database import Database
 from loom_worker.store.removal import Deleted, remove, with_children
 from loom_worker.store.run_steps import RunPlan, RunStep, RunWriter
@@ -144,7 +144,10 @@ class RunJournal:
                 return CancelledRun(RunStep(run_of(row, read_stages(tx, run_id))), is_new=False)
             writer.set(cancel="interrupt")
             open_turns = [each.turn_id for each in read_stages(tx, run_id) if each.is_open and each.turn_id]
-            cancelled = [self._cancel_turn(tx, row["workspace"], turn_id, now_ms=now_ms) for turn_id in open_turns]
+            cancelled = [
+                interrupt_turn(tx, row["workspace"], turn_id, now_ms=now_ms, is_exported=self._is_exported)
+                for turn_id in open_turns
+            ]
             turns = tuple(turn for turn in cancelled if turn is not None)
             return CancelledRun(writer.go_on(self._plan), is_new=True, turns=turns)
 
@@ -209,13 +212,6 @@ class RunJournal:
             raise Forbidden(f"The workspace {name!r} is disabled by its administrator.", DISABLED)
         if (workspace["depth"] or 0) >= most:
             raise QueueFull(f"The workspace has {most} unfinished turns, the most it may have.", 5.0)
-
-    def _cancel_turn(self, tx: Connection, workspace: str, turn_id: str, *, now_ms: int) -> Turn | None:
-        try:
-            done = cancel_turn(tx, workspace, turn_id, "interrupt", now_ms=now_ms, is_exported=self._is_exported)
-        except NotFound:  # its session was deleted
-            return None
-        return done.turn if done.is_new else None
 
 
 def _new_row(tenant: Tenant, workflow: Workflow, new: NewRun, key: str | None, *, now_ms: int) -> dict[str, Any]:

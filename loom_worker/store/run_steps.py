@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Integer, and_, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Integer, and_, bindparam, insert, select, update
 
 from loom_worker.core import crash_points, metrics
 from loom_worker.core.settings import LimitSettings
@@ -43,7 +43,7 @@ from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.run_tables import run_events, run_stages, workflow_runs
 from loom_worker.store.runs import read_stages, run_of, stage_of
-from loom_worker.store.schema import messages, turns
+from loom_worker.store.schema import answer_text, turns
 from loom_worker.store.sessions import add, found_or_added
 from loom_worker.store.submit import insert_turn
 from loom_worker.store.turn_records import add_spans
@@ -53,14 +53,12 @@ DELETED_REASON = "deleted"
 """Of a stage whose turn was deleted with its session before it had ended."""
 
 _RUN = PreparedStatement(select(workflow_runs).where(workflow_runs.c.id == bindparam("our_id")))
-_ANSWER = select(messages.c.content).where(messages.c.id == turns.c.answer_id).scalar_subquery()
 _TURN = ("id", "status", "reason", "error", "usage", "output_ref", "completed_ms")
 _OPEN = PreparedStatement(
     select(
         run_stages,
         *(turns.c[name].label(f"turn_{name}_now") for name in _TURN),
-        # Of a stage's output what was said before its tool calls is no part.
-        func.coalesce(_ANSWER, turns.c.output_text).label("turn_output_text_now"),
+        answer_text().label("turn_output_text_now"),
     )
     .outerjoin(turns, turns.c.id == run_stages.c.turn_id)
     .where(and_(run_stages.c.run_id == bindparam("our_id"), run_stages.c.completed_ms.is_(None)))

@@ -377,6 +377,12 @@ def turn_columns(*, answer_chars: int | None = None) -> list[ColumnElement[Any]]
     return [text.label("output_text") if column is turns.c.output_text else column for column in turns.c]
 
 
+def answer_text() -> ColumnElement[Any]:
+    """What a turn has answered, without what it said before its tool calls."""
+    answer = select(messages.c.content).where(messages.c.id == turns.c.answer_id).scalar_subquery()
+    return func.coalesce(answer, turns.c.output_text)
+
+
 def kept() -> ColumnElement[bool]:
     """True of a turn unless its session is deleted and the turn only waits to be removed."""
     return select(sessions.c.lane).where(*OWNS).exists()

@@ -77,6 +77,8 @@ def _closed(call: Call, ends: Mapping[str, ChildEnd], *, is_late: bool, now_ms: 
 
 
 def _answered(call: Call, end: ChildEnd) -> Call:
+    if end.status == "completed" and end.output_ref is not None:
+        return replace(call, status="completed", content=end.output_ref["preview"], ref=end.output_ref["ref"])
     if end.status == "completed":
         return replace(call, status="completed", content=end.output_text or "")
     agent = call.arguments.get("agent")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
-from loom_worker.core import crash_points, log_context
+from loom_worker.core import crash_points
 from loom_worker.core.errors import Interrupted, LoomError
 from loom_worker.core.text import clean
 from loom_worker.core.values.agent_messages import refs_in, scope_of
@@ -16,6 +16,7 @@ from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.spans import traceparent_of
 from loom_worker.core.values.tools import Caller, Outcome
 from loom_worker.core.values.turns import Turn
+from loom_worker.events.turn_signals import tell_accepted
 from loom_worker.events.writer import EventWriter
 from loom_worker.guard import rails
 from loom_worker.llm.tokens import cl100k_tokens
@@ -27,7 +28,7 @@ from loom_worker.turn.worker import Execution, TurnWorker, guardrails
 
 log = logging.getLogger(__name__)
 
-ASK, DELEGATE = "ask_agent", "delegate"
+ASK = "ask_agent"
 USUAL_REPLY_S = 30
 NAME_CHARS = 70
 """Of an agent in the id of a session, which has 128 characters at the most."""
@@ -81,7 +82,7 @@ def begin(state: TurnState, calls: Sequence[Call], execution: Execution, writer:
     begun, noted = worker.children.begin(state.claim, new, now_ms=now_ms)
     crash_points.reached("children.accepted")
     for turn in begun:
-        tell_accepted(turn, worker)
+        tell_accepted(turn, worker.signals, worker.dispatcher)
     _tell_waits([call for call in noted if call.position in planned and call.is_awaiting], state.turn, worker)
     return state.with_calls(noted)
 
@@ -116,23 +117,15 @@ def close(state: TurnState, calls: Sequence[Call], execution: Execution, writer:
     for call in calls:
         if call.child_turn_id is not None and call.status in ("timeout", "cancelled"):
             _stop(call.child_turn_id, state, worker)
-        done = call if call.awaits is None else _filtered(_as_read(call, state, execution), execution)
+        if call.child_turn_id is not None and (refs := refs_in(call.content or "")):
+            references = worker.tools.references.stores.rows
+            references.pass_on(refs, from_turn=call.child_turn_id, to_lane=state.turn.lane)
+        done = call if call.awaits is None else _filtered(call, execution)
         if worker.calls.close(state.turn.id, done) is None:
             raise Interrupted(f"Call {call.id} got its result from elsewhere.")
         writer.emit("tool_call.completed", done.as_json())
         state = state.with_calls((done,))
     return state
-
-
-def tell_accepted(turn: Turn, worker: TurnWorker) -> None:
-    """Put an accepted turn on its lane; what is lost here the sweep finds in the database."""
-    with log_context.about(log_context.turn_ids(turn)):
-        try:
-            log.info("turn.accepted")
-            if worker.signals.accepted(turn):
-                worker.dispatcher.wake(turn.lane)
-        except LoomError as error:
-            log.warning("the sweep will tell of it: %s", error)
 
 
 def tell_others(turn: Turn, children: Sequence[Turn], worker: TurnWorker) -> None:
@@ -231,18 +224,3 @@ def _filtered(call: Call, execution: Execution) -> Call:
         return call
     outcome = allowed(Outcome("completed", call.content or ""), execution.guardrails.tool_result)
     return replace(call, status=outcome.status, content=outcome.content, guard=list(outcome.guard) or None)
-
-
-def _as_read(call: Call, state: TurnState, execution: Execution) -> Call:
-    """A call that another agent has answered, with what the model reads, which may name what it is passed on."""
-    child_id = call.child_turn_id
-    end = execution.worker.children.ends([child_id]).get(child_id) if child_id is not None else None
-    if end is None:
-        return call
-    content, known = call.content or "", end.output_ref
-    if known is not None and call.status == "completed":
-        content, ref = known["preview"], known["ref"]
-        call = replace(call, content=content, ref=ref)
-    if refs := refs_in(content):
-        execution.worker.tools.references.stores.rows.pass_on(refs, from_lane=end.lane, to_lane=state.turn.lane)
-    return call

@@ -51,8 +51,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         Interrupted: a call that had no result has one now; nothing was written or sent.
         Unavailable: the database refused; there is no answer.
     """
-    worker = execution.worker
-    now_ms = worker.clock_ms()
+    worker, now_ms = execution.worker, execution.worker.clock_ms()
     patterns = patterns_of(state, worker.knowledge.version_of)
     state = replace(state.reported_to(execution.webhook.known), patterns=patterns)
     began_us = now_us()

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from loom_worker.core import crash_points, log_context
+from loom_worker.core import crash_points
 from loom_worker.core.errors import LoomError, Unavailable
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.run_news import RunNews
-from loom_worker.events.turn_signals import TurnSignals
+from loom_worker.events.turn_signals import TurnSignals, tell_accepted
 from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.run_steps import RunStep
 
@@ -40,17 +40,11 @@ class StepTeller:
     def tell(self, step: RunStep) -> None:
         """Put the turns that it began on their lanes, tell readers, and send the webhook."""
         for turn in step.begun:
-            with log_context.about(log_context.turn_ids(turn)):
-                _quietly(lambda turn=turn: self._accepted(turn))  # type: ignore[misc]
+            tell_accepted(turn, self.signals, self.dispatcher)
         if step.has_news:
             _quietly(lambda: self.news.changed(step.run))
         if step.delivery is not None:
             self.dispatcher.deliver(step.delivery.id)
-
-    def _accepted(self, turn: Turn) -> None:
-        log.info("turn.accepted")
-        if self.signals.accepted(turn):
-            self.dispatcher.wake(turn.lane)
 
 
 class RunAdvancer:

@@ -1,6 +1,6 @@
 """Turns that other turns wait for: an agent asks another one, whose turn is the child of its own."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Self
 
 from loom_worker.core.values.json import Json
@@ -64,11 +64,9 @@ class ChildEnd:
 
     turn_id: str
     status: Literal["completed", "failed", "cancelled", "incomplete"]
-    lane: str = ""
     reason: str | None = None
     output_text: str | None = None
     error: Json | None = None
-    usage: Json = field(default_factory=dict)
     output_ref: Json | None = None
     """Of a long answer, as OutputRef writes it."""
 
