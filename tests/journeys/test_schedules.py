@@ -9,7 +9,7 @@ from tests.support.messages_server import MessagesServer, Say
 from tests.support.system import Json, System
 from tests.support.until import until
 
-pytestmark = [pytest.mark.journey, pytest.mark.takes(70)]
+pytestmark = [pytest.mark.journey, pytest.mark.takes(40)]
 
 DUE_S = 100.0
 """A minute until the next due time, and as long as a loaded machine may take besides."""
@@ -43,6 +43,7 @@ def runs_of(system: System, workflow: str) -> list[Json]:
     return listed
 
 
+@pytest.mark.heavy
 def test_what_is_due_begins_once_by_itself_and_not_any_more_once_it_is_disabled(
     server: MessagesServer, system: System
 ) -> None:

@@ -15,7 +15,7 @@ from tests.support.system import Json, System
 from tests.support.until import until
 from tests.support.webhook_receiver import Answer, WebhookReceiver
 
-pytestmark = [pytest.mark.journey, pytest.mark.takes(25)]
+pytestmark = [pytest.mark.journey, pytest.mark.takes(45)]
 
 EXPORT_S = 60.0
 """Ten seconds until it is sent for, and a busy machine."""
@@ -91,6 +91,7 @@ def test_the_key_of_the_collector_is_known_to_the_exporter_alone(system: System)
     assert KEY not in system.output
 
 
+@pytest.mark.heavy
 def test_the_trace_of_a_turn_whose_worker_was_killed_right_after_it_arrives(
     system: System, collector: WebhookReceiver
 ) -> None:
@@ -101,6 +102,7 @@ def test_the_trace_of_a_turn_whose_worker_was_killed_right_after_it_arrives(
     system.settle()
 
 
+@pytest.mark.heavy
 def test_turns_go_on_while_the_collector_is_dead_and_traces_arrive_when_it_is_back(
     system: System, collector: WebhookReceiver
 ) -> None:
