@@ -1,5 +1,6 @@
 """A file of tools is edited while all processes run."""
 
+import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -7,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.agents import add
-from tests.support.messages_server import MessagesServer, Say
+from tests.support.messages_server import Hang, MessagesServer, Say
 from tests.support.messages_wire import WireCall
-from tests.support.system import System
+from tests.support.system import Json, System
 from tests.support.tool_wire import data, results
 from tests.support.until import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.journey, pytest.mark.takes(8)]
 
+AT_ONCE = 4
+TURN_WORKERS = 2
 TOOL = '''from loom_worker.tools.declare import tool
 
 @tool
@@ -36,6 +39,31 @@ def folder(system: System) -> Iterator[Path]:
         (folder / name).unlink()
 
 
+def told(request: Json) -> str:
+    """What the model is told of the tool."""
+    (description,) = [each["description"] for each in request["tools"] if each["name"] == "seal"]
+    return str(description)
+
+
+def seen_by_all(server: MessagesServer, system: System, description: str) -> None:
+    """Have each worker tell the model of the tool: one that never had a version of it has none to stay with."""
+    workers: set[str] = set()
+
+    def have_all_told() -> bool:
+        before, released = len(server.requests), threading.Event()
+        server.then(*[Hang(released)] * AT_ONCE)  # while they hang, a worker that has a turn is not given them all
+        turns = [system.submit(f"held-{before}-{n}", "Look.", agent="clerk") for n in range(AT_ONCE)]
+        until(lambda: len(server.requests) == before + AT_ONCE, 20, "all turns run")
+        released.set()
+        assert {told(request) for request in server.requests[before:]} == {description}
+        for turn in map(system.ended, turns):
+            spans: list[Json] = system.get(f"/v1/turns/{turn['id']}/trace").json["data"]
+            workers.update(span["attributes"]["loom.worker"] for span in spans if span["name"] == "turn.run")
+        return len(workers) == TURN_WORKERS
+
+    until(have_all_told, 20, "each worker has run a turn with the tool")
+
+
 def logs(system: System) -> str:
     return "".join(path.read_text() for path in (system.home / "logs").glob("*.log"))
 
@@ -51,10 +79,10 @@ def test_an_edit_acts_in_every_process_and_a_broken_one_in_none(
         turn = system.ended(system.submit(f"seal-{next(sessions)}", "Seal it.", agent="clerk"))
         assert turn["status"] == "completed", turn
         first, second = server.requests[-2:]
-        (told,) = [each["description"] for each in first["tools"] if each["name"] == "seal"]
-        return told, data(results(second)[0], turn["id"]).strip()
+        return told(first), data(results(second)[0], turn["id"]).strip()
 
     old, new = ("The first seal.", "sealed by the first"), ("The second seal.", "sealed by the second")
+    seen_by_all(server, system, old[0])
     assert asked() == old
     (folder / "seal.py").write_text(TOOL.format(word="second"))
 
@@ -64,7 +92,8 @@ def test_an_edit_acts_in_every_process_and_a_broken_one_in_none(
         return found == new
 
     until(is_there, 20, "the edit acts")
-    assert [asked() for _ in range(4)] == [new] * 4
+    seen_by_all(server, system, new[0])
+    assert asked() == new
     (folder / "seal.py").write_text(TOOL.format(word="third") + "\ndef broken(:\n")
 
     def is_told() -> bool:
