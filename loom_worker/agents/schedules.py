@@ -8,8 +8,7 @@ from loom_worker.core.fields import MISSING, Fields, InvalidField
 from loom_worker.core.values.schedules import DEFAULT_WORKSPACE, Schedule, ScheduleKind, SessionMode
 
 _SESSION_MODES: Mapping[str, SessionMode] = {"new": "new", "persistent": "persistent", "shared": "persistent"}
-_ENTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_WORKSPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def schedule_of(
@@ -29,7 +28,7 @@ def schedule_of(
     max_execution_s = fields.number("max_execution_seconds")
     mode = fields.choice("session_mode", tuple(_SESSION_MODES)) or "new"
     workspace = fields.text("workspace") or DEFAULT_WORKSPACE
-    if not _WORKSPACE.fullmatch(workspace):
+    if not _NAME.fullmatch(workspace):
         raise fields.invalid("workspace", "the name of a workspace", workspace)
     if fields.text("cron") is None:
         return None
@@ -62,7 +61,7 @@ def _listed(spec: Fields, agent: str) -> Iterator[Schedule]:
     taken = set[str]()
     for fields in spec.each("schedules"):
         name = fields.required("name")
-        if not _ENTRY.fullmatch(name):
+        if not _NAME.fullmatch(name):
             raise fields.invalid("name", "a name of letters, digits, '.', '_' and '-', at most 64,", name)
         if name in taken:
             raise InvalidField(fields.place_of("name"), f"another schedule has the name {name!r}")

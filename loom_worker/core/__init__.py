@@ -8,6 +8,5 @@ choose and configure the drivers; ``socket_folder`` finds a place for the embedd
 records, with the ids of what their thread works on (``log_context``); ``monitor`` is what Flower is told; ``metrics``
 are what processes count, and ``metric_recorder`` adds it up. ``stopping`` lets long work know that the process stops;
 ``child_process`` starts commands that die with their parent, ``isolation/`` hides secrets from tools, and
-``crash_points`` are the named places where tests kill a process. ``cron`` says when
-expressions are due.
+``crash_points`` are the named places where tests kill a process. ``cron`` says when expressions are due.
 """

@@ -22,7 +22,6 @@ TAKEN = "schedule-taken"
 _RUN_STATUS = select(workflow_runs.c.status).where(workflow_runs.c.id == schedules.c.last_id).scalar_subquery()
 _TURN_STATUS = select(turns.c.status).where(turns.c.id == schedules.c.last_id).scalar_subquery()
 _ALL = select(schedules, func.coalesce(_RUN_STATUS, _TURN_STATUS).label("last_status"))
-_INSERT = insert(schedules)
 _FIELDS = tuple(ScheduleState.__slots__)
 _MOVE = (
     update(schedules)
@@ -66,7 +65,7 @@ class Schedules:
     def refused(self, firing: Firing, error: str, *, now_ms: int) -> bool:
         """Note that a due time is over because its start was refused; False if another process has dealt with it."""
         with self._database.write(durable=True) as tx:
-            if firing.expected_ms is not None and not _moved(tx, firing):
+            if not _moved(tx, firing):
                 return False
             values = {"error": error, "error_ms": now_ms}
             tx.execute(update(schedules).where(schedules.c.name == firing.name).values(**values))
@@ -81,7 +80,7 @@ class Schedules:
             is_other = row is None or before.is_enabled(schedule) != after.is_enabled(schedule)
             begun = {"plan": plan_key(schedule, after), "cursor_ms": now_ms} if is_other else {}
             if row is None:
-                tx.execute(_INSERT.values(name=schedule.name, enabled=enabled, **begun))
+                tx.execute(insert(schedules).values(name=schedule.name, enabled=enabled, **begun))
             else:
                 ours = schedules.c.name == schedule.name
                 tx.execute(update(schedules).where(ours).values(enabled=enabled, **begun))

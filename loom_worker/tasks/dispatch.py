@@ -103,15 +103,20 @@ def _guarded(action: Callable[[], object]) -> None:
         log.warning("not sent, the sweep will: %s", error)
 
 
+def _outlived(action: Callable[[], object]) -> None:
+    """Do something that may go wrong in any way: one bad message must not silence all that follow."""
+    try:
+        action()
+    except Exception as error:  # the thread goes on; what is not sent, the sweep finds in the database
+        log.warning("not sent, the sweep will: %s", error)
+
+
 class DirectPublisher:
     """Sends in the thread that asks, where nobody waits for an answer: the sweep."""
 
     def put(self, action: Callable[[], object]) -> None:
         """Send something now; never raises."""
-        try:
-            action()
-        except Exception as error:  # as in Publisher: what is not sent, the sweep finds in the database
-            log.warning("not sent, the sweep will: %s", error)
+        _outlived(action)
 
     def close(self) -> None:
         """Nothing waits."""
@@ -141,7 +146,4 @@ class Publisher:
 
     def _run(self) -> None:
         while (action := self._waiting.get()) is not None:
-            try:
-                action()
-            except Exception as error:  # the top of a thread: one bad message must not silence all that follow
-                log.warning("not sent, the sweep will: %s", error)
+            _outlived(action)

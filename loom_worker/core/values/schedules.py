@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Literal
@@ -157,9 +157,9 @@ def decide(
     due_ms = times[-1]
     firing = Firing(schedule.name, due_ms, state.cursor_ms, len(times) - 1)
     if missed == "skip" and now_ms - due_ms > ON_TIME_MS:
-        return Pass(Firing(schedule.name, due_ms, state.cursor_ms, len(times)))
+        return Pass(replace(firing, missed=len(times)))
     if due_ms == state.last_ms:  # begun before the clock was set back
-        return Pass(Firing(schedule.name, due_ms, state.cursor_ms, len(times) - 1))
+        return Pass(firing)
     return Pass(firing, is_skipped=True) if schedule.skips_if_running and is_running else Fire(firing)
 
 

@@ -4,25 +4,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import redis
 from click.testing import CliRunner, Result
 
 from loom_worker.cli.main import main
 from loom_worker.core.cron import plan_of
-from loom_worker.core.settings import Settings
 from loom_worker.core.values.schedules import Schedule
 from tests.support.cli_server import asked_by_commands
 from tests.support.runs import pipeline, workflow
-from tests.support.web_stage import WebStage, stages
+from tests.support.web_stage import WebStage
 
 Loom = Callable[..., Result]
 NAME = "workflow:two"
-
-
-@pytest.fixture
-def stage(settings: Settings, valkey: redis.Redis) -> Iterator[WebStage]:
-    with stages(settings, valkey) as make:
-        yield make()
 
 
 @pytest.fixture

@@ -5,26 +5,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import redis
 from click.testing import CliRunner, Result
 
 from loom_worker.cli.main import main
-from loom_worker.core.settings import Settings
 from loom_worker.core.values.spans import LaterSpans, TraceSpan
 from loom_worker.core.values.turns import NewTurn, Turn
 from loom_worker.store.turn_records import add_spans
 from tests.support.cli_server import asked_by_commands
 from tests.support.fake_loom import TURN, FakeLoom
 from tests.support.http_server import serving
-from tests.support.web_stage import WebStage, stages
+from tests.support.web_stage import WebStage
 
 Loom = Callable[..., Result]
-
-
-@pytest.fixture
-def stage(settings: Settings, valkey: redis.Redis) -> Iterator[WebStage]:
-    with stages(settings, valkey) as make:
-        yield make()
 
 
 @pytest.fixture

@@ -5,27 +5,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import redis
 from click.testing import CliRunner, Result
 
 from loom_worker.cli.main import main
 from loom_worker.cli.show import WIDEST_ARGUMENTS
-from loom_worker.core.settings import Settings
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.core.values.turns import NewTurn, Turn
 from tests.support.cli_server import asked_by_commands
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
-from tests.support.web_stage import WebStage, stages
+from tests.support.web_stage import WebStage
 
 Loom = Callable[..., Result]
-
-
-@pytest.fixture
-def stage(settings: Settings, valkey: redis.Redis) -> Iterator[WebStage]:
-    with stages(settings, valkey) as make:
-        yield make()
 
 
 @pytest.fixture

@@ -90,12 +90,7 @@ def test_messages_whose_taker_died_before_its_call_had_them_are_read_by_the_turn
     stage.model.scenes = [wants(RECEIVE)]
     turn = stage.submit("Any news?", session="reader")
     with monkeypatch.context() as patch:
-
-        def dies(point: str) -> None:
-            if point == "messages.taken":
-                raise Killed
-
-        patch.setattr("loom_worker.turn.children.crash_points.reached", dies)
+        patch.setattr("loom_worker.turn.children.crash_points.reached", killed_at("messages.taken"))
         with pytest.raises(Killed):
             serve_lane(turn.lane, stage.worker("w1"))
     stage.alive.clear()
