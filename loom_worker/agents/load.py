@@ -8,10 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from loom_worker.agents import judges, memory, remote, work
+from loom_worker.agents import judges, memory, remote, tiers, work
 from loom_worker.agents.schedules import schedules_of
 from loom_worker.core.fields import Fields, InvalidField
-from loom_worker.core.values.agents import PROVIDERS, Agent, ModelChoice
+from loom_worker.core.values.agents import PROVIDERS, Agent
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.yaml_files import MAX_BYTES, Document, Unreadable, marked_documents
 
@@ -234,11 +234,12 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
         "reranks_patterns": patterns.flag("rerank"),
         "skills_enabled": skills.flag("enabled"),
         "max_skills_per_turn": skills.whole("max_skills_per_turn", least=0),
-        "memory": memory.policy(spec.under("memory")),
-        "compressor": _model(spec.under("compressor_llm")),
+        "memory": tiers.active_window(spec, memory.policy(spec.under("memory"))),
+        "tiers": tiers.tiers(spec),
+        "compressor": tiers.summary_model(spec),
         "judges": judges.panel(spec),
         "schedules": schedules_of(spec, name),
-        "judge_model": _model(spec.under("judge_llm")),
+        "judge_model": tiers.model_choice(spec.under("judge_llm")),
         "remote": remote.remote(a2a, spec),
         "card_skills": remote.card_skills(a2a),
     }
@@ -247,13 +248,3 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
     if "remote" in known:
         return Agent(name=name, backend=None, **remote.answered_elsewhere(known))
     return Agent(name=name, backend=backend, **known)
-
-
-def _model(fields: Fields) -> ModelChoice:
-    chosen = ModelChoice(
-        provider=fields.choice("provider", PROVIDERS),
-        model=fields.text("model"),
-        max_context_tokens=fields.whole("max_context_tokens"),
-    )
-    fields.keep_rest()
-    return chosen

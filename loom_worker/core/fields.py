@@ -77,6 +77,7 @@ class Fields:
         self._value: Json = {} if value is None else mapping(value, place, what)
         self._asked: set[str] = set()
         self._children: list[Fields] = []
+        self._mappings: dict[str, Fields] = {}
         self._unused: list[str] = []
 
     def __contains__(self, key: str) -> bool:
@@ -92,8 +93,10 @@ class Fields:
         return (*self.place, key)
 
     def under(self, key: str) -> "Fields":
-        """The mapping of a key; an empty one if there is none."""
-        return self._child(self.get(key), self.place_of(key))
+        """The mapping of a key, the same at every call; an empty one if there is none."""
+        if key not in self._mappings:
+            self._mappings[key] = self._child(self.get(key), self.place_of(key))
+        return self._mappings[key]
 
     def each(self, key: str) -> tuple["Fields", ...]:
         """The mappings in a list."""

@@ -10,6 +10,7 @@ from loom_worker.core.values.judges import Panel
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.values.schedules import Schedule
+from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.core.values.tools import Tool
 
 PROVIDERS = ("anthropic", "bedrock", "ollama", "scripted")
@@ -184,6 +185,8 @@ class Agent:
     may_call: tuple[str, ...] = ()
     """Agents that it may ask, give tasks, and send messages."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)
+    tiers: MemoryTiers | None = None
+    """What it remembers beyond a session's context; None: what the session's own tools find."""
     compressor: ModelChoice = field(default_factory=ModelChoice)
     """Writes summaries and ranks what a search found."""
     judges: Panel | None = None

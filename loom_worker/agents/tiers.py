@@ -1,0 +1,112 @@
+"""The ``sessions.memory`` and ``storage`` of an agent's file: the tiers in which it remembers more than a session."""
+
+from dataclasses import replace
+
+from loom_worker.agents.memory import BATCHES
+from loom_worker.core.fields import Fields
+from loom_worker.core.values.agents import PROVIDERS, ModelChoice
+from loom_worker.core.values.memory import MemoryPolicy
+from loom_worker.core.values.tiers import SCOPES, STRATEGIES, MemoryTiers
+
+ACTIVE_WINDOW = 20
+"""Messages of L1 where a file has tiers and no other limit."""
+ELSEWHERE = ("openai", "voyage")
+"""Providers of embeddings alone; a model of theirs writes no summaries here."""
+
+
+def tiers(spec: Fields) -> MemoryTiers | None:
+    """The tiers a file asks for, each key with its usual value where it is left out; None: the file asks for none.
+
+    Raises:
+        InvalidField: a value of the wrong type, or a tier without what it is made from.
+    """
+    _check_storage(spec.under("storage"))
+    sessions = spec.under("sessions")
+    if "memory" not in sessions:
+        return None
+    memory = sessions.under("memory")
+    compaction, summaries = memory.under("compaction"), memory.under("summaries")
+    knowledge, embeddings = memory.under("knowledge"), memory.under("embeddings")
+    given = {
+        "strategy": compaction.choice("strategy", STRATEGIES),
+        "batch_size": compaction.whole("batch_size", least=2),
+        "recent_messages": memory.under("recent_store").whole("max_messages"),
+        "has_summaries": summaries.flag("enabled"),
+        "extracts_facts": summaries.flag("extract_facts"),
+        "has_knowledge": knowledge.flag("enabled"),
+        "scope": knowledge.choice("scope", SCOPES),
+        "injects_facts": knowledge.flag("inject"),
+        "has_embeddings": embeddings.flag("enabled"),
+        "embedding_model": embeddings.text("model"),
+    }
+    found = MemoryTiers(**{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+    if found.has_embeddings and not found.embedding_model:
+        needed = "a model, such as openai/text-embedding-3-small, as embeddings are enabled,"
+        raise embeddings.invalid("model", needed, "nothing")
+    if found.injects_facts and not found.has_knowledge:
+        raise knowledge.invalid("inject", "knowledge.enabled: true", "an agent without knowledge")
+    return found
+
+
+def active_window(spec: Fields, usual: MemoryPolicy) -> MemoryPolicy:
+    """A policy with the limit that ``sessions.memory`` sets to L1; the same one where a file has no tiers.
+
+    Raises:
+        InvalidField: the file limits L1 twice, or to fewer messages than are never compressed.
+    """
+    sessions = spec.under("sessions")
+    if "memory" not in sessions:
+        return usual
+    memory = sessions.under("memory")
+    window = memory.whole("active_window", least=2)
+    if window is not None and "max_l1_messages" in spec.under("memory").under("memory_compression"):
+        raise memory.invalid("active_window", "one limit, this or memory_compression.max_l1_messages,", "both")
+    if window is None and usual.max_l1_messages is not None:
+        return usual
+    most = window or ACTIVE_WINDOW
+    least = min(usual.min_l1_messages, most)
+    return replace(usual, max_l1_messages=most, min_l1_messages=least, batches=usual.batches or BATCHES)
+
+
+def summary_model(spec: Fields) -> ModelChoice:
+    """The model that ``compaction.summary_model`` names, of the agent's own provider unless one stands before it.
+
+    Without one it is that of ``compressor_llm``.
+
+    Raises:
+        InvalidField: Loom cannot ask that provider, or the file names another model as compressor.
+    """
+    compressor = spec.under("compressor_llm")
+    compaction = spec.under("sessions").under("memory").under("compaction")
+    text = compaction.text("summary_model")
+    if text is None:
+        return model_choice(compressor)
+    if "model" in compressor:
+        raise compaction.invalid("summary_model", "one model, this or that of compressor_llm,", "both")
+    provider, slash, name = text.partition("/")
+    if slash and provider in ELSEWHERE:
+        raise compaction.invalid("summary_model", "a model of " + ", ".join(PROVIDERS), text)
+    if slash and provider in PROVIDERS:
+        return replace(model_choice(compressor), provider=provider, model=name)
+    return replace(model_choice(compressor), model=text)
+
+
+def model_choice(fields: Fields) -> ModelChoice:
+    """A model beside the one that answers, as ``compressor_llm`` and ``judge_llm`` name it."""
+    chosen = ModelChoice(
+        provider=fields.choice("provider", PROVIDERS),
+        model=fields.text("model"),
+        max_context_tokens=fields.whole("max_context_tokens"),
+    )
+    fields.keep_rest()
+    return chosen
+
+
+def _check_storage(storage: Fields) -> None:
+    """Refuse a backend that Loom has no adapter for; what it has follows from LOOM_DATABASE_URL."""
+    storage.choice("backend", ("sqlite",))
+    memory = storage.under("memory")
+    memory.choice("backend", ("sqlite",))
+    memory.under("knowledge").choice("backend", ("sqlite",))
+    storage.under("knowledge").choice("backend", ("sqlite",))
+    storage.under("vector").choice("backend", ("sqlite_vec",))
