@@ -216,7 +216,8 @@ class MessagesModel:
             return cause
         if own := self._server.translated(error, self._model):
             return own
-        if isinstance(error, TooLate):
+        # The client waits as long for a byte as a call may take, so on a slow machine it may be the first to give up.
+        if isinstance(error, TooLate) or isinstance(cause, httpx2.ReadTimeout):
             limit = f"{self._call_timeout_s:g} s (LOOM_LLM_TIMEOUT_S)"
             return StreamBroken(f"The model's reply was not complete after {limit}.")
         if isinstance(error, ErrorEvent):
