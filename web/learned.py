@@ -40,6 +40,7 @@ class LearnedViews:
             Route("GET", path, self.list),
             Route("POST", path, self.add),
             Route("GET", f"{path}/<version>", self.get),
+            Route("DELETE", f"{path}/<version>", self.erase),
             Route("POST", f"{path}/activate", self.activate),
             Route("POST", f"{path}/rollback", self.roll_back),
         )
@@ -63,15 +64,20 @@ class LearnedViews:
 
     def get(self, name: str, version: str) -> Response:
         """Look at one version and its layer."""
-        if not _is_version(version):
-            raise NotFound("no such version")
-        return json_answer(self._learned.get(caller().tenant, _known(name), int(version)))
+        return json_answer(self._learned.get(caller().tenant, _known(name), _number(version)))
+
+    def erase(self, name: str, version: str) -> Response:
+        """Remove what a version holds."""
+        self._learned.erase(caller().tenant, _known(name), _number(version), by=caller().holder.actor)
+        return Response(status=204)
 
     def activate(self, name: str) -> Response:
         """Give a version to new sessions, or to a share of them."""
         body = _checked(json_body(), _ACTIVATE)
         by, share = caller().holder.actor, body.get("share")
-        return json_answer(self._learned.activate(caller().tenant, _known(name), body["version"], share=share, by=by))
+        return json_answer(
+            self._learned.activate(caller().tenant, _known(name), int(body["version"]), share=share, by=by)
+        )
 
     def roll_back(self, name: str) -> Response:
         """Take the last activation back."""
@@ -88,6 +94,12 @@ def _checked(body: Json, checker: Checker) -> Json:
 
 def _is_version(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+
+
+def _number(version: str) -> int:
+    if not _is_version(version):
+        raise NotFound("no such version")
+    return int(version)
 
 
 def _known(name: str) -> str:

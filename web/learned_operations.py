@@ -35,6 +35,15 @@ LEARNED_OPERATIONS: tuple[ApiOperation, ...] = (
         scope="read",
     ),
     ApiOperation(
+        "DELETE",
+        f"{_PATH}/{{version}}",
+        "Remove what a version holds; its number and its scores stay",
+        "catalog",
+        {204: None},
+        (404, 409),
+        scope="admin",
+    ),
+    ApiOperation(
         "POST",
         f"{_PATH}/activate",
         "Give a version to the sessions that begin, or to a share of them",

@@ -153,7 +153,7 @@ def _finish(database: Database, claim: Claim, n: int) -> None:
     )
     progress = {"usage": Usage(10, 10, llm_calls=1).as_json(), "run_ms": 1, "patterns": [], "completed_ms": now_ms()}
     ending = Ending("completed", output_text="done")
-    Journal(database).finish(claim, Final(ending, {**progress, "first_token_ms": 1}, said=said, model="m"))
+    Journal(database).finish(claim, Final(ending, {**progress, "first_token_ms": 1}, said=said))
 
 
 def _took_ms(run: Callable[[], object]) -> float:

@@ -130,6 +130,16 @@ def rollback(agent: str, *, url: str | None, as_json: bool) -> None:
     _tell(client(from_env(), url).call("POST", f"{_path(agent)}/rollback"), as_json=as_json)
 
 
+@learned.command()
+@click.argument("agent")
+@click.argument("version", type=click.IntRange(min=1))
+@common
+def erase(agent: str, version: int, *, url: str | None, as_json: bool) -> None:
+    """Remove what a version holds, for good; its number and its scores stay. Not possible while it is active."""
+    done = client(from_env(), url).call("DELETE", f"{_path(agent)}/{version}")
+    click.echo(as_text(done) if as_json else printable(f"{agent}: version {version} is erased"))
+
+
 def _path(agent: str) -> str:
     return f"/v1/agents/{in_path(agent)}/learned"
 

@@ -98,6 +98,16 @@ class Learned:
         log.info("learned.rolled_back", extra={"agent": name, "version": changed.version})
         return _activation(agent, changed)
 
+    def erase(self, tenant: Tenant, name: str, version: int, *, by: Actor = LOCAL) -> None:
+        """Remove what a version holds; its number and its scores stay.
+
+        Raises:
+            NotFound: there is no such agent, or it has no such version.
+            Conflict: the version is active.
+        """
+        self.layers.erase(self._agent(tenant, name), version, now_ms=now_ms(), by=by)
+        log.info("learned.erased", extra={"agent": name, "version": version})
+
     def _agent(self, tenant: Tenant, name: str) -> AgentOf:
         agents = self.agents.current(name)
         if user_of(tenant) is not None or not (name in agents.agents or agents.fault(name)):

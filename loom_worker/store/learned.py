@@ -177,6 +177,28 @@ class LearnedLayers:
             _note(tx, agent, "learned.rolled_back", changed.version, now_ms=now_ms, by=by)
         return changed
 
+    def erase(self, agent: AgentOf, version: int, *, now_ms: int, by: Actor = LOCAL) -> None:
+        """Remove what a version holds; its number and its scores stay.
+
+        Sessions that have begun keep their system text until they are deleted.
+
+        Raises:
+            NotFound: the workspace's agent has no such version.
+            Conflict: it is active, or tried.
+        """
+        nothing = LearnedLayer()
+        values = {"layer": nothing.as_json(), "sizes": nothing.sizes, "digest": ""}
+        with self._database.write(durable=True) as tx:
+            if _find(tx, agent, version) is None:
+                raise _no_version(agent, version)
+            activation = _activation(tx, agent)
+            if version in (activation.version, activation.trial_version):
+                raise Conflict(f"Version {version} of the agent {agent.name!r} is active; activate another one first.")
+            tx.execute(update(layers).where(*_ours(agent), layers.c.version == version).values(**values))
+            if version in activation.history:
+                _set(tx, agent, activation.without(version), now_ms=now_ms)
+            _note(tx, agent, "learned.erased", version, now_ms=now_ms, by=by)
+
     def scores(self, agent: AgentOf, versions: Iterable[int]) -> dict[int, Scores]:
         """What came of the latest turns of each version, as far as they are still stored."""
         with self._database.read() as tx:

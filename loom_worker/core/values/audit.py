@@ -42,6 +42,7 @@ ACTIONS = (
     "learned.imported",
     "learned.activated",
     "learned.rolled_back",
+    "learned.erased",
     "pairing.created",
     "pairing.deleted",
     "delivery.replayed",

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from loom_worker.core.values.chat import Usage
@@ -182,6 +182,7 @@ class LearnedVersion:
     form: Form
     made_with: str
     digest: str
+    """Empty once the layer was erased."""
     source: str
     note: str
     created_ms: int
@@ -198,7 +199,7 @@ class LearnedVersion:
             "version": self.version,
             "form": self.form,
             "made_with": self.made_with or None,
-            "digest": self.digest,
+            "digest": self.digest or None,
             "source": self.source or None,
             "note": self.note or None,
             "created_at": rfc3339(self.created_ms),
@@ -236,6 +237,10 @@ class Activation:
         if self.trial_version is not None:
             return Activation(self.version, history=self.history)
         return Activation(self.history[-1], history=self.history[:-1]) if self.history else None
+
+    def without(self, version: int) -> "Activation":
+        """After a version was erased: nothing leads back to it."""
+        return replace(self, history=tuple(each for each in self.history if each != version))
 
     def version_for(self, lane: str) -> int:
         """What the session of a lane is given: the same whoever asks, until something else is activated."""

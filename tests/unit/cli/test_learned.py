@@ -46,6 +46,7 @@ def test_versions_are_imported_listed_compared_activated_and_taken_back(loom: Lo
     assert loom("diff", "default", 1, 1).output == "no difference\n"
     assert loom("rollback", "default").output == "default: sessions begin with version 1\n"
     assert loom("rollback", "default").output == "default: sessions begin with no learned layer\n"
+    assert loom("erase", "default", 1).output == "default: version 1 is erased\n"
     assert "Nothing was activated" in loom("rollback", "default").output
     assert (
         json.loads(loom("show", "default", 2, "--json").output)["layer"]["gradients"][1]["name"] == "closing sentence"

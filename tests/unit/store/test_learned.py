@@ -113,6 +113,22 @@ def test_rolling_back_ends_a_trial_then_goes_back_version_by_version(layers: Lea
         layers.roll_back(AGENT, now_ms=NOW_MS)
 
 
+def test_an_erased_version_holds_nothing_and_nothing_leads_back_to_it(layers: LearnedLayers) -> None:
+    added(layers, 1, 2)
+    activate(layers, 1)
+    with pytest.raises(Conflict, match="is active"):
+        layers.erase(AGENT, 1, now_ms=NOW_MS)
+    activate(layers, 2)
+    layers.erase(AGENT, 1, now_ms=NOW_MS)
+    erased, content = layers.get(AGENT, 1)
+    assert (content, erased.as_json()["digest"], erased.as_json()["demonstrations"]) == (LearnedLayer(), None, 0)
+    assert layers.roll_back(AGENT, now_ms=NOW_MS).version == 0
+    with pytest.raises(NotFound):
+        layers.erase(AgentOf("other", "default"), 1, now_ms=NOW_MS)
+    added(layers, 3)
+    assert layers.newest(AGENT) == 3
+
+
 def test_a_session_keeps_the_version_of_its_first_claim(database: Database, layers: LearnedLayers) -> None:
     added(layers, 1, 2)
     activate(layers, 1)

@@ -98,6 +98,8 @@ def test_a_version_is_activated_tried_and_taken_back(client: FlaskClient) -> Non
         ("GET", "/latest", None, 404),
         ("GET", f"/{'9' * 40}", None, 404),
         ("GET", "?after=x", None, 422),
+        ("DELETE", "/1", None, 404),
+        ("DELETE", "/latest", None, 404),
         ("POST", "/activate", {"version": 1}, 404),
         ("POST", "/activate", {}, 422),
         ("POST", "/activate", {"version": -1}, 422),
@@ -109,6 +111,16 @@ def test_a_version_is_activated_tried_and_taken_back(client: FlaskClient) -> Non
 def test_what_cannot_be_done_is_refused(client: FlaskClient, method: str, path: str, body: Any, status: int) -> None:
     answer = client.open(f"{URL}{path}", method=method, json=body)
     assert answer.status_code == status, (path, body, answer.get_json())
+
+
+def test_an_erased_version_keeps_its_number(client: FlaskClient) -> None:
+    imported(client)
+    client.post(f"{URL}/activate", json={"version": 1})
+    assert client.delete(f"{URL}/1").status_code == 409
+    client.post(f"{URL}/activate", json={"version": 0})
+    assert client.delete(f"{URL}/1").status_code == 204
+    assert client.get(f"{URL}/1").get_json()["layer"]["signatures"] == []
+    assert imported(client)["version"] == 2
 
 
 def test_an_error_names_the_file_and_the_place_in_it(client: FlaskClient) -> None:
