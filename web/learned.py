@@ -74,10 +74,8 @@ class LearnedViews:
     def activate(self, name: str) -> Response:
         """Give a version to new sessions, or to a share of them."""
         body = _checked(json_body(), _ACTIVATE)
-        by, share = caller().holder.actor, body.get("share")
-        return json_answer(
-            self._learned.activate(caller().tenant, _known(name), int(body["version"]), share=share, by=by)
-        )
+        version, share, by = int(body["version"]), body.get("share"), caller().holder.actor
+        return json_answer(self._learned.activate(caller().tenant, _known(name), version, share=share, by=by))
 
     def roll_back(self, name: str) -> Response:
         """Take the last activation back."""
