@@ -89,7 +89,7 @@ $(VENV)/.installed-dev: pyproject.toml constraints-dev.txt | $(BIN)/python
 	@$(OURSELVES)
 	@touch $@ $(VENV)/.installed
 
-# DSPy brings 40 packages; those that Loom has, too, have its versions, so that it changes nothing for other tests.
+# DSPy brings some thirty packages; those that Loom has, too, have its versions, so that it changes nothing for other tests.
 $(VENV)/.installed-learn: constraints-learn.txt $(VENV)/.installed-dev
 	@echo "installing DSPy into $(VENV)"
 	$(call install_locked,constraints-learn.txt)
