@@ -52,9 +52,8 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         Unavailable: the database refused; there is no answer.
     """
     worker, now_ms = execution.worker, execution.worker.clock_ms()
-    state = replace(
-        state.reported_to(execution.webhook.known), patterns=patterns_of(state, worker.knowledge.version_of)
-    )
+    patterns = patterns_of(state, worker.knowledge.version_of)
+    state = replace(state.reported_to(execution.webhook.known), patterns=patterns)
     began_us = now_us()
     ending = with_error_id(state, _in_parts(ending, state.turn.channel), execution)
     error_stored = Interval(began_us, now_us()) if ending.error else None

@@ -7,6 +7,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, NewKey
+from loom_worker.core.values.learned import NONE, Demonstration, LearnedLayer, Signature
+from tests.support.stage import StageKnowledge
 from tests.support.web_stage import WebStage
 
 URL = "/v1/agents/default/learned"
@@ -162,8 +164,21 @@ def test_layers_are_their_workspace_s_and_an_administrator_s_to_change(
 
 
 def test_a_session_that_has_not_begun_is_shown_with_what_it_would_be_sent(client: FlaskClient, stage: WebStage) -> None:
-    assert stage is not None
     client.post("/v1/sessions", json={"id": "s1"})
-    context = client.get("/v1/sessions/s1/context").get_json()
-    assert context["learned"] is None
+    without = client.get("/v1/sessions/s1/context").get_json()
+    assert without["learned"] is None
+    layer = LearnedLayer((Signature("self", "Add the numbers."),), (Demonstration("self", {"a": "word " * 5_000}),))
+    knowledge = stage.service.contexts.knowledge
+    assert isinstance(knowledge, StageKnowledge)
+    knowledge.layers[NONE] = layer
+    with_layer = client.get("/v1/sessions/s1/context").get_json()
+    assert with_layer["learned"] == {
+        "version": NONE,
+        "signatures": 1,
+        "demonstrations": 0,
+        "left_out_signatures": 0,
+        "left_out_demonstrations": 1,
+    }
+    assert with_layer["layers"]["rom"]["tokens"] > without["layers"]["rom"]["tokens"]
+    assert with_layer["rom_digest"] != without["rom_digest"]
     assert client.get("/v1/sessions/s1").get_json()["learned_version"] is None
