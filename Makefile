@@ -37,7 +37,7 @@ TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 QUICK := -m 'not heavy and not long' $(wildcard tests/test_*.py) tests/unit tests/integration tests/journeys
 
 .DEFAULT_GOAL := up
-.PHONY: help up test test-all lint check bench chaos hostile lock
+.PHONY: help up test test-all learn lint check bench chaos hostile lock
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -53,6 +53,9 @@ test: $(VENV)/.installed-dev  ## run the tests but for the slow ones; ARGS="test
 # Three processes also on two cores: the whole systems that these tests start wait for each other most of their time.
 test-all: $(VENV)/.installed-dev  ## run all tests, with attacks and faults; those marked "long" are left out
 	@exec $(PYTEST) $(subst -n 2,-n 3,$(TWO_AT_A_TIME)) tests
+
+learn: $(VENV)/.installed-learn  ## run the tests with DSPy itself, which is installed for them
+	@exec $(PYTEST) tests/integration/learned
 
 lint: $(VENV)/.installed-dev  ## mend what ruff can mend, then check the rest and the types
 	$(BIN)/ruff check --fix .
@@ -86,11 +89,18 @@ $(VENV)/.installed-dev: pyproject.toml constraints-dev.txt | $(BIN)/python
 	@$(OURSELVES)
 	@touch $@ $(VENV)/.installed
 
+# DSPy brings some thirty packages; those that Loom has, too, have its versions, so that it changes nothing for other tests.
+$(VENV)/.installed-learn: constraints-learn.txt $(VENV)/.installed-dev
+	@echo "installing DSPy into $(VENV)"
+	$(call install_locked,constraints-learn.txt)
+	@touch $@
+
 # The files of exact versions anew, for all systems and Pythons at once; what they hold is kept while pyproject.toml
 # allows it. ARGS=--upgrade takes the newest, ARGS="--upgrade-package flask" one. Needs uv (pip install uv).
 lock:  ## write the files of exact versions anew; ARGS=--upgrade takes the newest
 	@printf '%s\n' 'hatchling>=1.26,<2' | $(LOCK) -o constraints.txt pyproject.toml - $(ARGS) >/dev/null
 	@$(LOCK) --extra dev -c constraints.txt -o constraints-dev.txt pyproject.toml $(ARGS) >/dev/null
+	@sed -n 's/^learn = \["\(.*\)"\].*/\1/p' pyproject.toml | $(LOCK) -c constraints-dev.txt -o constraints-learn.txt - $(ARGS) >/dev/null
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || \

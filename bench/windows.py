@@ -48,7 +48,7 @@ from loom_worker.store.schema import messages
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.turn.agent_runtime import AgentRuntime
-from loom_worker.turn.context import HISTORY_MESSAGES, build, is_pressed, layers_of, rom_of
+from loom_worker.turn.context import HISTORY_MESSAGES, build, is_pressed, layers_of, new_rom
 
 MODEL, WORKSPACE = "claude-sonnet-5-5", "bench"
 WINDOWS = "8000,32000,200000"
@@ -158,7 +158,7 @@ def replaying(name: str, window: int, policy: MemoryPolicy) -> Iterator[Replay]:
             session = Sessions(database).create(WORKSPACE, NewSession(id=name), now_ms=1)
             runtime = registry.runtime("default")
             yield Replay(
-                runtime, compressor, Search(database), session, database, rom_of(runtime, None, fitted.knowledge)
+                runtime, compressor, Search(database), session, database, new_rom(runtime, fitted.knowledge).text
             )
             fitted.close()
 

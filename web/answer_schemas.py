@@ -20,6 +20,7 @@ from loom_worker.core.values.waiting import Waiting, WaitsFor
 from web.agent_message_schemas import AGENT_MESSAGE
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
 from web.judge_schemas import JUDGE
+from web.learned_schemas import LEARNED_ANSWERS
 from web.run_schemas import RUN_ANSWERS
 from web.schedule_schemas import SCHEDULE_ANSWERS
 from web.schemas import (
@@ -49,8 +50,8 @@ _TURN = answer(
     members(
         Turn,
         "id object session_id seq status reason position attempt input output_text output_parts "
-        "channel tool_calls patterns judge usage error waiting timings trace_id metadata retry_of run_id "
-        "parent_turn_id cancel created_at started_at completed_at",
+        "channel tool_calls patterns judge learned_version usage error waiting timings trace_id metadata retry_of "
+        "run_id parent_turn_id cancel created_at started_at completed_at",
         object={"const": "turn"},
         attempt=WHOLE,
         parent_turn_id=described(or_null(TEXT), "Of the turn that asked for it and waits, if another agent did."),
@@ -59,6 +60,7 @@ _TURN = answer(
         channel={"anyOf": [ref("Channel"), {"type": "null"}]},
         tool_calls=array(ref("ToolCall")),
         judge=JUDGE,
+        learned_version=described(or_null(WHOLE), "Of the learned layer that it ran with; null: none."),
         waiting={"anyOf": [ref("Waiting"), {"type": "null"}], "description": "Null once the turn has ended."},
         timings=answer(
             {"queued_ms": or_null(WHOLE), "run_ms": or_null(WHOLE), "first_token_ms": or_null(WHOLE)},
@@ -98,10 +100,11 @@ _WAITING = answer(
 _SESSION = answer(
     members(
         Session,
-        "id object agent user title status busy queue_depth metadata kernel model tools backend agent_version budget "
-        "cumulative_usage created_at updated_at",
+        "id object agent user title status busy queue_depth metadata kernel model tools backend agent_version "
+        "learned_version budget cumulative_usage created_at updated_at",
         object={"const": "session"},
         busy=described(FLAG, "A turn was begun and has not ended."),
+        learned_version=described(or_null(WHOLE), "Of the learned layer that it began with; null: none."),
         cumulative_usage=ref("Usage"),
     ),
     description="A conversation; its turns take effect one at a time, in the order they were accepted.",
@@ -171,6 +174,7 @@ _CONTEXT = answer(
         "model": TEXT,
         "rom_digest": TEXT,
         "agent_version": or_null(TEXT),
+        "learned": {"anyOf": [ref("LearnedPart"), {"type": "null"}]},
         "memory_version": WHOLE,
     },
     description="What the model would be sent now, without the next question. Tokens are the provider's, as its latest "
@@ -345,19 +349,14 @@ _PROBLEM: Schema = {
 
 LISTS = (
     *("Session", "Turn", "Message", "Hit", "Snapshot", "Delivery", "Agent", "Tool", "UsageRow", "Error"),
-    "Key",
-    "Pairing",
-    "AuditRow",
-    "PatternMatch",
-    "TraceSpan",
-    "Run",
-    "AgentMessage",
+    *("Key", "Pairing", "AuditRow", "PatternMatch", "TraceSpan", "Run", "AgentMessage"),
 )
 """Answers that come in pages, too."""
 ANSWERS: dict[str, Schema] = {
     "Turn": _TURN,
     **RUN_ANSWERS,
     **SCHEDULE_ANSWERS,
+    **LEARNED_ANSWERS,
     "Session": _SESSION,
     "Message": _MESSAGE,
     "Hit": _HIT,

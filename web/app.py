@@ -23,6 +23,7 @@ from web.connections import group_of
 from web.errors import ErrorViews
 from web.events import EventViews
 from web.keys import KeyViews
+from web.learned import LearnedViews
 from web.memory import MemoryViews
 from web.metrics import HealthViews, MetricsViews
 from web.pages import PageViews
@@ -67,6 +68,7 @@ def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> 
         RunViews(service, limiter),
         A2aViews(service, limiter),
         ScheduleViews(service),
+        LearnedViews(service),
         ErrorViews(service),
         KeyViews(service),
         PairingViews(service),

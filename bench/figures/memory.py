@@ -32,7 +32,7 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
 from loom_worker.turn.agent_runtime import AgentRuntime
-from loom_worker.turn.context import HISTORY_MESSAGES, build, kernel_of, layers_of, rom_of
+from loom_worker.turn.context import HISTORY_MESSAGES, build, kernel_of, layers_of, new_rom
 
 LENGTH = 10_000
 SESSION = "long"
@@ -46,6 +46,7 @@ class Past:
     database: Database
     lane: str
     runtime: AgentRuntime
+    rom: str
     claims: list[Claim]
     """Turns that are ready to be ended."""
 
@@ -64,10 +65,9 @@ def measure(report: Report, scale: Scale) -> None:
         prepare(settings)
         with closing(Database(settings.database_url, sync="full")) as database:
             client = redis_client.client(settings.redis_url, connections=4)
-            registry = components(
-                settings, load(None), database, client, process="bench", stopping=Stopping(1.0)
-            ).registry
-            past = Past(database, _grown(database), registry.runtime("default"), [])
+            fitted = components(settings, load(None), database, client, process="bench", stopping=Stopping(1.0))
+            runtime = fitted.registry.runtime("default")
+            past = Past(database, _grown(database), runtime, new_rom(runtime, fitted.knowledge).text, [])
             for name, run in _operations(past).items():
                 took_ms = []
                 for _ in range(scale.reads):
@@ -75,7 +75,7 @@ def measure(report: Report, scale: Scale) -> None:
                     took_ms.append(_took_ms(run))
                     _finish_all(past)
                 report.shares(f"{name}, {LENGTH} messages behind it", took_ms, "ms", shares=(50, 99))
-            registry.close()
+            fitted.registry.close()
 
 
 def _operations(past: Past) -> dict[str, Callable[[], object]]:
@@ -96,11 +96,13 @@ def _load(past: Past) -> None:
 
 def _context(past: Past) -> Callable[[], object]:
     session = Sessions(past.database).get("default", SESSION)
-    rom, remembered = rom_of(past.runtime, None, lambda: ""), past.memories.load(past.lane, limit=HISTORY_MESSAGES)
+    remembered = past.memories.load(past.lane, limit=HISTORY_MESSAGES)
 
     def run() -> None:
         current = (ChatMessage("user", prose(time.perf_counter_ns(), 200)),)
-        layers = layers_of(past.runtime, remembered, rom=rom, kernel=kernel_of(session), recalled="", current=current)
+        layers = layers_of(
+            past.runtime, remembered, rom=past.rom, kernel=kernel_of(session), recalled="", current=current
+        )
         build(past.runtime, layers, ratio=1.0)
 
     return run
@@ -151,7 +153,7 @@ def _finish(database: Database, claim: Claim, n: int) -> None:
     )
     progress = {"usage": Usage(10, 10, llm_calls=1).as_json(), "run_ms": 1, "patterns": [], "completed_ms": now_ms()}
     ending = Ending("completed", output_text="done")
-    Journal(database).finish(claim, Final(ending, {**progress, "first_token_ms": 1}, said=said, model="m"))
+    Journal(database).finish(claim, Final(ending, {**progress, "first_token_ms": 1}, said=said))
 
 
 def _took_ms(run: Callable[[], object]) -> float:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from loom_worker.agents.load import DEFAULT, Agents
 from loom_worker.core.values.agents import Agent, Content
+from loom_worker.core.values.learned import AS_ACTIVATED, LearnedPolicy
 
 
 class AgentSource(Protocol):
@@ -58,3 +59,8 @@ class KnownAgents:
     def find(self, name: str) -> Agent | None:
         """The agent of that name; None if there is none, or its file cannot be read."""
         return self.current(name).agents.get(name)
+
+    def learned(self, name: str) -> LearnedPolicy:
+        """What the agent's file says of its learned layer; that of no file, what is activated holds."""
+        agent = self.find(name)
+        return AS_ACTIVATED if agent is None else agent.learned

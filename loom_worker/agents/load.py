@@ -236,6 +236,7 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
         "max_skills_per_turn": skills.whole("max_skills_per_turn", least=0),
         "memory": tiers.active_window(spec, memory.policy(spec.under("memory"))),
         "tiers": tiers.tiers(spec),
+        "learned": work.learned(spec),
         "compressor": tiers.summary_model(spec),
         "judges": judges.panel(spec),
         "schedules": schedules_of(spec, name),

@@ -17,6 +17,7 @@ from loom_worker.core.values.guardrails import (
     kinds_at,
 )
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.learned import LearnedPolicy
 
 _KINDS = ("sql", "rest", "documents")
 _MEMBERS = {
@@ -42,6 +43,26 @@ class ToolList:
     servers: tuple[McpServer, ...]
     allows_mcp: bool
     """True: all tools of ``servers`` are allowed, though ``allowed`` does not name them."""
+
+
+def learned(spec: Fields) -> LearnedPolicy:
+    """Which version of the learned layer sessions begin with, and what of it is the agent's own.
+
+    Raises:
+        InvalidField: a value cannot be used.
+    """
+    fields = spec.under("learned")
+    version = fields.get("version")
+    if version not in (None, "latest", "none"):
+        is_number = isinstance(version, int) and not isinstance(version, bool) and version > 0
+        if not is_number:
+            raise fields.invalid("version", "a number from 1, latest or none", version)
+    return LearnedPolicy(
+        is_enabled=fields.flag("enabled") is not False,
+        version=version,
+        max_tokens=fields.whole("max_tokens"),
+        signatures=fields.texts("signatures"),
+    )
 
 
 def budget(spec: Fields) -> Json | None:

@@ -33,6 +33,8 @@ BOUNDS = {
     "blobs": "LOOM_BLOB_TTL_S",
     "blob_grants": "LOOM_BLOB_TTL_S",
     "schedules": "the schedules that were ever in a file",
+    "learned_layers": "1,000 versions of an agent",
+    "learned_activations": "the agents of each workspace",
     "agent_messages": "LOOM_ERROR_DAYS",
     "agent_message_refs": "LOOM_ERROR_DAYS",
     "shared_memory": "the agents that write it",

@@ -30,6 +30,7 @@ COMMANDS = {
     "runs": "loom_worker.cli.runs",
     "schedules": "loom_worker.cli.schedules",
     "agents": "loom_worker.cli.agents",
+    "learned": "loom_worker.cli.learned",
     "messages": "loom_worker.cli.messages",
     "tools": "loom_worker.cli.show",
     "patterns": "loom_worker.cli.patterns",

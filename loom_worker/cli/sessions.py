@@ -42,7 +42,7 @@ def show_one(session_id: str, *, url: str | None, as_json: bool) -> None:
         return
     strokes = strokes_of(sys.stdout.encoding)
     heading = f"context of {context['model']}, memory version {context['memory_version']}"
-    click.echo("\n".join((fields(session), "", printable(heading), *drawn(context, strokes))))
+    click.echo("\n".join((fields(session), "", printable(heading), *drawn(context, strokes), *learned(context))))
 
 
 @sessions.command()
@@ -109,6 +109,16 @@ def drawn(context: Json, strokes: Strokes) -> Iterator[str]:
         yield f"{name:<9}{bar(layer['share'], strokes)} {_figures(layer['tokens'], layer['share'])}{messages}".rstrip()
     used = context["used_tokens"]
     yield f"{used:,} of {budget:,} tokens used ({used / max(budget, 1):.1%})"
+
+
+def learned(context: Json) -> Iterator[str]:
+    """What of the agent's learned layer is in ROM, in a line; none where it has none."""
+    part = context["learned"]
+    if part is None:
+        return
+    names = ("signatures", "demonstrations")
+    kept = (f"{part[name]} of {part[name] + part[f'left_out_{name}']} {name}" for name in names)
+    yield f"learned version {part['version']} in rom: {', '.join(kept)}"
 
 
 def bar(share: float, strokes: Strokes) -> str:

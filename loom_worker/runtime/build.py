@@ -42,6 +42,7 @@ from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
 from loom_worker.store.children import Children
+from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories
@@ -222,7 +223,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
     turns = TurnWorker(
         settings=settings,
         name=links.name,
-        claims=links.claims,
+        claims=Claims(links.database, agents),
         journal=Journal(links.database),
         calls=Calls(links.database),
         verdicts=Verdicts(links.database),

@@ -13,6 +13,7 @@ from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.budgets import Payer, Reservation, Settlement
 from loom_worker.core.values.chat import Reply
 from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.learned import LearnedLayer
 from loom_worker.core.values.patterns import PatternMatch
 from loom_worker.core.values.skills import Skill, SkillShelf
 from loom_worker.core.values.tools import Caller, Tool
@@ -33,6 +34,7 @@ from loom_worker.skills.prompt import for_message as skills_for_message
 from loom_worker.skills.prompt import for_system_prompt
 from loom_worker.skills.select import chosen
 from loom_worker.store.budgets import Budgets
+from loom_worker.store.learned import AgentOf, LearnedLayers
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.sessions import Sessions
@@ -110,6 +112,7 @@ class Knowledge:
     ledger: Ledger
     sessions: Sessions
     budgets: Budgets
+    layers: LearnedLayers
     learns: bool
     _seen: dict[str, _Seen] = field(default_factory=dict)
     _told: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -151,6 +154,10 @@ class Knowledge:
         return _fitted(
             lambda most_chars: for_system_prompt(shelf, most_chars=most_chars, tools=tools), most_tokens, runtime.count
         )
+
+    def learned(self, workspace: str, lane: str, agent: Agent, version: int | None) -> tuple[int, LearnedLayer | None]:
+        """See PromptKnowledge."""
+        return self.layers.for_session(AgentOf(workspace, agent.name), lane, agent.learned, version)
 
     def prompt_context(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
         """The date, the channel of the turn, the skills that its message calls for, and the patterns that fit it."""

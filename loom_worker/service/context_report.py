@@ -37,7 +37,7 @@ class ContextReport:
         session = self.sessions.get(tenant, session_id)
         runtime = self._runtime(session)
         remembered = self.memories.load(session.lane, limit=context.HISTORY_MESSAGES)
-        rom = self._rom(runtime, session)
+        rom, learned = self._rom(runtime, session)
         tokens = context.shown(runtime, remembered, session, rom=rom)
         layers: Json = {
             name: {"tokens": tokens[name], "share": round(tokens[name] / runtime.input_budget_tokens, 4)}
@@ -54,6 +54,7 @@ class ContextReport:
             "model": runtime.model.name,
             "rom_digest": sha256(rom.encode()).hexdigest()[:16],
             "agent_version": session.agent_version or runtime.agent.version,
+            "learned": learned,
             "memory_version": remembered.state.version,
         }
 
@@ -93,7 +94,7 @@ class ContextReport:
             runtime = self.agents.runtime(agent, workspace=workspace_of(tenant))
         else:
             runtime = self._runtime(session)
-        room = room_tokens(runtime, session, rom=self._rom(runtime, session))
+        room = room_tokens(runtime, session, rom=self._rom(runtime, session, workspace_of(tenant))[0])
         needed = message_tokens(ChatMessage("user", text), runtime.count)
         if needed > room:
             raise Invalid(
@@ -114,9 +115,19 @@ class ContextReport:
                 (Flaw("/kernel", f"at most about {most} tokens"),),
             )
 
-    def _rom(self, runtime: AgentRuntime, session: Session | None) -> str:
-        first_sent = session.rom if session else None
-        return context.rom_of(runtime, first_sent, self.knowledge)
+    def _rom(self, runtime: AgentRuntime, session: Session | None, workspace: str = "") -> tuple[str, Json | None]:
+        """The system text, and what of the learned layer is in it.
+
+        Args:
+            workspace: whose session it becomes, should it be new.
+        """
+        if session is not None and session.rom is not None:
+            return session.rom, session.learned_part
+        version = session.learned_version if session else None
+        where, lane = (session.workspace, session.lane) if session else (workspace, "")
+        learned = self.knowledge.learned(where, lane, runtime.agent, version)
+        made = context.new_rom(runtime, self.knowledge, learned)
+        return made.text, None if made.learned is None else made.learned.as_json()
 
     def _runtime(self, session: Session) -> AgentRuntime:
         return self.agents.runtime(session.agent, session.choice, session.workspace)

@@ -31,6 +31,7 @@ from loom_worker.service.approvals import Approvals
 from loom_worker.service.context_report import ContextReport
 from loom_worker.service.input_guard import InputGuard
 from loom_worker.service.keys import Keys
+from loom_worker.service.learned import Learned
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.rate_limits import RateLimits
@@ -45,6 +46,7 @@ from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.cancel import cancel
 from loom_worker.store.database import Database
+from loom_worker.store.learned import LearnedLayers
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
@@ -137,6 +139,7 @@ class Service:
         self.waiter = waiter
         self.runs = parts.runs
         self.schedules = parts.schedules
+        self.learned = Learned(LearnedLayers(database), agents)
         self.health = parts.health
         self.figures = parts.figures
         self._database = database

@@ -1,9 +1,10 @@
 """The database: everything that must survive a crash, over SQLAlchemy.
 
 Foundations: ``database`` connections and transactions, ``prepared`` the shorter way to the driver, ``schema`` the
-tables (with ``agent_tables``, ``audit_tables``, ``blob_tables``, ``workspace_tables``, ``run_tables``,
-``schedule_tables``, ``trace_tables`` and ``table_parts``), ``rows`` rows to values, ``prepare`` schema versions (with
-``migrations/``), ``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
+tables (with ``agent_tables``, ``audit_tables``, ``blob_tables``, ``learned_tables``, ``run_tables``,
+``schedule_tables``, ``trace_tables``, ``workspace_tables`` and ``table_parts``), ``rows`` rows to values, ``prepare``
+schema versions (with ``migrations/``), ``file`` the file and what can go wrong with it, ``space`` its disk space,
+``backup`` copies.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``fence`` keeps others from writing, ``journal`` records
 its steps and its end; ``turn_statements`` holds all that a plain turn asks, ``turn_conditions`` what indexes answer.
@@ -22,7 +23,7 @@ messages (``search_words`` parses the question, ``search_rank`` orders the hits)
 Other tables: ``outbox`` webhook deliveries, ``trace_outbox`` traces to be exported, ``ledger`` costs, ``budgets`` what
 may be spent, ``workspaces`` their rules, ``api_keys`` (``usable_keys`` counts them before anything starts),
 ``pairings`` who is who in channels, ``agent_errors``, ``blobs`` large results, ``shared_memory``, ``patterns`` their
-outcomes. ``audit`` says who did what, ``metric_values`` what was counted. ``removal`` deletes a session, ``users`` all
-of a user; ``purge`` removes the rows of deleted sessions, ``retention`` and ``idle`` what is too old. ``tenants`` says
-which rows a client may reach.
+outcomes, ``learned`` what optimizers have found for agents. ``audit`` says who did what, ``metric_values`` what was
+counted. ``removal`` deletes a session, ``users`` all of a user; ``purge`` removes the rows of deleted sessions,
+``retention`` and ``idle`` what is too old. ``tenants`` says which rows a client may reach.
 """

@@ -34,6 +34,7 @@ from loom_worker.store.agent_messages import has_messages
 from loom_worker.store.budgets import read_ancestor_budgets
 from loom_worker.store.database import Database
 from loom_worker.store.fence import fenced_update, ours
+from loom_worker.store.learned import ALL_AS_ACTIVATED, LearnedPolicies, pin
 from loom_worker.store.metric_values import count
 from loom_worker.store.prepared import PreparedStatement, Row
 from loom_worker.store.schema import calls, sessions, turns, unfinished, verdicts
@@ -122,8 +123,9 @@ class OpenLane:
 class Claims:
     """Claims, parks and releases turns."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, learned: LearnedPolicies = ALL_AS_ACTIVATED) -> None:
         self._database = database
+        self._learned = learned
 
     def claim(self, lane: str, *, worker: str, now_ms: int) -> Claim | Idle:
         """Give the lane's first unfinished turn to a worker, committed before anything of it runs.
@@ -149,6 +151,7 @@ class Claims:
                 "parked_until_ms": None,
                 "claimed_us": claimed_us,
                 "trace": _trace_of(row, claimed_us),
+                "learned_version": pin(tx, row, self._learned),
             }
             statements.CLAIM.run(tx, {"our_id": row["id"], **changes})
             if has_died:  # not in memory: a turn that kills its workers may kill this one within a second

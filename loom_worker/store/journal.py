@@ -91,6 +91,8 @@ class Final:
     """The system text that was sent; stored if the session had none and its database is still the same."""
     agent_version: str | None = None
     """Version of the agent that the system text comes from; stored with it."""
+    learned_part: Json | None = None
+    """What of the learned layer is in the system text; stored with it."""
     token_correction: float | None = None
     """The provider's tokens over our estimate; None leaves the session's as it is."""
     memory_seen: int | None = None
@@ -296,6 +298,8 @@ def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
         "sent_rom": final.rom if claim.rom is None else None,
         "sent_backend": claim.choice.backend,
         "version": final.agent_version,
+        "learned_version": turn.learned_version,
+        "learned_part": final.learned_part,
         "correction": final.token_correction,
         "seen": final.memory_seen,
     }

@@ -27,6 +27,7 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
     agent_tables,
     audit_tables,
     blob_tables,
+    learned_tables,
     run_tables,
     schedule_tables,
     trace_tables,
@@ -34,7 +35,7 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
 )
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0021"
+VERSION = "0025"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -49,6 +50,7 @@ _BY_KEY: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("key_id 
 _UNFINISHED = text("status IN ('queued', 'in_progress', 'requires_action')")
 _NOT_COMPLETED: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("completed_ms IS NULL"))
 _DEAD: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("status = 'failed' AND reason = 'dead'"))
+_LEARNED: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("learned_version IS NOT NULL"))
 _CHILD = text("parent_turn_id IS NOT NULL")
 _AWAITING = text("awaits IS NOT NULL AND status = 'running'")
 _UNFINISHED_BY_KEY = text(f"key_id IS NOT NULL AND {_UNFINISHED.text}")
@@ -72,6 +74,8 @@ sessions = Table(
     Column("backend", Text),
     Column("rom", Text),
     Column("agent_version", String(64)),  # of the agent whose system text ``rom`` is
+    Column("learned_version", Integer),  # as the first claim found it; 0: none, null: no turn was claimed
+    Column("learned_part", JSON_OR_NULL),  # what of that version ``rom`` holds
     Column("token_correction", Float),  # the provider's tokens, by its latest reply, over our estimate
     Column("memory_seen", Integer, nullable=False, server_default="0"),  # version of memory last sent to readers
     Column("next_seq", Integer, nullable=False),
@@ -133,6 +137,7 @@ turns = Table(
     Column("parent_turn_id", String(40)),  # of the turn that waits for it
     Column("output_ref", JSON_OR_NULL),  # of a long answer that another agent is to read: {"ref", "preview"}
     Column("ancestors", JSON_OR_NULL),  # the turns that wait for it, that one last (values/children.py)
+    Column("learned_version", Integer),  # of its session when it was claimed last
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
     Index("turns_open_by_status", *("status", "workspace", "created_ms"), **_NOT_COMPLETED),
@@ -140,6 +145,7 @@ turns = Table(
     Index("turns_open_by_key", "key_id", sqlite_where=_UNFINISHED_BY_KEY, postgresql_where=_UNFINISHED_BY_KEY),
     Index("turns_by_workspace", "workspace", "id"),
     Index("turns_by_key", "workspace", "idempotency_key", unique=True),
+    Index("turns_by_learned", *("workspace", "agent", "learned_version", "id"), **_LEARNED),
     Index("turns_by_parent", "parent_turn_id", sqlite_where=_CHILD, postgresql_where=_CHILD),
 )
 

@@ -252,6 +252,8 @@ def add(tx: Connection, tenant: Tenant, new: NewSession, *, now_ms: int) -> dict
         "backend": None,
         "rom": None,
         "agent_version": None,
+        "learned_version": None,
+        "learned_part": None,
         "token_correction": None,
         "memory_seen": 0,
         "next_seq": 1,

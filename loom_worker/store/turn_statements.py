@@ -39,6 +39,7 @@ from loom_worker.store.schema import (
     unfinished,
     usage,
 )
+from loom_worker.store.table_parts import JSON_OR_NULL
 from loom_worker.store.tenants import OURS, of_session
 from loom_worker.store.trace_tables import metric_values, trace_outbox
 from loom_worker.store.workspace_tables import workspace_depths, workspaces
@@ -91,6 +92,7 @@ IS_OURS = (turns.c.id == _OUR_ID, turns.c.fence == bindparam("our_fence"), unfin
 SESSION_COLUMNS = (
     "status",
     "rom",
+    "learned_version",
     "kernel",
     "user",
     "usage",
@@ -118,7 +120,10 @@ WITH_SESSION = (
 )
 HEAD = PreparedStatement(WITH_SESSION.where(turns.c.lane == _OUR_LANE, unfinished()).order_by(turns.c.seq))
 OURS_WITH_SESSION = PreparedStatement(WITH_SESSION.where(*IS_OURS))
-_CLAIMED = ("status", "fence", "held_by", "deaths", "started_ms", "parked_until_ms", "claimed_us", "trace")
+_CLAIMED = (
+    *("status", "fence", "held_by", "deaths", "started_ms", "parked_until_ms", "claimed_us", "trace"),
+    "learned_version",
+)
 CLAIM = PreparedStatement(
     update(turns).where(turns.c.id == _OUR_ID).values({name: bindparam(name) for name in _CLAIMED})
 )
@@ -171,6 +176,12 @@ CHARGE_SESSION = PreparedStatement(
         updated_ms=bindparam("now_ms"),
         rom=case((_IS_FIRST_ROM, _sent_rom), else_=sessions.c.rom),
         agent_version=case((_IS_FIRST_ROM, bindparam("version", type_=String)), else_=sessions.c.agent_version),
+        learned_version=case(
+            (_IS_FIRST_ROM, bindparam("learned_version", type_=Integer)), else_=sessions.c.learned_version
+        ),
+        learned_part=case(
+            (_IS_FIRST_ROM, bindparam("learned_part", type_=JSON_OR_NULL)), else_=sessions.c.learned_part
+        ),
         token_correction=func.coalesce(bindparam("correction", type_=Float), sessions.c.token_correction),
         memory_seen=func.coalesce(bindparam("seen", type_=Integer), sessions.c.memory_seen),
     )

@@ -7,6 +7,7 @@ from typing import Protocol
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.chat import Frame, ToolSpec, ToolUse
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.learned import LearnedLayer
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.skills import SkillShelf
 from loom_worker.core.values.tools import Occasion, Tool
@@ -126,6 +127,14 @@ class PromptKnowledge(Protocol):
 
     def standing(self, runtime: AgentRuntime) -> str:
         """What the system text of a new session says of the workspace's skills."""
+        ...
+
+    def learned(self, workspace: str, lane: str, agent: Agent, version: int | None) -> tuple[int, LearnedLayer | None]:
+        """The version of the learned layer that a session has, and what is in it; 0 and None: none.
+
+        Args:
+            version: as the session's first claim settled it; None: there was none, and what it would be is looked up.
+        """
         ...
 
     def version_of(self, pattern_id: str) -> str | None:

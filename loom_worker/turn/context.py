@@ -1,14 +1,16 @@
 """What the model is sent: system text, layers, tools, and results fenced as data."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 
+from loom_worker.agents.learned.prompt import fitted
 from loom_worker.core.errors import BudgetExceeded
 from loom_worker.core.text import clean, fence, fence_key, fenced
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolSpec
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.learned import NONE, LearnedLayer, LearnedPart
 from loom_worker.core.values.memory import Remembered
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tools import Occasion
@@ -24,6 +26,8 @@ from loom_worker.turn.agent_runtime import AgentRuntime, PromptKnowledge
 BESIDE_SHARE = 0.10
 """Of the input budget: what patterns and skills added to a message may take together."""
 MOST_BESIDE_TOKENS = 8_000
+LEARNED_SHARE = 0.5
+"""Of ROM's share: what the learned layer may take of it, unless the agent's file names another limit."""
 HISTORY_MESSAGES = 1_000
 """Messages of L1 that are read; compression keeps it shorter, and this bounds a turn while it is late."""
 MARGIN = 1.05
@@ -101,14 +105,35 @@ def scale(ratio: float) -> float:
     return max(1.0, ceil(ratio * MARGIN * STEPS) / STEPS)
 
 
-def rom_of(runtime: AgentRuntime, first_sent: str | None, knowledge: PromptKnowledge) -> str:
-    """The system text of a session: as first sent, else made now."""
-    if first_sent is not None:
-        return first_sent
-    allowance = int(runtime.agent.memory.shares.rom * runtime.input_budget_tokens)
-    prompt = f"{runtime.agent.system_prompt.strip()}\n\n{RULES}" if runtime.specs else runtime.agent.system_prompt
+@dataclass(frozen=True, slots=True)
+class Rom:
+    """The system text of a session that has had none."""
+
+    text: str
+    learned: LearnedPart | None = None
+    """What of the learned layer is in it; None: the session has none."""
+
+
+def new_rom(
+    runtime: AgentRuntime, knowledge: PromptKnowledge, learned: tuple[int, LearnedLayer | None] = (NONE, None)
+) -> Rom:
+    """Make the system text: the prompt, skills, the learned layer, and of the schema what there is room for.
+
+    Args:
+        learned: the session's version, and what is in it.
+    """
+    agent, count = runtime.agent, runtime.count
+    allowance = int(agent.memory.shares.rom * runtime.input_budget_tokens)
+    prompt = f"{agent.system_prompt.strip()}\n\n{RULES}" if runtime.specs else agent.system_prompt
     prompt = "\n\n".join(part for part in (prompt.strip(), knowledge.standing(runtime)) if part)
-    return rom(prompt, runtime.schema, allowance_tokens=allowance, count=runtime.count)
+    version, layer = learned
+    part = None
+    if layer is not None:
+        most = int(LEARNED_SHARE * allowance) if agent.learned.max_tokens is None else agent.learned.max_tokens
+        room = min(most, allowance - count(prompt))
+        found = fitted(layer, agent.learned, version=version, room_tokens=room, count=count)
+        prompt, part = "\n\n".join(filter(None, (prompt, found.text))), found.part
+    return Rom(rom(prompt, runtime.schema, allowance_tokens=allowance, count=count), part)
 
 
 def addition_tokens(input_budget_tokens: int) -> int:

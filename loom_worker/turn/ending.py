@@ -76,6 +76,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         rom=execution.session.rom if state.replies else None,
         known_cancel=turn.cancel,
         agent_version=execution.runtime.agent.version,
+        learned_part=_learned_part(execution) if state.replies else None,
         token_correction=state.correction,
         memory_seen=execution.session.memory.state.version if state.replies else None,
         memory_due=is_full,
@@ -95,11 +96,21 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     tell_end(turn, worker.monitor)
     _tell_readers(turn, execution, writer)
     worker.traces.added(SPANS + SPANS_OF_REPLY * len(state.replies) + SPANS_OF_CALL * len(state.calls))
-    if delivery is not None:
-        worker.dispatcher.deliver(delivery.id)
-    if is_full:
-        worker.dispatcher.summarize(turn.lane)
+    _send_what_follows(turn, final, worker)
     tell_others(turn, children, worker)
+
+
+def _send_what_follows(turn: Turn, final: Final, worker: TurnWorker) -> None:
+    """The webhook, and the compression of a memory that is full."""
+    if final.delivery is not None:
+        worker.dispatcher.deliver(final.delivery.id)
+    if final.memory_due:
+        worker.dispatcher.summarize(turn.lane)
+
+
+def _learned_part(execution: Execution) -> Json | None:
+    part = execution.session.made_rom.learned
+    return None if part is None else part.as_json()
 
 
 def _tell_readers(turn: Turn, execution: Execution, writer: EventWriter) -> None:

@@ -37,7 +37,7 @@ from loom_worker.store.verdicts import Verdicts
 from loom_worker.tools.execution import ToolExecutor
 from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.turn.agent_runtime import AgentRuntime, AgentRuntimes, PromptKnowledge
-from loom_worker.turn.context import HISTORY_MESSAGES, rom_of
+from loom_worker.turn.context import HISTORY_MESSAGES, Rom, new_rom
 from loom_worker.turn.control import CancelRequests, Ownership, TurnWebhook
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.waits import ModelWatch, WaitTeller
@@ -145,9 +145,18 @@ class SessionContext:
         return self._worker.memories.load(self._claim.turn.lane, limit=HISTORY_MESSAGES, claim=self._claim)
 
     @cached_property
-    def rom(self) -> str:
+    def made_rom(self) -> Rom:
         """The system text: as first sent, else made now."""
-        return rom_of(self._runtime, self._claim.rom, self._worker.knowledge)
+        if self._claim.rom is not None:
+            return Rom(self._claim.rom)
+        knowledge, turn = self._worker.knowledge, self._claim.turn
+        learned = knowledge.learned(turn.workspace, turn.lane, self._runtime.agent, turn.learned_version)
+        return new_rom(self._runtime, knowledge, learned)
+
+    @property
+    def rom(self) -> str:
+        """The system text alone."""
+        return self.made_rom.text
 
 
 def guardrails(agent: Agent, rules: Rules) -> Guardrails:

@@ -15,6 +15,7 @@ from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import ChatMessage, Frame, ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
+from loom_worker.core.values.learned import NONE, LearnedLayer
 from loom_worker.core.values.notifications import Delivery, Event
 from loom_worker.core.values.sessions import Choice, NewSession
 from loom_worker.core.values.tools import Caller, Outcome, Tool
@@ -135,12 +136,19 @@ class StageKnowledge:
         pattern = {"id": "sql/top_n", "score": 0.5, "version": "v1"}
         self.prompt = beside or PromptContext("Today is Saturday.", (pattern,))
         self.standing_text = standing
+        self.layers: dict[int, LearnedLayer] = {}
 
     def prompt_context(self, _turn: Turn, _runtime: AgentRuntime) -> PromptContext:
         return self.prompt
 
     def standing(self, _runtime: AgentRuntime) -> str:
         return self.standing_text
+
+    def learned(
+        self, _workspace: str, _lane: str, _agent: Agent, version: int | None
+    ) -> tuple[int, LearnedLayer | None]:
+        layer = self.layers.get(version or NONE)
+        return (version or NONE, layer) if layer else (NONE, None)
 
     def version_of(self, pattern_id: str) -> str | None:
         return {"sql/trend": "v2"}.get(pattern_id)

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 from loom_worker.core.values.guardrails import NO_GUARDRAILS, Guardrails
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Panel
+from loom_worker.core.values.learned import AS_ACTIVATED, LearnedPolicy
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.values.schedules import Schedule
@@ -187,6 +188,8 @@ class Agent:
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)
     tiers: MemoryTiers | None = None
     """What it remembers beyond a session's context; None: what the session's own tools find."""
+    learned: LearnedPolicy = AS_ACTIVATED
+    """Which version of its learned layer its sessions begin with, and how much of it they are sent."""
     compressor: ModelChoice = field(default_factory=ModelChoice)
     """Writes summaries and ranks what a search found."""
     judges: Panel | None = None

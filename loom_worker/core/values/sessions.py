@@ -80,7 +80,8 @@ class SessionPatch:
         named = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         changed: Json = {**named, **dict.fromkeys(self.clear)}
         is_new_rom = self.agent is not None or "backend" in changed
-        return changed | ({"rom": None, "agent_version": None} if is_new_rom else {})
+        with_rom = ("rom", "agent_version", "learned_version", "learned_part")
+        return changed | (dict.fromkeys(with_rom) if is_new_rom else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,10 @@ class Session:
     """The system text as first sent: byte-stable for the life of the session."""
     agent_version: str | None = None
     """Of the agent that text comes from; None before the first turn."""
+    learned_version: int | None = None
+    """Of the learned layer that it began with; 0: with none, None: it has not begun."""
+    learned_part: Json | None = None
+    """What of that version is in the system text; None: nothing, or it has not been sent."""
     token_correction: float | None = None
     """The provider's tokens of the latest request over our estimate of them; None before the first reply."""
     queue_depth: int = 0
@@ -143,6 +148,7 @@ class Session:
             "tools": None if self.tools is None else list(self.tools),
             "backend": self.backend,
             "agent_version": self.agent_version,
+            "learned_version": self.learned_version or None,
             "budget": self.budget,
             "cumulative_usage": self.usage.as_json(),
             "created_at": rfc3339(self.created_ms),

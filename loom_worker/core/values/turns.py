@@ -149,6 +149,8 @@ class Turn:
     """A turn without an owner goes on then, should nobody wake it; None: it is not parked."""
     position: int = 0
     """Unfinished turns of the session before this one."""
+    learned_version: int | None = None
+    """Of the learned layer that its session has; 0: none, None: it was never claimed."""
     waiting: Waiting | None = field(default=None, compare=False)
     """What it waits for, where somebody has looked; None for a turn that has ended."""
     is_cut: bool = False
@@ -199,6 +201,7 @@ class Turn:
             "tool_calls": [call.as_json() for call in self.calls],
             "patterns": list(self.patterns),
             "judge": self.judge,
+            "learned_version": self.learned_version or None,
             "usage": self.usage.as_json(),
             "error": self.error,
             "waiting": None if self.waiting is None else self.waiting.as_json(),

@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from loom_worker.agents.known import KnownAgents
+from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.values.agents import Agent, ApprovalPolicy, Auth, Backend, McpServer, Scope
 from loom_worker.core.values.guardrails import NO_GUARDRAILS, SENSITIVE
+from loom_worker.core.values.learned import AS_ACTIVATED, LearnedPolicy
+from loom_worker.workflows.live import LiveWorkflows
 
 HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: a}\n"
 
@@ -186,3 +190,25 @@ def test_a_member_of_guardrails_that_is_none_is_an_unknown_key(tmp_path: Path, g
 def test_an_agent_names_those_it_may_call(tmp_path: Path) -> None:
     assert agent(tmp_path, "{may_call: [aide, flow:writer]}").may_call == ("aide", "flow:writer")
     assert agent(tmp_path, "{}").may_call == ()
+
+
+def test_a_file_says_which_learned_version_its_sessions_begin_with(tmp_path: Path) -> None:
+    spec = "{learned: {enabled: true, version: 3, max_tokens: 900, signatures: [sort]}}"
+    assert agent(tmp_path, spec).learned == LearnedPolicy(version=3, max_tokens=900, signatures=("sort",))
+    assert agent(tmp_path, "{learned: {version: latest}}").learned.version == "latest"
+    assert agent(tmp_path, "{learned: {enabled: false}}").learned.is_enabled is False
+    assert agent(tmp_path, "{}").learned == AS_ACTIVATED
+
+
+def test_what_a_file_says_of_learned_layers_is_found_by_the_agent_s_name(tmp_path: Path) -> None:
+    read(tmp_path, "{learned: {version: 3}}")
+    known = KnownAgents(LiveAgents(tmp_path), LiveWorkflows(tmp_path))
+    assert known.learned("a") == LearnedPolicy(version=3)
+    assert known.learned("nobody") == AS_ACTIVATED
+
+
+@pytest.mark.cases("version", ["0", "-1", "true", "newest", "1.5", "[1]"])
+def test_a_learned_version_that_there_cannot_be_is_told_with_its_line(tmp_path: Path, version: str) -> None:
+    [problem] = read(tmp_path, f"{{learned: {{version: {version}}}}}").problems
+    assert (problem.field, problem.line) == ("spec.learned.version", 4)
+    assert "a number from 1, latest or none is needed" in problem.text

@@ -20,7 +20,7 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
 from loom_worker.tools.registry import MORE
 from loom_worker.turn.agent_runtime import AgentRuntime
-from loom_worker.turn.context import build, layers_of, offered, rom_of
+from loom_worker.turn.context import build, layers_of, new_rom, offered
 from tests.support.registry import made_components
 from tests.support.shop_file import shop_path
 
@@ -82,7 +82,7 @@ def test_a_message_of_2000_tokens_fits_beside_tools_system_text_and_the_answers_
 ) -> None:
     text = sized(runtime, MESSAGE_TOKENS)
     context_report_of(fitted, database).check_fits("default", "s1", "default", text)
-    rom = rom_of(runtime, None, fitted.knowledge)
+    rom = new_rom(runtime, fitted.knowledge).text
     current = (ChatMessage("user", text),)
     layers = layers_of(runtime, Remembered(), rom=rom, kernel={}, recalled="", current=current)
     context = build(runtime, layers, ratio=runtime.typical)
@@ -152,7 +152,7 @@ def test_a_tool_that_is_not_shown_can_be_called_all_the_same(runtime: AgentRunti
 def test_a_turn_with_little_room_goes_on_without_the_tools_that_came_late(
     fitted: Components, runtime: AgentRuntime
 ) -> None:
-    rom = rom_of(runtime, None, fitted.knowledge)
+    rom = new_rom(runtime, fitted.knowledge).text
     fixed = runtime.count(rom) + tools_tokens(runtime.least_specs, runtime.count)
     current = (ChatMessage("user", sized(runtime, int(runtime.input_budget_tokens / 1.05) - fixed - 180)),)
     remembered = Remembered(MemoryState(refs=(REF,), first_n=9))

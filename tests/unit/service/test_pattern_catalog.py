@@ -20,6 +20,7 @@ from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.skills.index import Skills
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
+from loom_worker.store.learned import LearnedLayers
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.patterns import PatternUses, enter_uses
 from loom_worker.store.sessions import Sessions
@@ -57,9 +58,8 @@ class Around:
 def a_catalog(root: Path, database: Database, *, learns: bool = True) -> PatternCatalog:
     library = LiveLibrary(root)
     uses = PatternUses(database)
-    knowledge = Knowledge(
-        library, Skills(root), uses, Ledger(database), Sessions(database), Budgets(database), learns=learns
-    )
+    spending = (Ledger(database), Sessions(database), Budgets(database))
+    knowledge = Knowledge(library, Skills(root), uses, *spending, LearnedLayers(database), learns=learns)
 
     return PatternCatalog(library, uses, knowledge, Around(), Around(), Around(), learns)
 

@@ -13,6 +13,7 @@ from loom_worker.store.audit import AuditRows
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
+from loom_worker.store.learned import AgentOf, LearnedLayers
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories, NewMemory, NewSnapshot
 from loom_worker.store.outbox import Outbox
@@ -77,6 +78,10 @@ ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
     "claim": (
         lambda database: Claims(database).claim("lane", worker="w", now_ms=NOW_MS),
         "turns_unfinished (lane=?)",
+    ),
+    "scores of a learned version": (
+        lambda database: LearnedLayers(database).scores(AgentOf(WORKSPACE, "default"), (1,)),
+        "turns_by_learned (workspace=? AND agent=? AND learned_version=?)",
     ),
     "open lanes": (
         lambda database: Claims(database).open_lanes(created_before_ms=NOW_MS, limit=9),

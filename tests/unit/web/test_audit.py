@@ -69,6 +69,10 @@ def test_every_operation_that_needs_admin_and_changes_something_leaves_a_row() -
         "/v1/users/{user}": "user.deleted",
         "/v1/schedules/{name}": "schedule.changed",
         "/v1/schedules/{name}/run": "schedule.started",
+        "/v1/agents/{name}/learned": "learned.imported",
+        "/v1/agents/{name}/learned/{version}": "learned.erased",
+        "/v1/agents/{name}/learned/activate": "learned.activated",
+        "/v1/agents/{name}/learned/rollback": "learned.rolled_back",
         "/v1/pairings": "pairing.created",
         "/v1/pairings/{pairing_id}": "pairing.deleted",
     }

@@ -31,17 +31,24 @@ STRANGERS = {
 
 SCHEDULES = frozenset({"/v1/schedules", "/v1/schedules/{name}", "/v1/schedules/{name}/run"})
 """What files define for one workspace; who reaches it is tested in tests/unit/service/test_schedules.py."""
-SHARED = SCHEDULES | frozenset(
-    {
-        "/v1/agents",
-        "/v1/agents/{name}",
-        "/v1/tools",
-        "/v1/patterns",
-        "/v1/patterns/match",
-        "/v1/patterns/{pattern_id}",
-        "/v1/workflows",
-        "/v1/workflows/{name}",
-    }
+_LEARNED = "/v1/agents/{name}/learned"
+LEARNED = frozenset({_LEARNED, *(f"{_LEARNED}/{end}" for end in ("{version}", "activate", "rollback"))})
+"""A workspace's own, under the names of agents that all have; who reaches it is tested in test_learned.py."""
+SHARED = (
+    SCHEDULES
+    | LEARNED
+    | frozenset(
+        {
+            "/v1/agents",
+            "/v1/agents/{name}",
+            "/v1/tools",
+            "/v1/patterns",
+            "/v1/patterns/match",
+            "/v1/patterns/{pattern_id}",
+            "/v1/workflows",
+            "/v1/workflows/{name}",
+        }
+    )
 )
 """What is the same for everybody: it comes from the operator's files."""
 OF_EVERYBODY = frozenset({"/v1/workflows/{name}/runs"})
