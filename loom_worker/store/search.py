@@ -237,7 +237,7 @@ def search(
         if asked.between and _tells_of(row, text, asked.between):
             scores[n] += held.weights[-1]
         scores[n] *= search_rank.worth(text, is_by_subject=asked.subject.wrote(row.role, text))
-    order = dict(_ordered(texts, scores))
+    order = dict(_ordered(texts, scores, most=len(texts) if is_apart else limit))
     around = {position.n: (position.before, position.after) for position in positions}
     shown = search_passages.chosen(tx, order, around, limit=limit, reach=reach, is_apart=is_apart)
     hits = {n: _hit(*texts[n], order[n], looked_for) for n in shown}
@@ -309,14 +309,15 @@ def _text(row: Any) -> str:
     return "\n".join(filter(None, [*parts, *(outcome["content"][:SEARCHED] for outcome in outcomes)]))
 
 
-def _ordered(texts: dict[int, tuple[Any, str]], scores: dict[int, float]) -> Iterable[tuple[int, float]]:
-    """The messages with their scores, the best first; of those that say the same only one, for another adds nothing."""
+def _ordered(texts: dict[int, tuple[Any, str]], scores: dict[int, float], *, most: int) -> Iterable[tuple[int, float]]:
+    """The best messages with their scores, the best first; of those that say the same only one."""
     gists = {n: search_rank.gist(text) for n, (_, text) in texts.items() if text}
     chosen: dict[int, int] = {}
     for n in search_rank.best({n: scores[n] for n in gists}, len(gists)):
         same = next((at for at in chosen if search_rank.is_repeat(gists[n], gists[chosen[at]])), None)
         if same is None:
-            chosen[n] = n
+            if len(chosen) < most:
+                chosen[n] = n
         elif n < chosen[same] and texts[n][0].turn_id == texts[chosen[same]][0].turn_id:
             chosen[same] = n  # the message itself rather than an answer that repeats it
     return ((shown, scores[at]) for at, shown in chosen.items())
