@@ -36,7 +36,8 @@ def search_tool(search: Search, tiers: MemoryTiers, room: Room) -> Tool:
         entries = passages([(each, _more(each)) for each in found])
         return answer("found", entries, {"scope": tiers.scope}, room)
 
-    return Tool(_SPEC, run, is_bounded=True)
+    # Over many sessions it may take a tenth of a second, which a turn's own task should not.
+    return Tool(_SPEC, run, is_bounded=tiers.scope == "session")
 
 
 def _more(found: MessageHit) -> Json:

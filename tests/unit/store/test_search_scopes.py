@@ -11,10 +11,12 @@ from loom_worker.core.values.pages import Hit
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tiers import Scope
 from loom_worker.store import search as searching
+from loom_worker.store import search_index
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.schema import messages, sessions
 from loom_worker.store.search import Search
+from loom_worker.store.search_index import Lanes
 from loom_worker.store.sessions import Sessions
 from tests.unit.store.made import WORKSPACE, final, message, running
 
@@ -188,3 +190,20 @@ def test_a_neighbour_is_one_of_the_same_session(families: Database) -> None:
         session_of = {row.id: row.session_id for row in tx.execute(select(messages.c.id, messages.c.session_id))}
     for each in hits:
         assert {session_of[excerpt.message_id] for excerpt in each.hit.passage} == {each.message.session_id}
+
+
+def test_a_range_of_time_is_found_by_bisection_and_in_no_other_session(database: Database) -> None:
+    for day in range(1, 29):
+        say(database, f"entry {day}", day=f"2023-02-{day:02}")
+        say(database, f"theirs {day}", day=f"2023-02-{day:02}", session="s2")
+    lane, size = lane_of(database, "s1"), 56
+    with database.read() as tx:
+        for first, behind in ((1, 2), (5, 9), (28, 29), (1, 29)):
+            between = (ms("2023-02-01") + (first - 1) * DAY_MS, ms("2023-02-01") + (behind - 1) * DAY_MS)
+            numbers, count = search_index.dated(tx, Lanes((lane,), size), between)
+            texts = tx.execute(select(messages.c.content).where(messages.c.n.in_(numbers)).order_by(messages.c.n))
+            assert texts.scalars().all() == [f"entry {day}" for day in range(first, behind)]
+            assert count >= len(numbers)
+        nothing = (ms("2024-01-01"), ms("2024-02-01"))
+        assert search_index.dated(tx, Lanes((lane,), size), nothing) == ([], 0)
+        assert search_index.dated(tx, Lanes(("nobody",), 0), nothing) == ([], 0)
