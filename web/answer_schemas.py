@@ -133,7 +133,8 @@ _EXCERPT = answer(
 _HIT = answer(
     members(
         Hit,
-        "message_id turn_id role snippet score passage",
+        "message_id turn_id role snippet score passage created_at",
+        created_at=TIME,
         snippet=_SHORT,
         passage={
             "type": "array",

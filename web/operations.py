@@ -72,7 +72,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         {200: "HitList"},
         (404,),
         None,
-        ("q", "most_hits"),
+        ("q", "most_hits", "one_per"),
         scope="read",
     ),
     ApiOperation(

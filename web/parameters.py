@@ -3,6 +3,7 @@
 from loom_worker.core.values.agent_messages import MessageStatus
 from loom_worker.core.values.audit import ACTIONS
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.pages import PLACES
 from loom_worker.core.values.turns import TurnStatus
 from loom_worker.core.values.usage import GROUPS, Purpose
 from web.schemas import TEXT, TIME, WHOLE, one_of
@@ -45,6 +46,12 @@ PARAMETERS: dict[str, Json] = {
         "in": "query",
         "schema": {"type": "integer", "minimum": 1, "default": 10},
         "description": "Most hits; more than 50 counts as 50.",
+    },
+    "one_per": {
+        "in": "query",
+        "schema": {"type": "string", "enum": list(PLACES), "default": "message"},
+        "description": "What takes one place of the limit: each message that matches, or all that match in one "
+        "passage; then no message is in two passages.",
     },
     "after": {"in": "query", "schema": TEXT, "description": "The `next` of the page before; else 422."},
     "status": {"in": "query", "schema": one_of(TurnStatus)},

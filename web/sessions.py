@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from flask import Response, request
 
 from loom_worker.core.errors import NotFound
-from loom_worker.core.values.pages import Hit
+from loom_worker.core.values.pages import PLACES, Hit
 from loom_worker.core.values.sessions import Message, Session
 from web.answers import Route, is_id, json_answer, list_answer, page_answer
 from web.bodies import json_body, new_session, session_patch
 from web.caller import caller
 from web.problems import malformed
-from web.query import page_wanted, whole_argument
+from web.query import choice_argument, page_wanted, whole_argument
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -79,12 +79,14 @@ class SessionViews:
         return json_answer(found.as_json())
 
     def search(self, session_id: str) -> Response:
-        """Find messages by ``?q``; ``?limit`` is 10 unless given, more than 50 counts as 50."""
+        """Find messages by ``?q``; ``?limit`` is 10 unless given, more than 50 counts as 50; ``?one_per`` passage."""
         question, limit = request.args.get("q", ""), whole_argument("limit", HITS)
         if limit < 1 or len(question) > LONGEST_QUESTION:
             raise malformed(f"limit must be 1 to {MOST_HITS}, q at most {LONGEST_QUESTION} characters")
         most = min(limit, MOST_HITS)
-        hits = self._service.search.session(caller().tenant, known_session_id(session_id), question, limit=most)
+        is_apart = choice_argument("one_per", PLACES) == "passage"
+        session, search = known_session_id(session_id), self._service.search
+        hits = search.session(caller().tenant, session, question, limit=most, is_apart=is_apart)
         return list_answer(map(Hit.as_json, hits))
 
 

@@ -11,6 +11,7 @@ from loom_worker.cli.show import ShowsByName, as_text, common, fields, paged, re
 from loom_worker.cli.talk import printable
 from loom_worker.core.settings import from_env
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.pages import PLACES
 
 
 @click.group(cls=ShowsByName, invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]")
@@ -49,11 +50,13 @@ def show_one(session_id: str, *, url: str | None, as_json: bool) -> None:
 @click.argument("session_id")
 @click.argument("question")
 @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True, help="Messages at most.")
+@click.option("--one-per", type=click.Choice(PLACES), default="message", show_default=True, help="What counts as one.")
 @common
-def search(session_id: str, question: str, *, limit: int, url: str | None, as_json: bool) -> None:
+def search(session_id: str, question: str, *, limit: int, one_per: str, url: str | None, as_json: bool) -> None:
     """Find what was said in a session, the best first."""
     columns = ("message_id", "role", "score", "snippet")
-    show(f"{_path(session_id)}/search", {"q": question, "limit": limit}, columns, url=url, as_json=as_json)
+    query = {"q": question, "limit": limit, **({} if one_per == "message" else {"one_per": one_per})}
+    show(f"{_path(session_id)}/search", query, columns, url=url, as_json=as_json)
 
 
 @sessions.command()

@@ -102,11 +102,11 @@ def _search(parts: RecallParts, caller: Caller, query: str, *, limit: int, is_pr
     chosen = chosen[:limit]
     wanted = [each.message for each, _ in chosen] if is_promoted else []
     first_n, recalled = _promoted(parts, caller, wanted, is_best_first=True)
-    entries = _passages([(each, {"score": score, **_place(each.message, first_n)}) for each, score in chosen])
+    entries = passages([(each, {"score": score, **_place(each.message, first_n)}) for each, score in chosen])
     return answer("found", entries, {"ranked_by": "llm" if ranking else "bm25", "recalled": recalled}, parts.room)
 
 
-def _passages(found: Sequence[tuple[MessageHit, Json]]) -> list[Entry]:
+def passages(found: Sequence[tuple[MessageHit, Json]]) -> list[Entry]:
     """Each message that was found with its neighbours; where passages meet, no message is shown twice."""
     shown = {each.hit.message_id for each, _ in found}
     entries = []
@@ -118,7 +118,7 @@ def _passages(found: Sequence[tuple[MessageHit, Json]]) -> list[Entry]:
         ]
         shown |= set(ids)
         before, after = tuple(filter(None, texts[:at])), tuple(filter(None, texts[at + 1 :]))
-        entries.append(Entry(each.offset, each.message, _preview(each, FOUND_CHARS), more, before, after))
+        entries.append(Entry(each.offset, each.message, preview(each, FOUND_CHARS), more, before, after))
     return entries
 
 
@@ -135,10 +135,11 @@ def _candidates(parts: RecallParts, caller: Caller, query: str, *, limit: int) -
 
 
 def _candidate(found: MessageHit) -> Candidate:
-    return Candidate(found.message.chat.role, moment_of(found.message), _preview(found, PREVIEW_CHARS))
+    return Candidate(found.message.chat.role, moment_of(found.message), preview(found, PREVIEW_CHARS))
 
 
-def _preview(found: MessageHit, most_chars: int) -> str:
+def preview(found: MessageHit, most_chars: int) -> str:
+    """All of a message that was found, or what stands around the words where it is longer."""
     text = text_of(found.message)
     return text if len(text) <= most_chars else found.hit.snippet
 

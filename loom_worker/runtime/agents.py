@@ -28,6 +28,7 @@ from loom_worker.memory.recall_rerank import DEADLINE_S, ranked_at_once
 from loom_worker.memory.recall_tools import RecallParts, recall_tools
 from loom_worker.memory.recalled import MOST_BYTES, RECALLED_SHARE
 from loom_worker.memory.results import results_tokens
+from loom_worker.memory.search_tool import search_tool
 from loom_worker.memory.sizes import Sizes
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.patterns.tools import pattern_tools
@@ -311,7 +312,9 @@ class AgentRegistry:
             candidates=ranked_at_once((agent.compressor.max_context_tokens or window) - reserved),
             has_swap=agent.memory.has_swap,
         )
-        return recall_tools(parts)
+        # Where a file asks for no tiers, its agent has the tools it always had.
+        tiers = () if agent.tiers is None else (search_tool(parts.search, agent.tiers, parts.room),)
+        return (*recall_tools(parts), *tiers)
 
     def _accounts(self, agent: Agent, sessions: Sessions, compressor: Model) -> RankingAccounts:
         ledger, budgets = Ledger(self._database), Budgets(self._database)

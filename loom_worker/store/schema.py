@@ -35,7 +35,7 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
 )
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0025"
+VERSION = "0026"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"

@@ -1,116 +1,84 @@
-"""Full-text search in a session, and the passage around each hit, for a hit alone is seldom the whole answer.
+"""Full-text search in a session or in several, the best first, each hit with its passage (``search_passages``).
 
-Only this file and the migrations that make the index know of SQLite's FTS5.
+A hit is a message. Its score comes from its words and those of its neighbours (``search_rank``), from who wrote it
+(``search_names``) and from when it was written.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, ScalarSelect, bindparam, func, select
+from sqlalchemy import BigInteger, Connection, bindparam, func, select
 
-from loom_worker.core.values.chat import Role
-from loom_worker.core.values.pages import Excerpt, Hit
+from loom_worker.core.date_ranges import date_range
+from loom_worker.core.values.ids import now_ms as moment_ms
+from loom_worker.core.values.pages import Hit
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.tenants import Tenant
-from loom_worker.store import search_rank
+from loom_worker.core.values.tiers import Scope
+from loom_worker.store import search_index, search_passages, search_rank
 from loom_worker.store.database import Database
 from loom_worker.store.messages import messages_with_ids
-from loom_worker.store.schema import messages
-from loom_worker.store.search_rank import QUESTION_MARKS, Position
+from loom_worker.store.schema import messages, sessions
+from loom_worker.store.search_index import LONG, NO_LANES, Lanes
+from loom_worker.store.search_names import Subject, is_name, speakers, subject_of, with_names
+from loom_worker.store.search_passages import neighbours, numbers_in
+from loom_worker.store.search_rank import QUESTION_MARKS, Holders, Position
 from loom_worker.store.search_words import SEARCHED, Term, terms
 from loom_worker.store.sessions import found, of_lane
 
-LONG = 2_000
-"""Messages of a session above which a search looks at less."""
-MOST_ROWS = 900
-"""Messages that are taken for all terms together, the newest for each, in a session of more than LONG messages. A term
-that so many hold says little, and this bounds the cost of a search, whatever the session's length."""
 CANDIDATES, LONG_CANDIDATES = 200, 40
 """Messages that are ranked together with their neighbours; in a session of more than LONG messages at least the second
 number, and twice those that are wanted."""
-READ = 30
-"""Messages whose text is read, for nearness and snippets, unless more are wanted."""
+READ = 60
+"""Messages whose text is read, for author, date, nearness and snippets, unless more are wanted."""
 SPARE = 10
 """Further messages that are read in case some say the same."""
-REACH, LONG_REACH = 4, 2
-"""Neighbours of a message on each side, those of tools and empty ones not counted: the next exchange and the one behind
-it; in a session of more than LONG messages the next exchange alone."""
-SHOWN = 2
-"""Neighbours of a hit on each side that its passage shows, without those that only repeat what it shows already."""
-
-DENSE = 4
-"""A session is dense if, between its first message and its last, at most this many times its own messages were written
-in all sessions."""
-
-# FTS5's own bm25() counts each word over all sessions first: 5 ms at 100,000 messages, and other people's words would
-# move the scores.
-_HOLDING = "SELECT {number}, rowid FROM messages_fts5 WHERE messages_fts5 MATCH ?"
-_NEWEST = f"SELECT * FROM ({_HOLDING} ORDER BY rowid DESC LIMIT {{most}})"
-# With the lane as a term, FTS5 walks all of the lane for each word. Where most messages around are the lane's anyway,
-# it is cheaper to look each up in the lane's index.
-_NEWEST_DENSE = (
-    "SELECT * FROM (SELECT {number}, rowid FROM messages_fts5 WHERE messages_fts5 MATCH ? AND rowid BETWEEN ? AND ? "
-    "AND EXISTS (SELECT 1 FROM messages INDEXED BY messages_by_session WHERE lane = ? AND n = messages_fts5.rowid) "
-    "ORDER BY rowid DESC LIMIT {most})"
-)
+READ_APART = 5
+"""Messages that are read for each hit that is wanted, where hits of one stretch count as one."""
+MOST_SESSIONS = 200
+"""The newest sessions of a scope that are searched together; it bounds the cost."""
+RECENT = 1_000
+"""The newest messages of a scope in which a word is looked for without a limit."""
+TOLD_AFTER_MS = 3 * 24 * 3600 * 1000
+"""What happened on a day is often told on one of the next."""
+NARROW_MS = 32 * 24 * 3600 * 1000
+"""A longer range that a message names, such as a year, says little about when it happened."""
 
 WHITE = " \t\r\n"
 
 TOOLS_OF_MEMORY = frozenset(
-    {"search_conversation", "recall_conversation", "clear_recalled_context", "update_session_context"}
+    "search_conversation recall_conversation clear_recalled_context update_session_context "
+    "memory_search memory_summary memory_recall memory_semantic".split()
 )
 """Their calls and results repeat what was said and are not searched; the index leaves them out too."""
 
-_other = messages.alias("other")
-
-
-def _neighbours(*, is_before: bool) -> ScalarSelect[Any]:
-    """The numbers of the neighbours on one side of a message, the nearest first, as one text; see ``_numbers_in``."""
-    side = _other.c.n < messages.c.n if is_before else _other.c.n > messages.c.n
-    has_text = (_other.c.lane == bindparam("our_lane"), side, _other.c.role != "tool", _other.c.content != "")
-    nearest = select(_other.c.n).where(*has_text).order_by(_other.c.n.desc() if is_before else _other.c.n)
-    return select(
-        func.group_concat(nearest.limit(bindparam("reach")).correlate(messages).subquery().c.n)
-    ).scalar_subquery()
-
-
 # One parameter with all numbers: SQLAlchemy takes 1 ms to spread a hundred.
-_numbers = select(func.json_each(bindparam("numbers")).table_valued("value").c.value)
-_NUMBERED = (messages.c.lane == bindparam("our_lane"), messages.c.n.in_(_numbers))
-_AROUND = select(messages.c.n, _neighbours(is_before=True), _neighbours(is_before=False)).where(*_NUMBERED)
-_BEGINNINGS = select(
-    messages.c.n,
-    messages.c.id,
-    messages.c.turn_id,
-    messages.c.role,
-    func.substr(messages.c.content, 1, search_rank.SNIPPET + 1),
-).where(*_NUMBERED)
-
+_NUMBERED = messages.c.n.in_(select(func.json_each(bindparam("numbers")).table_valued("value").c.value))
 _POSITIONS = select(
     messages.c.n,
+    messages.c.lane,
     messages.c.role,
     func.length(messages.c.content),
     func.substr(func.rtrim(messages.c.content, WHITE), -1),
-    _neighbours(is_before=True),
-    _neighbours(is_before=False),
-).where(*_NUMBERED)
+    neighbours(is_before=True),
+    neighbours(is_before=False),
+).where(_NUMBERED)
 _TEXTS = select(
     messages.c.n,
     messages.c.id,
+    messages.c.lane,
     messages.c.turn_id,
     messages.c.role,
     messages.c.content,
     messages.c.tool_calls_json,
     messages.c.tool_result_json,
-).where(*_NUMBERED)
-_ENDS = select(
-    *(
-        select(end(messages.c.n)).where(messages.c.lane == bindparam("our_lane")).scalar_subquery()
-        for end in (func.min, func.max)
-    )
+    messages.c.created_ms,
+).where(_NUMBERED)
+_LANES = select(messages.c.lane).where(
+    messages.c.id.in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value))
 )
 _begin, _end = (bindparam(name, type_=BigInteger) for name in ("begin", "end"))
 _BETWEEN = select(func.count()).where(
@@ -128,21 +96,46 @@ class MessageHit:
     """Messages of the session before it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is looked for."""
+
+    terms: tuple[Term, ...]
+    subject: Subject
+    """Whom it is about."""
+    between: tuple[int, int] | None
+    """When it was said, from one moment to another, ms since 1970, the second one excluded; None: at any time."""
+
+
 class Search:
-    """Finds messages of a session by their words."""
+    """Finds messages by their words, their authors and their dates."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def session(self, tenant: Tenant, session_id: str, question: str, *, limit: int) -> tuple[Hit, ...]:
+    def session(
+        self,
+        tenant: Tenant,
+        session_id: str,
+        question: str,
+        *,
+        limit: int,
+        is_apart: bool = False,
+        now_ms: int | None = None,
+    ) -> tuple[Hit, ...]:
         """The messages of a session that match a question, the best first; none for a question without words.
+
+        Args:
+            is_apart: of the hits within one passage only the best one is returned, so that each is of another stretch.
+            now_ms: what ``yesterday`` in the question starts from, ms since 1970; now, unless given.
 
         Raises:
             NotFound: the tenant has no such session.
         """
         with self._database.read() as tx:
             owner = found(tx, tenant, session_id)
-            return search(tx, owner["lane"], terms(question), size=2 * owner["next_seq"], limit=limit)
+            asked = _question(tx, owner, question, now_ms=now_ms)
+            return search(tx, _lanes([owner]), asked, limit=limit, is_apart=is_apart)
 
     def lane(self, lane: str, question: str, *, limit: int) -> tuple[MessageHit, ...]:
         """As ``session``, for a tool that knows the session's internal key, with the messages.
@@ -150,77 +143,157 @@ class Search:
         Raises:
             NotFound: the session is deleted.
         """
+        return self.scope(lane, question, scope="session", limit=limit, is_apart=False)
+
+    def scope(
+        self,
+        lane: str,
+        question: str,
+        *,
+        scope: Scope,
+        limit: int,
+        is_apart: bool = True,
+        recent_messages: int = RECENT,
+    ) -> tuple[MessageHit, ...]:
+        """As ``lane``, in all that an agent may look into: the newest MOST_SESSIONS sessions and this one.
+
+        In the newest sessions, until they have ``recent_messages``, each word is looked for without a limit; in all
+        older ones as in a long session: the newest messages with it.
+
+        Args:
+            scope: of the session alone, of its user, or of its workspace; without a user it has itself alone.
+
+        Raises:
+            NotFound: the session is deleted.
+        """
         with self._database.read() as tx:
-            hits = search(tx, lane, terms(question), size=2 * of_lane(tx, lane)["next_seq"], limit=limit)
-            listed = messages_with_ids(tx, lane, [hit.message_id for hit in hits])
-            offsets = _offsets(tx, lane, [message.n for message in listed])
-        by_id = {message.id: message for message in listed}
-        return tuple(MessageHit(hit, by_id[hit.message_id], offsets[by_id[hit.message_id].n]) for hit in hits)
+            owner = of_lane(tx, lane)
+            owners = [owner, *_others(tx, owner, scope)]
+            asked = _question(tx, owner, question, now_ms=None)
+            recent = _recent(owners, recent_messages)
+            newest, older = _lanes(owners[:recent]), _lanes(owners[recent:])
+            hits = search(tx, newest, asked, older=older, limit=limit, is_apart=is_apart)
+            return _with_messages(tx, [each["lane"] for each in owners], hits)
 
 
-def search(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int, limit: int) -> tuple[Hit, ...]:
-    """The messages of a lane that hold some of the terms, and some of their neighbours; the best first.
+def _lanes(owners: Sequence[Any]) -> Lanes:
+    return Lanes(tuple(owner["lane"] for owner in owners), sum(2 * owner["next_seq"] for owner in owners))
+
+
+def _others(tx: Connection, owner: Any, scope: Scope) -> Sequence[Any]:
+    """The other sessions of a scope, the newest first; those of workflows' stages are left out."""
+    if scope == "session" or (scope == "user" and not owner["user"]):
+        return ()
+    ours = [sessions.c.workspace == owner["workspace"], sessions.c.lane != owner["lane"], ~sessions.c.id.contains(":")]
+    if scope == "user":
+        ours.append(sessions.c.user == owner["user"])
+    newest = select(sessions.c.lane, sessions.c.next_seq).where(*ours).order_by(sessions.c.created_ms.desc())
+    return tx.execute(newest.limit(MOST_SESSIONS)).mappings().all()
+
+
+def _recent(owners: Sequence[Any], messages_wanted: int) -> int:
+    """How many of these sessions, from the first on, have so many messages together; at least one."""
+    sums = accumulate(2 * owner["next_seq"] for owner in owners)
+    return next((at for at, total in enumerate(sums, 1) if total >= messages_wanted), len(owners))
+
+
+def _question(tx: Connection, owner: Any, text: str, *, now_ms: int | None) -> Question:
+    """Read a question: its words, whom it is about, when.
 
     Args:
-        size: messages in the session, or about as many: what makes a word rare.
+        owner: the session in which it is asked.
     """
-    if not wanted:
+    user = (owner["kernel"] or {}).get("user")
+    name = user.get("name") if isinstance(user, dict) else user
+    heard = search_index.beginnings(tx, owner["lane"])
+    subject = subject_of(text, speakers(str(name or owner["user"] or ""), owner["agent"] or "", heard))
+    between = date_range(text, now_ms=moment_ms() if now_ms is None else now_ms)
+    return Question(with_names(terms(text), subject), subject, between)
+
+
+def search(
+    tx: Connection, lanes: Lanes, asked: Question, *, limit: int, is_apart: bool = False, older: Lanes = NO_LANES
+) -> tuple[Hit, ...]:
+    """The messages that hold some of the terms, and some of their neighbours; the best first.
+
+    Args:
+        older: further sessions, of which less is looked at.
+    """
+    held = _held(tx, lanes, older, asked)
+    if not held.sums:
         return ()
-    holding = _holding(tx, lane, wanted, size=size)
-    if not any(holding):
-        return ()
-    held = search_rank.holders(holding, size=size)
+    size, keys = lanes.size + older.size, frozenset((*lanes.keys, *older.keys))
     most = CANDIDATES if size <= LONG else max(LONG_CANDIDATES, 2 * limit)
-    candidates = search_rank.best(held.sums, most)
-    positions = _positions(tx, lane, candidates, reach=_reach(size))
+    reach = search_passages.reach(size)
+    positions = _positions(tx, keys, search_rank.best(held.sums, most), reach=reach)
     alone = search_rank.alone(held, positions)
     scores = search_rank.with_neighbours(alone, held, positions)
-    texts = _texts(tx, lane, search_rank.best(scores, max(READ, 2 * limit + SPARE)))
-    looked_for = search_rank.stems(wanted)
-    for n in texts.keys() & alone.keys():
-        scores[n] += alone[n] * search_rank.nearness(texts[n][1], looked_for)
-    for n, (_, text) in texts.items():
-        scores[n] *= search_rank.worth(text)
-    return _with_passages(tx, lane, dict(_hits(texts, scores, looked_for, limit=limit)), positions, size=size)
+    read = max(READ, READ_APART * limit if is_apart else 2 * limit + SPARE)
+    texts = _texts(tx, keys, search_rank.best(scores, read))
+    looked_for = search_rank.stems(asked.terms)
+    for n, (row, text) in texts.items():
+        if n in alone:
+            scores[n] += alone[n] * search_rank.nearness(text, looked_for)
+        if asked.between and _tells_of(row, text, asked.between):
+            scores[n] += held.weights[-1]
+        scores[n] *= search_rank.worth(text, is_by_subject=asked.subject.wrote(row.role, text))
+    order = dict(_ordered(texts, scores, most=len(texts) if is_apart else limit))
+    around = {position.n: (position.before, position.after) for position in positions}
+    shown = search_passages.chosen(tx, order, around, limit=limit, reach=reach, is_apart=is_apart)
+    hits = {n: _hit(*texts[n], order[n], looked_for) for n in shown}
+    return search_passages.with_passages(tx, hits, shown, is_apart=is_apart)
 
 
-def _offsets(tx: Connection, lane: str, numbers: Sequence[int]) -> dict[int, int]:
-    """How many messages stand before each of these messages of a lane, which are given in its order.
-
-    All rows are walked over at most once.
-    """
-    steps = ({"our_lane": lane, "begin": begin, "end": end} for begin, end in pairwise([0, *numbers]))
-    return dict(zip(numbers, accumulate(tx.execute(_BETWEEN, step).scalar_one() for step in steps), strict=True))
-
-
-def _holding(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int) -> list[list[int]]:
-    """For each term the messages of the lane that hold it."""
-    one, most = _HOLDING, MOST_ROWS // len(wanted)
-    match, more = f'lane : "{lane}" AND {{{{said grams tools}}}} : ({{}})', tuple[Any, ...]()
-    if size > LONG:
-        first, last = tx.execute(_ENDS, {"our_lane": lane}).one()
-        one = _NEWEST
-        if first is not None and last - first < DENSE * size:
-            one, match, more = _NEWEST_DENSE, "{{said grams tools}} : ({})", (first, last, lane)
-    asked = " UNION ALL ".join(one.format(number=number, most=most) for number in range(len(wanted)))
-    values = [value for term in wanted for value in (match.format(term.match()), *more)]
-    holding: list[list[int]] = [[] for _ in wanted]
-    for number, n in tx.exec_driver_sql(asked, tuple(values)).all():
-        holding[number].append(n)
-    return holding
+def _held(tx: Connection, lanes: Lanes, older: Lanes, asked: Question) -> Holders:
+    """Which messages hold which terms of a question; that one was written when the question says is the last term."""
+    if not asked.terms:
+        return search_rank.holders([], size=0)
+    size = lanes.size + older.size
+    holding = search_index.holding(tx, lanes, asked.terms)
+    if older.keys:
+        more = search_index.holding(tx, replace(older, size=max(older.size, LONG + 1)), asked.terms)
+        holding = [ours + theirs for ours, theirs in zip(holding, more, strict=True)]
+    weights = [search_rank.rarity(len(rows), size) for rows in holding]
+    for at, term in enumerate(asked.terms):
+        if is_name(term, asked.subject):
+            holding[at] = _with_written(tx, lanes, holding[at], asked.subject)
+            count = max(len(holding[at]), size // 2 if asked.subject.role else 0)
+            weights[at] = search_rank.NAME * search_rank.rarity(count, size)
+    if asked.between:
+        begin, end = asked.between
+        all_lanes = Lanes((*lanes.keys, *older.keys), size)
+        numbers, count = search_index.dated(tx, all_lanes, (begin, end + TOLD_AFTER_MS))
+        holding.append(numbers)
+        weights.append(search_rank.rarity(count, size))
+    return search_rank.holders(holding, size=size, weights=weights)
 
 
-def _positions(tx: Connection, lane: str, numbers: list[int], *, reach: int) -> list[Position]:
-    listed = tx.execute(_POSITIONS, _wanted(lane, numbers, reach=reach)).all()
+def _with_written(tx: Connection, lanes: Lanes, holding: list[int], subject: Subject) -> list[int]:
+    """With what the one of that name wrote, where roles say who wrote it."""
+    return list({*holding, *search_index.written(tx, lanes, subject.role)}) if subject.role else holding
+
+
+def _tells_of(row: Any, text: str, between: tuple[int, int]) -> bool:
+    """True of a message that was written outside a range of time, but names a date in it."""
+    begin, end = between
+    if begin <= row.created_ms < end + TOLD_AFTER_MS:
+        return False
+    told = date_range(text, now_ms=row.created_ms)
+    return told is not None and told[0] < end and begin < told[1] and told[1] - told[0] <= NARROW_MS
+
+
+def _positions(tx: Connection, keys: Collection[str], numbers: list[int], *, reach: int) -> list[Position]:
+    listed = tx.execute(_POSITIONS, {"numbers": json.dumps(numbers), "reach": reach}).all()
     return [
-        Position(n, role, characters, _numbers_in(before), _numbers_in(after), end in QUESTION_MARKS)
-        for n, role, characters, end, before, after in listed
+        Position(n, role, characters, numbers_in(before), numbers_in(after), end in QUESTION_MARKS)
+        for n, lane, role, characters, end, before, after in listed
+        if lane in keys
     ]
 
 
-def _texts(tx: Connection, lane: str, numbers: list[int]) -> dict[int, tuple[Any, str]]:
-    listed = tx.execute(_TEXTS, _wanted(lane, numbers)).all()
-    return {row.n: (row, _text(row)) for row in listed}
+def _texts(tx: Connection, keys: Collection[str], numbers: list[int]) -> dict[int, tuple[Any, str]]:
+    listed = tx.execute(_TEXTS, {"numbers": json.dumps(numbers)}).all()
+    return {row.n: (row, _text(row)) for row in listed if row.lane in keys}
 
 
 def _text(row: Any) -> str:
@@ -236,85 +309,40 @@ def _text(row: Any) -> str:
     return "\n".join(filter(None, [*parts, *(outcome["content"][:SEARCHED] for outcome in outcomes)]))
 
 
-def _hits(
-    texts: dict[int, tuple[Any, str]], scores: dict[int, float], looked_for: Sequence[Any], *, limit: int
-) -> Iterable[tuple[int, Hit]]:
-    """The best messages by their numbers; of messages that say the same only one, for another adds nothing."""
+def _ordered(texts: dict[int, tuple[Any, str]], scores: dict[int, float], *, most: int) -> Iterable[tuple[int, float]]:
+    """The best messages with their scores, the best first; of those that say the same only one."""
     gists = {n: search_rank.gist(text) for n, (_, text) in texts.items() if text}
     chosen: dict[int, int] = {}
     for n in search_rank.best({n: scores[n] for n in gists}, len(gists)):
         same = next((at for at in chosen if search_rank.is_repeat(gists[n], gists[chosen[at]])), None)
         if same is None:
-            chosen[n] = n
+            if len(chosen) < most:
+                chosen[n] = n
         elif n < chosen[same] and texts[n][0].turn_id == texts[chosen[same]][0].turn_id:
             chosen[same] = n  # the message itself rather than an answer that repeats it
-    for at in list(chosen)[:limit]:
-        row, text = texts[chosen[at]]
-        snippet = search_rank.snippet(text, looked_for)
-        yield row.n, Hit(row.id, row.turn_id, row.role, snippet, round(scores[at], 4))
+    return ((shown, scores[at]) for at, shown in chosen.items())
 
 
-class _Beginning:
-    """How a message begins, and its gist for comparison with others."""
-
-    def __init__(self, message_id: str, turn_id: str, role: Role, text: str) -> None:
-        self._message_id, self._turn_id, self._role, self._text = message_id, turn_id, role, text
-        self.gist = search_rank.gist(text)
-
-    def excerpt(self) -> Excerpt:
-        return Excerpt(self._message_id, self._turn_id, self._role, search_rank.shortened(self._text))
+def _hit(row: Any, text: str, score: float, looked_for: Sequence[Any]) -> Hit:
+    snippet = search_rank.snippet(text, looked_for)
+    return Hit(row.id, row.turn_id, row.role, snippet, round(score, 4), created_ms=row.created_ms)
 
 
-def _numbers_in(joined: str | None) -> tuple[int, ...]:
-    return tuple(map(int, joined.split(","))) if joined else ()
+def _with_messages(tx: Connection, lanes: Sequence[str], hits: Sequence[Hit]) -> tuple[MessageHit, ...]:
+    by_id, offsets = dict[str, Message](), dict[str, int]()
+    ids = [hit.message_id for hit in hits]
+    for lane in set(tx.execute(_LANES, {"ids": json.dumps(ids)}).scalars()) & set(lanes):
+        listed = messages_with_ids(tx, lane, ids)
+        by_id |= {message.id: message for message in listed}
+        numbers = _offsets(tx, lane, [message.n for message in listed])
+        offsets |= {message.id: numbers[message.n] for message in listed}
+    return tuple(MessageHit(hit, by_id[hit.message_id], offsets[hit.message_id]) for hit in hits)
 
 
-def _reach(size: int) -> int:
-    """How many neighbours on each side count in a session of so many messages."""
-    return REACH if size <= LONG else LONG_REACH
+def _offsets(tx: Connection, lane: str, numbers: Sequence[int]) -> dict[int, int]:
+    """How many messages stand before each of these messages of a lane, which are given in its order.
 
-
-def _wanted(lane: str, numbers: Collection[int], **more: int) -> dict[str, Any]:
-    """The parameters of a query for ``_NUMBERED`` messages."""
-    return {"our_lane": lane, "numbers": json.dumps(list(numbers)), **more}
-
-
-def _with_passages(
-    tx: Connection, lane: str, hits: Mapping[int, Hit], known: Sequence[Position], *, size: int
-) -> tuple[Hit, ...]:
-    """Give each hit its passage.
-
-    Args:
-        hits: by the message's number, the best first.
-        known: positions that have been read already.
-        size: messages in the session, or about as many.
+    All rows are walked over at most once.
     """
-    sides = {position.n: (position.before, position.after) for position in known if position.n in hits}
-    if unknown := hits.keys() - sides.keys():
-        listed = tx.execute(_AROUND, _wanted(lane, unknown, reach=_reach(size))).all()
-        sides |= {n: (_numbers_in(before), _numbers_in(after)) for n, before, after in listed}
-    numbers = {*hits, *(n for each in sides.values() for side in each for n in side)}
-    beginnings = (
-        {n: _Beginning(*rest) for n, *rest in tx.execute(_BEGINNINGS, _wanted(lane, numbers)).all()} if numbers else {}
-    )
-    return tuple(replace(hit, passage=_passage(n, hit, sides[n], beginnings)) for n, hit in hits.items())
-
-
-def _passage(
-    n: int, hit: Hit, sides: tuple[Sequence[int], Sequence[int]], beginnings: Mapping[int, _Beginning]
-) -> tuple[Excerpt, ...]:
-    """The hit between its neighbours, in the order of the conversation."""
-    before_hit, after_hit = ([beginnings[at] for at in side] for side in sides)
-    after = _new_to([beginnings[n]], after_hit)
-    before = _new_to([beginnings[n], *after], before_hit)
-    itself = Excerpt(hit.message_id, hit.turn_id, hit.role, hit.snippet)
-    return (*(each.excerpt() for each in reversed(before)), itself, *(each.excerpt() for each in after))
-
-
-def _new_to(shown: Sequence[_Beginning], side: Sequence[_Beginning]) -> list[_Beginning]:
-    """The nearest SHOWN neighbours of one side that do not repeat what is shown."""
-    new: list[_Beginning] = []
-    for each in side:
-        if len(new) < SHOWN and not any(search_rank.is_repeat(each.gist, other.gist) for other in (*shown, *new)):
-            new.append(each)
-    return new
+    steps = ({"our_lane": lane, "begin": begin, "end": end} for begin, end in pairwise([0, *numbers]))
+    return dict(zip(numbers, accumulate(tx.execute(_BETWEEN, step).scalar_one() for step in steps), strict=True))

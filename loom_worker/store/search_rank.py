@@ -29,6 +29,10 @@ Words of neighbours count here as much as they do above."""
 QUESTION_MARKS = ("?", "？")
 QUESTION = 0.8
 """Factor for a message that ends in a question: it contains the words of the query, but not the answer."""
+AUTHOR = 0.5
+"""Added to the score of a message by whom the question is about, as a share of it: people call themselves ``I``."""
+NAME = 0.5
+"""Weight of a speaker's name as a word: it also stands in every greeting of the other one."""
 TOOL = 0.5
 """Factor for a hit in a tool's result, which is long, and data rather than speech."""
 K1, B = 1.2, 0.75
@@ -76,14 +80,20 @@ class Holders:
         return sum(weight for at, weight in enumerate(self.weights) if terms >> at & 1)
 
 
-def holders(found: Sequence[Collection[int]], *, size: int) -> Holders:
+def rarity(count: int, size: int) -> float:
+    """What a term is worth that so many of so many messages hold; nothing if none does."""
+    return log(1 + (max(size, count) - count + 0.5) / (count + 0.5)) if count else 0.0
+
+
+def holders(found: Sequence[Collection[int]], *, size: int, weights: Sequence[float] | None = None) -> Holders:
     """Sort what was found by message; terms that no message holds are worth nothing.
 
     Args:
         found: for each term of the question the messages that hold it.
         size: messages in the session, or about as many.
+        weights: what each term is worth, unless its rarity says it.
     """
-    weights = [log(1 + (max(size, len(rows)) - len(rows) + 0.5) / (len(rows) + 0.5)) if rows else 0.0 for rows in found]
+    weights = weights or [rarity(len(rows), size) for rows in found]
     terms: dict[int, int] = {}
     sums: dict[int, float] = {}
     for at, (rows, weight) in enumerate(zip(found, weights, strict=True)):
@@ -173,9 +183,13 @@ def nearness(text: str, looked_for: Sequence[Sequence[str]]) -> float:
     return sum(min(1.0, WORD / max(1, gap)) for gap in gaps) / max(1, len(looked_for) - 1)
 
 
-def worth(text: str) -> float:
-    """The factor of a text for asking rather than stating; otherwise earlier questions would come up first."""
-    return QUESTION if text.rstrip().endswith(QUESTION_MARKS) else 1.0
+def worth(text: str, *, is_by_subject: bool = False) -> float:
+    """The factor of a text for asking rather than stating, and for its author.
+
+    Otherwise earlier questions would come up first, and what others say to the one whom the question is about.
+    """
+    asks = text.rstrip().endswith(QUESTION_MARKS)
+    return (QUESTION if asks else 1.0) * (1 + AUTHOR if is_by_subject else 1.0)
 
 
 def gist(text: str) -> str:

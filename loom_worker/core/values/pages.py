@@ -7,11 +7,13 @@ from typing import Generic, Protocol, Self, TypeVar
 from loom_worker.core.errors import Flaw, Invalid
 from loom_worker.core.values.chat import Role
 from loom_worker.core.values.cutting import dump, size_bytes
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, rfc3339
 
 PAGE_BYTES = 1024 * 1024
 """Of the JSON of a page's items; a page ends before the item that goes beyond it. 30 turns of a megabyte were one
 answer of 25 MB, and 40 slow readers of it took the web to 3.3 GB."""
+PLACES = ("message", "passage")
+"""What takes one place in a list of hits: each message that matches, or all that match in one passage."""
 T = TypeVar("T")
 
 
@@ -90,6 +92,8 @@ class Hit:
     """Larger is better; to be compared within one search alone."""
     passage: tuple[Excerpt, ...] = ()
     """The message and up to two on each side of it, in the order of the conversation."""
+    created_ms: int = 0
+    """When it was written, ms since 1970."""
 
     def as_json(self) -> Json:
         """The hit of the HTTP API."""
@@ -99,5 +103,6 @@ class Hit:
             "role": self.role,
             "snippet": self.snippet,
             "score": self.score,
+            "created_at": rfc3339(self.created_ms),
             "passage": [excerpt.as_json() for excerpt in self.passage],
         }

@@ -36,6 +36,10 @@ def test_a_list_is_a_table_that_says_how_to_go_on(tmp_path: Path) -> None:
         (["sessions", "a b"], "/v1/sessions/a%20b"),
         (["sessions", "show", "search"], "/v1/sessions/search"),
         (["sessions", "search", "a b", "where's it?"], "/v1/sessions/a%20b/search?q=where%27s+it%3F&limit=10"),
+        (
+            ["sessions", "search", "s1", "x", "--one-per", "passage"],
+            "/v1/sessions/s1/search?q=x&limit=10&one_per=passage",
+        ),
         (["sessions", "search", "s1", "x", "--limit", "50"], "/v1/sessions/s1/search?q=x&limit=50"),
         (["sessions", "snapshots", "a b"], "/v1/sessions/a%20b/snapshots?limit=50"),
         (["sessions", "snapshots", "s1", "--limit", "2", "--after", "x"], "/v1/sessions/s1/snapshots?limit=2&after=x"),

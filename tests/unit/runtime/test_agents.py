@@ -17,6 +17,7 @@ from loom_worker.core.values.agents import Agent, Auth, Backend, ModelChoice
 from loom_worker.core.values.chat import ChatMessage, Request, ToolSpec, ToolUse
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import Choice
+from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.demo.scripted import Scripted
 from loom_worker.llm.retry import Retrying
 from loom_worker.runtime.agents import AgentRegistry
@@ -130,6 +131,11 @@ def test_an_agent_without_data_and_patterns_has_what_every_agent_has(settings: S
     agent = Agent("bare", backend=None, patterns_enabled=False)
     runtime = with_agent(settings, agent).runtime("bare")
     assert ({spec.name for spec in runtime.specs}, runtime.schema) == (MEMORY | STANDING | SHARED, "")
+
+
+def test_an_agent_with_tiers_searches_the_conversations_of_its_scope(settings: Settings) -> None:
+    agent = Agent("tiered", backend=None, patterns_enabled=False, tiers=MemoryTiers())
+    assert "memory_search" in {spec.name for spec in with_agent(settings, agent).runtime("tiered").specs}
 
 
 def names(specs: Iterable[ToolSpec]) -> set[str]:

@@ -135,3 +135,36 @@ def test_costs_of_an_older_file_belong_to_the_user_of_their_session(tmp_path: Pa
         found = tx.execute(text("SELECT session_id, user FROM usage ORDER BY n")).all()
         assert found == [("s1", "maria"), ("s2", None), ("deleted", None)]
     engine.dispose()
+
+
+def test_the_index_forgets_what_a_tool_gave_that_now_is_one_of_memory(tmp_path: Path) -> None:
+    settings = from_env({"LOOM_HOME": str(tmp_path)})
+    made(settings.database_url, "0021")
+    engine = create_engine(settings.database_url, module=sqlite3)
+    with engine.begin() as tx:
+        tx.execute(
+            text(
+                "INSERT INTO sessions (lane, workspace, id, agent, status, metadata, kernel, usage, next_seq, "
+                "created_ms, updated_ms) VALUES ('l', 'w', 's', 'default', 'active', '{}', '{}', '{}', 2, 1, 1)"
+            )
+        )
+        for number, tool in enumerate(("memory_search", "look")):
+            values = {"id": str(number), "result": f'[{{"name": "{tool}", "content": "walnut"}}]'}
+            tx.execute(
+                text(
+                    "INSERT INTO messages (id, lane, session_id, turn_id, role, content, context, tool_result_json, "
+                    "token_count, created_ms) VALUES (:id, 'l', 's', 't', 'tool', '', '', :result, 1, 1)"
+                ),
+                values,
+            )
+    prepare(settings)
+    with engine.begin() as tx:
+        found = tx.execute(text("SELECT rowid FROM messages_fts5 WHERE messages_fts5 MATCH 'walnut'")).scalars().all()
+        names = tx.execute(
+            text("SELECT tool_result_json FROM messages WHERE n IN (SELECT value FROM json_each(:n))"),
+            {"n": str(list(found))},
+        )
+        assert ["look" in row[0] for row in names] == [True]
+        tx.execute(text("DELETE FROM messages"))
+        assert tx.execute(text("SELECT count(*) FROM messages_fts5_docsize")).scalar_one() == 0
+    engine.dispose()

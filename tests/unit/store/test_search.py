@@ -10,11 +10,12 @@ from sqlalchemy import delete, func, select, text, update
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.chat import ChatMessage, Role, ToolOutcome, ToolUse
 from loom_worker.core.values.pages import Hit
-from loom_worker.store import search as searching
+from loom_worker.store import search_index, search_passages
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.schema import messages
-from loom_worker.store.search import Search
+from loom_worker.store.search import TOOLS_OF_MEMORY, Search
+from loom_worker.store.search_index import Lanes
 from loom_worker.store.search_words import terms
 from loom_worker.store.sessions import Sessions
 from tests.unit.store.made import WORKSPACE, final, message, purged, running
@@ -59,7 +60,7 @@ def test_a_hit_names_its_message_and_turn(database: Database) -> None:
     with database.read() as tx:
         row = tx.execute(select(messages).where(messages.c.id == hit.message_id)).mappings().one()
     assert (row["content"], row["turn_id"], hit.role) == ("They are under the mat.", hit.turn_id, "assistant")
-    assert hit.as_json().keys() == {"message_id", "turn_id", "role", "snippet", "score", "passage"}
+    assert hit.as_json().keys() == {"message_id", "turn_id", "role", "snippet", "score", "passage", "created_at"}
 
 
 @pytest.mark.parametrize(
@@ -104,12 +105,13 @@ def test_an_answer_that_repeats_the_question_takes_no_place_of_its_own(database:
     assert found(database, "blue clock") == ["The key hangs behind the blue clock."]
 
 
-def test_what_the_tools_of_memory_find_is_not_found_again(database: Database) -> None:
+@pytest.mark.parametrize("tool", sorted(TOOLS_OF_MEMORY))
+def test_what_the_tools_of_memory_find_is_not_found_again(database: Database, tool: str) -> None:
     say(database, "The code of the locker is 4711.", "Noted.")
     before = ask(database, "code of the locker")
-    for n in range(15):
-        use = ToolUse(f"t{n}", "search_conversation", {"query": "code of the locker"})
-        result = ToolOutcome(f"t{n}", "search_conversation", "The code of the locker is 4711.")
+    for n in range(3):
+        use = ToolUse(f"t{n}", tool, {"query": "code of the locker"})
+        result = ToolOutcome(f"t{n}", tool, "The code of the locker is 4711.")
         searched = (ChatMessage("assistant", tool_uses=(use,)), ChatMessage("tool", outcomes=(result,)))
         tell(database, ChatMessage("user", f"Matter {n}?"), *searched, ChatMessage("assistant", "Done."))
     assert ask(database, "code of the locker")[0].message_id == before[0].message_id
@@ -198,7 +200,7 @@ def lane_and_terms(database: Database, question: str) -> tuple[str, Any]:
 def held(database: Database, question: str, *, size: int) -> list[int]:
     lane, wanted = lane_and_terms(database, question)
     with database.read() as tx:
-        return searching._holding(tx, lane, wanted, size=size)[0]
+        return search_index.holding(tx, Lanes((lane,), size), wanted)[0]
 
 
 def test_in_a_long_session_the_newest_messages_with_a_common_word_are_looked_at(
@@ -206,8 +208,8 @@ def test_in_a_long_session_the_newest_messages_with_a_common_word_are_looked_at(
 ) -> None:
     for n in range(4):
         say(database, f"common {n}", f"common, too {n}")
-    monkeypatch.setattr(searching, "MOST_ROWS", 3)
-    short, long = (held(database, "common", size=size) for size in (8, searching.LONG + 1))
+    monkeypatch.setattr(search_index, "MOST_ROWS", 3)
+    short, long = (held(database, "common", size=size) for size in (8, search_index.LONG + 1))
     assert len(short) == 8
     assert long == sorted(short, reverse=True)[:3]
 
@@ -220,10 +222,10 @@ def test_however_a_long_session_is_searched_only_its_own_messages_are_found(
         say(database, f"common ours {n}", "ours common", session="s1")
         say(database, f"common theirs {n}", "theirs common", session="s2")
     whole = held(database, "common", size=10)
-    monkeypatch.setattr(searching, "DENSE", dense)
+    monkeypatch.setattr(search_index, "DENSE", dense)
     assert len(whole) == 10
-    assert held(database, "common", size=searching.LONG + 1) == sorted(whole, reverse=True)
-    assert held(database, "theirs", size=searching.LONG + 1) == []
+    assert held(database, "common", size=search_index.LONG + 1) == sorted(whole, reverse=True)
+    assert held(database, "theirs", size=search_index.LONG + 1) == []
 
 
 def passages(database: Database, question: str) -> list[list[str]]:
@@ -277,7 +279,7 @@ def test_a_passage_has_at_most_a_thousand_characters_on_five_lines(database: Dat
 
 def test_a_session_that_counts_as_long_gives_passages_too(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     say(database, *(f"matter {n}" for n in range(5)), "the red kite", *(f"matter {n}" for n in range(6, 10)))
-    monkeypatch.setattr(searching, "LONG", 1)
+    monkeypatch.setattr(search_passages, "LONG", 1)
     assert passages(database, "kite")[0] == ["matter 3", "matter 4", "the red kite", "matter 6", "matter 7"]
 
 

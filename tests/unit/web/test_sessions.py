@@ -189,6 +189,19 @@ def test_a_search_answers_with_hits_the_best_first(client: FlaskClient, submit: 
     assert (answer["has_more"], answer["next"]) == (False, None)
 
 
+def test_a_search_by_passages_gives_one_hit_for_what_stands_together(
+    client: FlaskClient, submit: Submit, stage: WebStage
+) -> None:
+    stage.worker.finish(submit("s", input="Where are the keys?")["id"], "The keys are under the mat")
+    found = {
+        per: client.get("/v1/sessions/s/search", query_string={"q": "keys", "one_per": per}).get_json()["data"]
+        for per in ("message", "passage")
+    }
+    assert [len(hits) for hits in found.values()] == [2, 1]
+    assert [each["role"] for each in found["passage"][0]["passage"]] == ["user", "assistant"]
+    assert found["message"][0]["created_at"].endswith("Z")
+
+
 @pytest.mark.parametrize(
     "question", ["", "?q=", "?q=%F0%9F%91%A8%E2%80%8D%F0%9F%91%A9", "?q=a%0Ab&limit=500", "?q=%00"]
 )
@@ -198,7 +211,9 @@ def test_any_text_may_be_searched_for(client: FlaskClient, submit: Submit, quest
     assert (answer.status_code, answer.get_json()["data"]) == (200, [])
 
 
-@pytest.mark.parametrize("query", [{"limit": "0"}, {"limit": "-1"}, {"limit": "x"}, {"q": "x" * 4001}])
+@pytest.mark.parametrize(
+    "query", [{"limit": "0"}, {"limit": "-1"}, {"limit": "x"}, {"q": "x" * 4001}, {"one_per": "x"}]
+)
 def test_a_search_without_bounds_is_refused(client: FlaskClient, submit: Submit, query: dict[str, str]) -> None:
     submit("s")
     assert client.get("/v1/sessions/s/search", query_string={"q": "x", **query}).status_code == 400

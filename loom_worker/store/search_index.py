@@ -1,0 +1,148 @@
+"""Asks the full-text index which messages hold which words, and the table when and by whom they were written.
+
+Only this file and the migrations that make the index know of SQLite's FTS5.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, bindparam, func, select
+
+from loom_worker.store.schema import messages
+from loom_worker.store.search_names import BEGINNING
+from loom_worker.store.search_words import Term
+
+LONG = 2_000
+"""Messages of a session above which a search looks at less."""
+MOST_ROWS = 900
+"""Messages that are taken for all terms together, the newest for each, in a session of more than LONG messages. A term
+that so many hold says little, and this bounds the cost of a search, whatever the session's length."""
+DENSE = 4
+"""A session is dense if, between its first message and its last, at most this many times its own messages were written
+in all sessions."""
+MOST_DATED, DATED_LANES = 2_000, 20
+"""The newest messages of a range of time that are looked at in a session, and the sessions in which it is done."""
+MOST_WRITTEN = 200
+"""The newest messages of an author that are looked at for that alone."""
+HEARD = 40
+"""The newest messages of a session whose beginnings tell who speaks in it."""
+
+# FTS5's own bm25() counts each word over all sessions first: 5 ms at 100,000 messages, and other people's words would
+# move the scores.
+_HOLDING = "SELECT {number}, rowid FROM messages_fts5 WHERE messages_fts5 MATCH ?"
+_NEWEST = f"SELECT * FROM ({_HOLDING} ORDER BY rowid DESC LIMIT {{most}})"
+# With the lane as a term, FTS5 walks all of the lane for each word. Where most messages around are the lane's anyway,
+# it is cheaper to look each up in the lane's index.
+_NEWEST_DENSE = (
+    "SELECT * FROM (SELECT {number}, rowid FROM messages_fts5 WHERE messages_fts5 MATCH ? AND rowid BETWEEN ? AND ? "
+    "AND EXISTS (SELECT 1 FROM messages INDEXED BY messages_by_session WHERE lane = ? AND n = messages_fts5.rowid) "
+    "ORDER BY rowid DESC LIMIT {most})"
+)
+
+_lane = messages.c.lane == bindparam("our_lane")
+_ENDS = select(
+    *(select(end(messages.c.n)).where(_lane).scalar_subquery() for end in (func.min, func.max)),
+)
+_AT = bindparam("at", type_=BigInteger)
+_NEXT = select(messages.c.n, messages.c.created_ms).where(_lane, messages.c.n >= _AT).order_by(messages.c.n).limit(1)
+_NEWEST_BETWEEN = (
+    select(messages.c.n)
+    .where(_lane, messages.c.n >= _AT, messages.c.n < bindparam("behind", type_=BigInteger))
+    .order_by(messages.c.n.desc())
+    .limit(MOST_DATED)
+)
+_HEARD = (
+    select(messages.c.role, func.substr(messages.c.content, 1, BEGINNING))
+    .where(_lane, messages.c.role != "tool")
+    .order_by(messages.c.n.desc())
+    .limit(HEARD)
+)
+_WRITTEN = (
+    select(messages.c.n)
+    .where(_lane, messages.c.role == bindparam("role"))
+    .order_by(messages.c.n.desc())
+    .limit(MOST_WRITTEN)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Sessions that are searched together, by their internal keys."""
+
+    keys: tuple[str, ...]
+    """The one that was used last first."""
+    size: int
+    """Messages in all of them, or about as many: what makes a word rare."""
+
+
+NO_LANES = Lanes((), 0)
+
+
+def holding(tx: Connection, lanes: Lanes, wanted: Sequence[Term]) -> list[list[int]]:
+    """For each term the messages of the sessions that hold it.
+
+    Of long sessions, and of many, only the newest: MOST_ROWS for all terms together.
+    """
+    one, most = _HOLDING, MOST_ROWS // len(wanted)
+    of_lanes = " OR ".join(f'"{key}"' for key in lanes.keys)
+    match, more = f"lane : ({of_lanes}) AND {{{{said grams tools}}}} : ({{}})", tuple[Any, ...]()
+    if lanes.size > LONG:
+        one = _NEWEST
+        ends = _ends(tx, lanes.keys[0]) if len(lanes.keys) == 1 else None
+        if ends and ends[1] - ends[0] < DENSE * lanes.size:
+            one, match, more = _NEWEST_DENSE, "{{said grams tools}} : ({})", (*ends, lanes.keys[0])
+    asked = " UNION ALL ".join(one.format(number=number, most=most) for number in range(len(wanted)))
+    values = [value for term in wanted for value in (match.format(term.match()), *more)]
+    found: list[list[int]] = [[] for _ in wanted]
+    for number, n in tx.exec_driver_sql(asked, tuple(values)).all():
+        found[number].append(n)
+    return found
+
+
+def dated(tx: Connection, lanes: Lanes, between: tuple[int, int]) -> tuple[list[int], int]:
+    """The messages that were written from one moment to another (ms since 1970, the second one excluded).
+
+    The table has no index by time, but in a session later messages have larger numbers.
+
+    Returns:
+        The newest of each session, and about how many there are.
+    """
+    found, share = list[int](), 0.0
+    for lane in lanes.keys[:DATED_LANES]:
+        ends = _ends(tx, lane)
+        if ends is None:
+            continue
+        first, behind = (_since(tx, lane, moment, ends) for moment in between)
+        found += tx.execute(_NEWEST_BETWEEN, {"our_lane": lane, "at": first, "behind": behind}).scalars()
+        share += (behind - first) / (ends[1] - ends[0] + 1)
+    return found, max(len(found), int(share * lanes.size / max(1, len(lanes.keys))))
+
+
+def written(tx: Connection, lanes: Lanes, role: str) -> list[int]:
+    """The newest messages of the session that was used last whose role this is."""
+    return list(tx.execute(_WRITTEN, {"our_lane": lanes.keys[0], "role": role}).scalars())
+
+
+def beginnings(tx: Connection, lane: str) -> list[tuple[str, str]]:
+    """Role and beginning of a session's newest messages."""
+    return [(role, text) for role, text in tx.execute(_HEARD, {"our_lane": lane})]
+
+
+def _ends(tx: Connection, lane: str) -> tuple[int, int] | None:
+    """The numbers of a session's first and last message; None if it has none."""
+    first, last = tx.execute(_ENDS, {"our_lane": lane}).one()
+    return None if first is None else (first, last)
+
+
+def _since(tx: Connection, lane: str, moment_ms: int, ends: tuple[int, int]) -> int:
+    """A number below which all messages of a session are older than a moment, and from which on none is."""
+    low, high = ends[0], ends[1] + 1
+    while low < high:
+        middle = (low + high) // 2
+        n, created_ms = tx.execute(_NEXT, {"our_lane": lane, "at": middle}).one()
+        if created_ms < moment_ms:
+            low = n + 1
+        else:
+            high = middle
+    return low
