@@ -4,4 +4,7 @@
 ``pressure`` when that is too much · ``results`` the budget of tool results · ``kernel`` facts of a session ·
 ``compress``, ``summarize``, ``heuristic`` compression · ``recalled``, ``recall_tools``, ``recall_facts``,
 ``recall_rerank`` recall
+
+Beyond the session: ``dated`` makes summaries by date and facts of what has left it, ``extract`` asks for both and reads
+the answer, ``tier_tools`` lets agents look them up, ``date_range`` reads ranges of dates.
 """

@@ -29,12 +29,13 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
     blob_tables,
     run_tables,
     schedule_tables,
+    tier_tables,
     trace_tables,
     workspace_tables,
 )
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0021"
+VERSION = "0022"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -235,6 +236,7 @@ memory = Table(
     Column("first_n", BigInteger, nullable=False, server_default="0"),
     Column("l2_text", Text, nullable=False, server_default=""),
     Column("l2_from_n", BigInteger, nullable=False, server_default="0"),
+    Column("dated_n", BigInteger, nullable=False, server_default="0"),
     Column("schemas", JSON_OR_NULL),
     Column("refs", JSON_OR_NULL),
     Column("promoted", JSON_OR_NULL),

@@ -61,6 +61,7 @@ WHITE = " \t\r\n"
 
 TOOLS_OF_MEMORY = frozenset(
     {"search_conversation", "recall_conversation", "clear_recalled_context", "update_session_context"}
+    | {"memory_summary", "memory_recall"}
 )
 """Their calls and results repeat what was said and are not searched; the index leaves them out too."""
 

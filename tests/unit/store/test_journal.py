@@ -80,6 +80,7 @@ def test_the_end_of_a_turn_is_written_in_all_tables(database: Database) -> None:
         "memory": 0, "memory_snapshots": 0, "spending": 0, "workspaces": 0, "user_deletions": 0,
         "workflow_runs": 0, "run_stages": 0, "run_events": 0,
         "agent_messages": 0, "agent_message_refs": 0, "schedules": 0,
+            "dated_summaries": 0, "facts": 0, "fact_sources": 0, "forgotten_facts": 0,
         "pairings": 0, "guard_actions": 0, "verdicts": 0, "spans": 0, "trace_outbox": 0,
     }  # fmt: skip
     session = Sessions(database).get(WORKSPACE, "s1")
