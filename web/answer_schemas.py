@@ -19,6 +19,7 @@ from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from web.agent_message_schemas import AGENT_MESSAGE
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
+from web.fact_schemas import FACT_ANSWERS
 from web.judge_schemas import JUDGE
 from web.run_schemas import RUN_ANSWERS
 from web.schedule_schemas import SCHEDULE_ANSWERS
@@ -358,6 +359,7 @@ ANSWERS: dict[str, Schema] = {
     "Turn": _TURN,
     **RUN_ANSWERS,
     **SCHEDULE_ANSWERS,
+    **FACT_ANSWERS,
     "Session": _SESSION,
     "Message": _MESSAGE,
     "Hit": _HIT,

@@ -5,6 +5,7 @@
 a running Loom over ``http`` and ``sse``: ``ask``, ``chat`` (both print through ``talk``), ``turns``, ``trace``,
 ``sessions``, ``agents``, ``messages`` (between agents), ``patterns``, ``workflow`` and ``runs`` (both show a run
 through ``run_view``, as the tree of ``stage_tree``), ``schedules``, and ``show`` for all of them. ``skill`` manages
-skills, ``keys`` API keys, ``users`` deletes a user, ``audit`` shows who did what. Looking after an installation:
-``doctor`` with ``checks``, ``setting_checks`` and ``growth``; ``backup`` and ``bench``.
+skills, ``keys`` API keys, ``users`` deletes a user, ``facts`` shows what is known of one, ``audit`` shows who did
+what. Looking after an installation: ``doctor`` with ``checks``, ``setting_checks`` and ``growth``; ``backup`` and
+``bench``.
 """

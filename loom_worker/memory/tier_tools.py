@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loom_worker.core.errors import ToolFailed
-from loom_worker.core.text import longest
+from loom_worker.core.text import fence, longest
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.facts import Fact, topic_words
 from loom_worker.core.values.json import Json, rfc3339
@@ -87,6 +87,14 @@ def as_told(fact: Fact) -> Json:
         "confidence": round(fact.confidence, 2),
         **by_person,
     }
+
+
+def as_text(facts: Sequence[Fact], turn_id: str) -> str:
+    """Facts as they stand beside a user's message, marked as data; empty where there are none."""
+    if not facts:
+        return ""
+    lines = "\n".join(f"{fact.text} (last said {_day(fact.seen_ms)})" for fact in facts)
+    return f"Known from earlier conversations, and perhaps of use:\n{fence(turn_id, lines)}"
 
 
 def _summaries(parts: TierParts, caller: Caller, text: str) -> str:

@@ -16,7 +16,9 @@ from loom_worker.core.values.tiers import Scope
 from loom_worker.store.audit import append
 from loom_worker.store.database import Database
 from loom_worker.store.fact_changes import COLUMNS, add, forget
+from loom_worker.store.schema import sessions
 from loom_worker.store.sessions import find_lane, found
+from loom_worker.store.tenants import ours
 from loom_worker.store.tier_tables import fact_sources, facts
 from loom_worker.store.turns import checked_cursor
 
@@ -54,6 +56,14 @@ class Facts:
             owner = _owner(tx, lane, scope)
             count = select(func.count()).select_from(facts)
             return 0 if owner is None else tx.execute(count.where(*_owned(owner), _is("open"))).scalar_one()
+
+    def require_user(self, who: WorkspaceUser) -> None:
+        """Raise NotFound if the workspace has neither a fact nor a session of such a user."""
+        has_fact = select(facts.c.id).where(*_of(who)).limit(1)
+        has_session = select(sessions.c.lane).where(ours(who)).limit(1)
+        with self._database.read() as tx:
+            if tx.execute(has_fact).first() is None and tx.execute(has_session).first() is None:
+                raise NotFound(f"There is nothing of a user {who.user!r}.")
 
     def page(
         self, who: WorkspaceUser, *, status: FactStatus, words: Sequence[str], limit: int, after: str | None

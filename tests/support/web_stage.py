@@ -49,6 +49,7 @@ from loom_worker.skills.index import Skills
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
+from loom_worker.store.facts import Facts
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
 from loom_worker.store.patterns import PatternUses
@@ -273,6 +274,7 @@ class WebStage:
                     uses,
                     Ledger(database),
                     Sessions(database),
+                    Facts(database),
                     Budgets(database),
                     learns=True,
                 ),

@@ -153,6 +153,15 @@ class Correction:
     """When it ceased to hold; None: it holds."""
 
 
+@dataclass(frozen=True, slots=True)
+class FactFilter:
+    """Which facts are listed."""
+
+    status: FactStatus = "open"
+    topic: str = ""
+    """Only facts that share a word with it; empty: all."""
+
+
 def text_key(text: str) -> str:
     """The same for texts that differ in case, white space, leading articles or punctuation at the ends of words."""
     words = [word.strip(_PUNCTUATION) for word in unicodedata.normalize("NFKC", text).casefold().split()]

@@ -20,6 +20,7 @@ from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.skills.index import Skills
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
+from loom_worker.store.facts import Facts
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.patterns import PatternUses, enter_uses
 from loom_worker.store.sessions import Sessions
@@ -58,7 +59,14 @@ def a_catalog(root: Path, database: Database, *, learns: bool = True) -> Pattern
     library = LiveLibrary(root)
     uses = PatternUses(database)
     knowledge = Knowledge(
-        library, Skills(root), uses, Ledger(database), Sessions(database), Budgets(database), learns=learns
+        library,
+        Skills(root),
+        uses,
+        Ledger(database),
+        Sessions(database),
+        Facts(database),
+        Budgets(database),
+        learns=learns,
     )
 
     return PatternCatalog(library, uses, knowledge, Around(), Around(), Around(), learns)
