@@ -65,11 +65,11 @@ def correct(
 @facts.command()
 @click.argument("user")
 @click.argument("fact")
-@click.option("--url", envvar="LOOM_URL", help="Of another Loom than the one of this LOOM_HOME.")
-def forget(user: str, fact: str, *, url: str | None) -> None:
+@common
+def forget(user: str, fact: str, *, url: str | None, as_json: bool) -> None:
     """Delete FACT of USER for good: what was said so far does not bring it back."""
     client(from_env(), url).call("DELETE", f"{_path(user)}/{in_path(fact)}")
-    click.echo(f"forgotten: {printable(fact)}")
+    click.echo(as_text({"id": fact, "deleted": True}) if as_json else f"forgotten: {printable(fact)}")
 
 
 def _path(user: str) -> str:

@@ -45,9 +45,7 @@ from loom_worker.store.children import Children
 from loom_worker.store.database import Database
 from loom_worker.store.facts import Facts
 from loom_worker.store.journal import Journal
-from loom_worker.store.memory import Memories
 from loom_worker.store.run_journal import RunJournal
-from loom_worker.store.sessions import Sessions
 from loom_worker.store.turn_statuses import TurnStatuses
 from loom_worker.store.turns import Turns
 from loom_worker.store.verdicts import Verdicts
@@ -120,7 +118,7 @@ def service(settings: Settings) -> Service:
         runs=runs,
         schedules=Schedules(database, settings.schedules, Starter(settings, database, runs, agents, announcer)),
         runtimes=fitted.registry,
-        contexts=ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database)),
+        contexts=ContextReport.at(fitted.registry, fitted.knowledge, database),
         patterns=_pattern_catalog(fitted, client),
         references=fitted.expiring.references,
         bodies=_bodies(settings),

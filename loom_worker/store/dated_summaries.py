@@ -1,6 +1,5 @@
 """Summaries by date: added with the step of memory that wrote them, and found by the time that they are about."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select
@@ -13,16 +12,6 @@ from loom_worker.store.sessions import find_lane
 from loom_worker.store.tier_tables import dated_summaries
 
 _COLUMNS = [dated_summaries.c[name] for name in DatedSummary.__slots__]
-
-
-@dataclass(frozen=True, slots=True)
-class DatedFigures:
-    """What a session's summaries by date come to."""
-
-    summaries: int
-    messages: int
-    to_ms: int | None
-    """When the last message that one of them is about was said."""
 
 
 class DatedSummaries:
@@ -54,12 +43,13 @@ class DatedSummaries:
             query = query.order_by(dated_summaries.c.from_ms, dated_summaries.c.id).limit(limit)
             return tuple(DatedSummary(**row) for row in tx.execute(query).mappings())
 
-    def figures(self, lane: str) -> DatedFigures:
-        """How many a session has, and of how many messages."""
+    def figures(self, lane: str) -> tuple[int, int, int | None]:
+        """How many a session has, of how many messages, and when the last of these was said."""
         table = dated_summaries
         sums = select(func.count(), func.coalesce(func.sum(table.c.messages), 0), func.max(table.c.to_ms))
         with self._database.read() as tx:
-            return DatedFigures(*tx.execute(sums.where(table.c.lane == lane)).one())
+            summaries, messages, to_ms = tx.execute(sums.where(table.c.lane == lane)).one()
+        return summaries, int(messages), to_ms
 
 
 def add_dated(tx: Connection, session: Any, summary: DatedSummary) -> None:

@@ -51,7 +51,6 @@ from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.facts import Facts
 from loom_worker.store.ledger import Ledger
-from loom_worker.store.memory import Memories
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.schema import memory_snapshots, sessions, turns
 from loom_worker.store.sessions import Sessions
@@ -264,7 +263,7 @@ class WebStage:
             runs=runs,
             schedules=Schedules(database, settings.schedules, Starter(settings, database, runs, known, announcer)),
             runtimes=runtimes,
-            contexts=ContextReport(runtimes, StageKnowledge(), Sessions(database), Memories(database)),
+            contexts=ContextReport.at(runtimes, StageKnowledge(), database),
             patterns=PatternCatalog(
                 library=library,
                 uses=uses,

@@ -161,7 +161,7 @@ def test_summaries_are_found_by_date_in_their_scope(database: Database) -> None:
     assert found(one, "user") == ["sum_0", "sum_10", "sum_30"]
     assert found(one, "workspace") == ["sum_0", "sum_10", "sum_20", "sum_30"]
     assert found(one, "workspace", days=(1, 3)) == ["sum_10", "sum_20"]
-    assert store.figures(one).summaries == 2
+    assert store.figures(one) == (2, 10, NOW_MS + 3 * DAY_MS + 9)
     Sessions(database).delete(WORKSPACE, "b")
     assert (found(one, "user"), found(two, "user")) == (["sum_0", "sum_30"], [])
 
