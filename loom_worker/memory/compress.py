@@ -42,7 +42,8 @@ from loom_worker.trace.later import of_compression
 log = logging.getLogger(__name__)
 
 READ = 1_000
-"""Messages of L1 looked at in one step, more than it holds at ease; what is behind them comes with the next."""
+"""Messages of L1 looked at in one step, more than it holds at ease; what is behind them comes with the next. Also the
+facts, those last said first, among which those are looked for that a part of a conversation is about."""
 BACKLOG = 400
 """Messages of L1 of which half become one summary, where a policy names smaller batches."""
 READABLE = 0.8
@@ -266,7 +267,7 @@ class Compressor:
         if not left:  # retention has removed them meanwhile
             return None
         part = _readable(dated.part(left, tiers), rules)
-        known = self.facts.find(lane, tiers.scope, ()) if tiers.learns else ()
+        known = self.facts.find(lane, tiers.scope, (), limit=READ) if tiers.learns else ()
         noted = dated.note(part, rules, known, work.held.session)
         return _summarized(state, noted, rules, now_ms=self.clock_ms())
 

@@ -24,7 +24,7 @@ facts = Table(
     Column("id", String(40), primary_key=True),
     Column("workspace", String(64), nullable=False),
     Column("owner", String(300), nullable=False),  # Owner.key
-    Column("user", Text),  # in whose session it was said
+    Column("user", String(256)),  # in whose session it was said
     Column("lane", String(40)),  # of the session in which it was first said; null: that is deleted
     Column("session_id", String(128)),
     Column("message_id", String(40)),
@@ -59,6 +59,6 @@ forgotten_facts = Table(  # what a person deleted or corrected: what was said be
     Column("workspace", String(64), primary_key=True),
     Column("owner", String(300), primary_key=True),
     Column("digest", String(64), primary_key=True),  # Fact.digest: the fact itself is not kept
-    Column("user", Text),
+    Column("user", String(256)),
     Column("until_ms", BigInteger, nullable=False),
 )

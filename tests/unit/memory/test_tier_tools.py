@@ -16,9 +16,8 @@ from loom_worker.store.dated_summaries import DatedSummaries
 from loom_worker.store.facts import Facts
 from loom_worker.tools.execution import call_tool
 from tests.unit.memory.talk import count
-from tests.unit.store.facts_made import JOHN, MARIA, session_of, states
+from tests.unit.store.facts_made import JOHN, MARIA, dated, session_of, states
 from tests.unit.store.made import NOW_MS, WORKSPACE
-from tests.unit.store.test_facts import dated
 
 DAY = 86_400_000
 

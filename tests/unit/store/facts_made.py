@@ -1,12 +1,15 @@
 """Sessions that state facts, for the tests of all that tells or removes them."""
 
+from loom_worker.core.values.dated import DatedSummary
 from loom_worker.core.values.facts import Fact, Learned, Statement, topic_words
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.tiers import Scope
 from loom_worker.store.database import Database
+from loom_worker.store.dated_summaries import add_dated
 from loom_worker.store.fact_changes import learn
 from loom_worker.store.facts import Facts
+from loom_worker.store.retention import DAY_MS
 from loom_worker.store.sessions import Sessions, of_lane
 from tests.unit.store.made import NOW_MS, WORKSPACE
 
@@ -35,3 +38,11 @@ def told(database: Database, lane: str, topic: str = "", *, scope: Scope = "user
 def listed(database: Database, who: WorkspaceUser = MARIA) -> tuple[Fact, ...]:
     """All facts of a user, the newest first."""
     return Facts(database).page(who, status="all", words=(), limit=50, after=None).items
+
+
+def dated(database: Database, lane: str, name: str, *, n: int, day: int) -> None:
+    """A summary of five messages that were said so many days after NOW_MS."""
+    first_ms = NOW_MS + day * DAY_MS
+    summary = DatedSummary(f"sum_{n}", name, f"notes {n}", "heuristic", 2, 5, n, n + 4, first_ms, first_ms + 9, NOW_MS)
+    with database.write() as tx:
+        add_dated(tx, of_lane(tx, lane), summary)

@@ -6,20 +6,19 @@ from sqlalchemy import func, select, update
 from loom_worker.core.errors import Conflict, Invalid, NotFound
 from loom_worker.core.settings import RetentionSettings
 from loom_worker.core.values.audit import AuditFilter
-from loom_worker.core.values.dated import DatedSummary
 from loom_worker.core.values.facts import Correction, topic_words
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
-from loom_worker.store.dated_summaries import DatedSummaries, add_dated
+from loom_worker.store.dated_summaries import DatedSummaries
 from loom_worker.store.fact_changes import remove_of_messages
 from loom_worker.store.facts import Facts
 from loom_worker.store.retention import DAY_MS, Retention
 from loom_worker.store.schema import memory, messages
-from loom_worker.store.sessions import Sessions, of_lane
+from loom_worker.store.sessions import Sessions
 from loom_worker.store.tier_tables import dated_summaries, fact_sources, facts, forgotten_facts
 from loom_worker.store.users import Users
-from tests.unit.store.facts_made import JOHN, MARIA, listed, session_of, states, told
+from tests.unit.store.facts_made import JOHN, MARIA, dated, listed, session_of, states, told
 from tests.unit.store.made import NOW_MS, WORKSPACE, purged, said
 
 BY = Actor("key_admin")
@@ -138,13 +137,6 @@ def test_nobody_changes_the_facts_of_another(database: Database) -> None:
         with pytest.raises(NotFound):
             store.forget(who, berlin.id, by=BY, now_ms=NOW_MS)
     assert listed(database) == (berlin,)
-
-
-def dated(database: Database, lane: str, name: str, *, n: int, day: int) -> None:
-    first_ms = NOW_MS + day * DAY_MS
-    summary = DatedSummary(f"sum_{n}", name, f"notes {n}", "heuristic", 2, 5, n, n + 4, first_ms, first_ms + 9, NOW_MS)
-    with database.write() as tx:
-        add_dated(tx, of_lane(tx, lane), summary)
 
 
 def test_summaries_are_found_by_date_in_their_scope(database: Database) -> None:

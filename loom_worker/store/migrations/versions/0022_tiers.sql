@@ -23,7 +23,7 @@ CREATE TABLE facts (
   id VARCHAR(40) NOT NULL,
   workspace VARCHAR(64) NOT NULL,
   owner VARCHAR(300) NOT NULL,
-  user TEXT,
+  user VARCHAR(256),
   lane VARCHAR(40),
   session_id VARCHAR(128),
   message_id VARCHAR(40),
@@ -60,7 +60,7 @@ CREATE TABLE forgotten_facts (
   workspace VARCHAR(64) NOT NULL,
   owner VARCHAR(300) NOT NULL,
   digest VARCHAR(64) NOT NULL,
-  user TEXT,
+  user VARCHAR(256),
   until_ms BIGINT NOT NULL,
   PRIMARY KEY (workspace, owner, digest)
 );
