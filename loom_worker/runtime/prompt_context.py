@@ -57,6 +57,8 @@ MOST_PROBLEM_CHARS = 500
 """Of a complaint about a skill, in the log."""
 MOST_FACTS, FACTS_PART = 5, 4
 """Facts beside a message, and of what may be added to it the fourth part that they may take."""
+LEAST_CONFIDENCE = 0.5
+"""Of facts beside a message; what was only hinted at is told to an agent that asks."""
 ASKED_CHARS = 4_000
 """Of a message in which facts are looked for."""
 RERANK_S = 10.0
@@ -193,10 +195,12 @@ class Knowledge:
         if tiers is None or not tiers.injects_facts or not words:
             return ""
         try:
-            found = ranked(turn.input[:ASKED_CHARS], self.facts.find(turn.lane, tiers.scope, words), most=MOST_FACTS)
+            known = self.facts.find(turn.lane, tiers.scope, words)
         except LoomError as error:
             log.warning("a message is sent without the facts that it is about: %s", error)
             return ""
+        certain = [fact for fact in known if fact.confidence >= LEAST_CONFIDENCE]
+        found = ranked(turn.input[:ASKED_CHARS], certain, most=MOST_FACTS)
         fitting = longest(len(found), lambda most: runtime.count(as_text(found[:most], turn.id)) <= room)
         return as_text(found[:fitting], turn.id)
 

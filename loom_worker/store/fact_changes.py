@@ -15,6 +15,8 @@ from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.store.tier_tables import fact_sources, facts, forgotten_facts
 
+MOST_IDS = 500
+"""Of one statement."""
 COLUMNS = [facts.c[name] for name in Fact.__slots__]
 
 
@@ -73,14 +75,12 @@ def remove_of_session(tx: Connection, workspace: str, lane: str) -> None:
     own = Owner.of(workspace, lane=lane, user=None, scope="session")
     for table in (facts, forgotten_facts):
         tx.execute(delete(table).where(table.c.workspace == workspace, table.c.owner == own.key))
-    _remove_sources(tx, fact_sources.c.lane == lane)
-    no_session = {"lane": None, "session_id": None, "message_id": None}
-    tx.execute(update(facts).where(facts.c.workspace == workspace, facts.c.lane == lane).values(**no_session))
+    _remove_sources(tx, lane, fact_sources.c.lane == lane)
 
 
 def remove_of_messages(tx: Connection, lane: str, last_n: int) -> None:
     """Delete the facts that only messages up to this number say, which are deleted."""
-    _remove_sources(tx, and_(fact_sources.c.lane == lane, fact_sources.c.n <= last_n))
+    _remove_sources(tx, lane, and_(fact_sources.c.lane == lane, fact_sources.c.n <= last_n))
 
 
 def remove_of_user(tx: Connection, who: WorkspaceUser) -> bool:
@@ -95,13 +95,16 @@ def _of(table: Any, who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
     return table.c.workspace == who.workspace, table.c.user == who.user
 
 
-def _remove_sources(tx: Connection, gone: ColumnElement[bool]) -> None:
+def _remove_sources(tx: Connection, lane: str, gone: ColumnElement[bool]) -> None:
+    """Remove what a session says; facts that are still said elsewhere no longer name it."""
     ids = tx.execute(select(fact_sources.c.fact_id).where(gone)).scalars().all()
     tx.execute(delete(fact_sources).where(gone))
-    for at in range(0, len(ids), 500):
+    no_session = {"lane": None, "session_id": None, "message_id": None}
+    for at in range(0, len(ids), MOST_IDS):
+        some = facts.c.id.in_(ids[at : at + MOST_IDS])
         said_elsewhere = select(fact_sources.c.fact_id).where(fact_sources.c.fact_id == facts.c.id).exists()
-        unsaid = (facts.c.id.in_(ids[at : at + 500]), facts.c.source == "conversation", ~said_elsewhere)
-        tx.execute(delete(facts).where(*unsaid))
+        tx.execute(delete(facts).where(some, facts.c.source == "conversation", ~said_elsewhere))
+        tx.execute(update(facts).where(some, facts.c.lane == lane).values(**no_session))
 
 
 def _known(tx: Connection, owner: Owner, learned: Learned) -> list[Fact]:

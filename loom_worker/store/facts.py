@@ -123,6 +123,7 @@ class Facts:
                 relation=before.relation if given.relation is None else given.relation,
                 object=before.object if given.object is None else given.object,
                 confidence=1.0 if given.confidence is None else given.confidence,
+                since_ms=min(before.since_ms, now_ms if given.until_ms is None else given.until_ms),
                 until_ms=given.until_ms,
                 source="user",
                 session_id=None,

@@ -177,7 +177,7 @@ _SAME_RELATIONS = {
     "age": "aged|year old|old|age is|has age",
     "born on": "birthday|born|date of birth|birth date|birthday is|birthday on",
     "work as": "job|job title|profession|occupation|role|position",
-    "marry to": "married to|spouse|wife|husband|partner",
+    "marry to": "married to|spouse|wife|husband",
     "phone number": "phone|telephone|mobile|mobile number|telephone number",
     "email": "email address|e mail|mail address|email is",
 }

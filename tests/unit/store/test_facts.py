@@ -111,8 +111,8 @@ def test_a_correction_closes_the_fact_and_outlives_what_was_said_before(database
     assert told(database, lane) == ["Paris"]
     with pytest.raises(Conflict, match="is closed"):
         store.correct(MARIA, berlin.id, Correction(object="Rome"), by=BY, now_ms=NOW_MS + 60)
-    ended = store.correct(MARIA, listed(database)[0].id, Correction(until_ms=NOW_MS + 70), by=BY, now_ms=NOW_MS + 80)
-    assert (ended.until_ms, told(database, lane)) == (NOW_MS + 70, [])
+    ended = store.correct(MARIA, listed(database)[0].id, Correction(until_ms=NOW_MS - 70), by=BY, now_ms=NOW_MS + 80)
+    assert (ended.since_ms, ended.until_ms, told(database, lane)) == (NOW_MS - 70, NOW_MS - 70, [])
 
 
 def test_a_forgotten_fact_is_gone_and_comes_back_only_if_it_is_said_again(database: Database) -> None:
@@ -185,6 +185,7 @@ def test_what_only_removed_messages_say_goes_with_them(database: Database) -> No
     with database.write() as tx:
         remove_of_messages(tx, one, 5)
     assert told(database, one) == ["go", "jazz"]
+    assert {fact.object: fact.session_id for fact in listed(database)} == {"go": None, "jazz": "a"}
 
 
 def test_retention_takes_summaries_and_facts_of_the_messages_that_it_removes(database: Database) -> None:
