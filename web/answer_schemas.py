@@ -14,13 +14,12 @@ from loom_worker.core.values.notifications import Delivery, EventType
 from loom_worker.core.values.pages import Excerpt, Hit
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
 from loom_worker.core.values.sessions import Message, Session
-from loom_worker.core.values.tiers import Scope
 from loom_worker.core.values.tools import StoredError, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from web.agent_message_schemas import AGENT_MESSAGE
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
-from web.fact_schemas import FACT_ANSWERS
+from web.fact_schemas import FACT_ANSWERS, TIERS
 from web.judge_schemas import JUDGE
 from web.run_schemas import RUN_ANSWERS
 from web.schedule_schemas import SCHEDULE_ANSWERS
@@ -153,17 +152,6 @@ _LAYER_OF_MESSAGES: Schema = {
     "properties": {**_LAYER["properties"], "messages": WHOLE},
     "required": ["messages", *_LAYER["required"]],
 }
-_TIERS = answer(
-    {
-        "summaries": described(WHOLE, "Summaries by date of this session."),
-        "summarized_messages": WHOLE,
-        "summarized_until": or_null(TIME),
-        "waiting_messages": described(WHOLE, "That have left L1 and make no batch so far."),
-        "scope": one_of(Scope),
-        "open_facts": described(WHOLE, "Facts that hold and that the session can be told, by the agent's scope."),
-    },
-    description="What the session has beyond its context; null for an agent without tiers of memory.",
-)
 _CONTEXT = answer(
     {
         "object": {"const": "context"},
@@ -185,7 +173,7 @@ _CONTEXT = answer(
         "rom_digest": TEXT,
         "agent_version": or_null(TEXT),
         "memory_version": WHOLE,
-        "tiers": {"anyOf": [_TIERS, {"type": "null"}]},
+        "tiers": {"anyOf": [TIERS, {"type": "null"}]},
     },
     description="What the model would be sent now, without the next question. Tokens are the provider's, as its latest "
     "reply reported them.",

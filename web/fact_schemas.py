@@ -1,11 +1,12 @@
-"""JSON Schemas and operations of facts."""
+"""JSON Schemas and operations of facts, and what the Context says of tiers."""
 
 from typing import get_args
 
 from loom_worker.core.values.facts import OBJECT_CHARS, RELATION_CHARS, Fact, FactSource
+from loom_worker.core.values.tiers import Scope
 from web.api_operation import PAGE, ApiOperation
 from web.request_schemas import NOT_BLANK, object_of
-from web.schemas import NUMBER, TEXT, TIME, Schema, answer, described, list_of, members, or_null
+from web.schemas import NUMBER, TEXT, TIME, WHOLE, Schema, answer, described, list_of, members, one_of, or_null
 
 FACT_PATCH = object_of(
     {
@@ -33,6 +34,18 @@ _FACT = answer(
     ),
     description="Something that is known beyond a session. `object` is a part of it: its third, after subject and "
     "relation.",
+)
+
+TIERS = answer(
+    {
+        "summaries": described(WHOLE, "Summaries by date of this session."),
+        "summarized_messages": WHOLE,
+        "summarized_until": or_null(TIME),
+        "waiting_messages": described(WHOLE, "That have left L1 and make no batch so far."),
+        "scope": one_of(Scope),
+        "open_facts": described(WHOLE, "Facts that hold and that the session can be told, by the agent's scope."),
+    },
+    description="What the session has beyond its context; null for an agent without tiers of memory.",
 )
 
 FACT_REQUESTS: dict[str, Schema] = {"FactPatch": FACT_PATCH}

@@ -44,7 +44,7 @@ class FactViews:
         """List the facts that a session says, the newest first."""
         limit, after = page_wanted()
         session = known_session_id(session_id)
-        page = self._facts.page_of_session(caller().tenant, session, _wanted(), limit=limit, after=after)
+        page = self._facts.rows.page_of_session(caller().tenant, session, _wanted(), limit=limit, after=after)
         return page_answer(page, Fact.as_json)
 
     def correct(self, user: str, fact_id: str) -> Response:

@@ -1,6 +1,6 @@
 """`loom facts`: what is known of a user is listed, corrected and forgotten."""
 
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
@@ -25,35 +25,21 @@ def facts() -> None:
 @click.option("--topic", help="Only facts that share a word with it.")
 @paged
 @common
-def list_(
-    user: str, *, status: str, topic: str | None, limit: int, after: str | None, url: str | None, as_json: bool
-) -> None:
+def list_(user: str, *, url: str | None, as_json: bool, **query: Any) -> None:
     """List what is known of USER, the newest first: what holds, unless --status says otherwise."""
-    query = {"status": status, "topic": topic, "limit": limit, "after": after}
     show(_path(user), query, _COLUMNS, url=url, as_json=as_json)
 
 
 @facts.command()
 @click.argument("user")
 @click.argument("fact")
-@click.option("--object", "object_", help="What holds instead.")
+@click.option("--object", help="What holds instead.")
 @click.option("--relation", help="How subject and object belong together.")
 @click.option("--until", help="When it ceased to hold, as 2026-05-17T00:00:00Z.")
 @click.option("--confidence", type=click.FloatRange(0, 1), help="0 to 1; unless given, 1.")
 @common
-def correct(
-    user: str,
-    fact: str,
-    *,
-    object_: str | None,
-    relation: str | None,
-    until: str | None,
-    confidence: float | None,
-    url: str | None,
-    as_json: bool,
-) -> None:
+def correct(user: str, fact: str, *, url: str | None, as_json: bool, **given: Any) -> None:
     """Correct FACT of USER: it is closed, and another one takes its place, which is printed."""
-    given = {"object": object_, "relation": relation, "until": until, "confidence": confidence}
     body: Json = {name: value for name, value in given.items() if value is not None}
     if not body:
         raise click.UsageError("say what is to be corrected: --object, --relation, --until or --confidence")

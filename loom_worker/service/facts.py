@@ -5,20 +5,20 @@ from dataclasses import replace
 
 from loom_worker.core.errors import Flaw, Invalid
 from loom_worker.core.text import one_line
-from loom_worker.core.values.facts import OBJECT_CHARS, RELATION_CHARS, Correction, Fact, FactFilter, topic_words
+from loom_worker.core.values.facts import OBJECT_CHARS, RELATION_CHARS, Correction, Fact, FactFilter
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.pages import Page
-from loom_worker.core.values.tenants import Actor, Tenant, WorkspaceUser
+from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.store.facts import Facts
 
 log = logging.getLogger(__name__)
 
 
 class UserFacts:
-    """The facts of a workspace's users, a user's or a session's at a time."""
+    """The facts of a workspace's users. Those of a session the store lists (``rows``)."""
 
     def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+        self.rows = self._facts = facts
 
     def page(self, who: WorkspaceUser, where: FactFilter, *, limit: int, after: str | None) -> Page[Fact]:
         """List the facts that a user's sessions say, the newest first; ``after`` is the id of the last one seen.
@@ -28,22 +28,7 @@ class UserFacts:
             Invalid: ``after`` is not the id of a fact.
         """
         self._facts.require_user(who)
-        words = topic_words(where.topic)
-        return self._facts.page(who, status=where.status, words=words, limit=limit, after=after)
-
-    def page_of_session(
-        self, tenant: Tenant, session_id: str, where: FactFilter, *, limit: int, after: str | None
-    ) -> Page[Fact]:
-        """List the facts that a session says, the newest first; as ``page``.
-
-        Raises:
-            NotFound: the tenant has no such session.
-            Invalid: ``after`` is not the id of a fact.
-        """
-        words = topic_words(where.topic)
-        return self._facts.page_of_session(
-            tenant, session_id, status=where.status, words=words, limit=limit, after=after
-        )
+        return self._facts.page(who, where, limit=limit, after=after)
 
     def correct(self, who: WorkspaceUser, fact_id: str, given: Correction, *, by: Actor) -> Fact:
         """Close a fact and open another one that a person vouches for; the new one.

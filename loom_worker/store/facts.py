@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, selec
 
 from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.audit import AuditEntry
-from loom_worker.core.values.facts import Correction, Fact, FactStatus, Owner
+from loom_worker.core.values.facts import Correction, Fact, FactFilter, FactStatus, Owner, topic_words
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.tenants import Actor, Tenant, WorkspaceUser
@@ -65,29 +65,19 @@ class Facts:
             if tx.execute(has_fact).first() is None and tx.execute(has_session).first() is None:
                 raise NotFound(f"There is nothing of a user {who.user!r}.")
 
-    def page(
-        self, who: WorkspaceUser, *, status: FactStatus, words: Sequence[str], limit: int, after: str | None
-    ) -> Page[Fact]:
+    def page(self, who: WorkspaceUser, where: FactFilter, *, limit: int, after: str | None) -> Page[Fact]:
         """List the facts that a user's sessions say or that were corrected for the user, the newest first.
 
         Args:
-            words: as ``topic_words`` gives them; none: all.
             after: the id of the last one seen.
 
         Raises:
             Invalid: ``after`` is not the id of a fact.
         """
-        return self._page(and_(*_of(who)), status=status, words=words, limit=limit, after=after)
+        return self._page(and_(*_of(who)), where, limit=limit, after=after)
 
     def page_of_session(
-        self,
-        tenant: Tenant,
-        session_id: str,
-        *,
-        status: FactStatus,
-        words: Sequence[str],
-        limit: int,
-        after: str | None,
+        self, tenant: Tenant, session_id: str, where: FactFilter, *, limit: int, after: str | None
     ) -> Page[Fact]:
         """List the facts that a session says, the newest first; as ``page``.
 
@@ -98,7 +88,7 @@ class Facts:
         with self._database.read() as tx:
             lane = found(tx, tenant, session_id)["lane"]
         said = facts.c.id.in_(select(fact_sources.c.fact_id).where(fact_sources.c.lane == lane))
-        return self._page(said, status=status, words=words, limit=limit, after=after)
+        return self._page(said, where, limit=limit, after=after)
 
     def correct(self, who: WorkspaceUser, fact_id: str, given: Correction, *, by: Actor, now_ms: int) -> Fact:
         """Close a user's fact and open another one in its place, which a person vouches for.
@@ -153,16 +143,9 @@ class Facts:
             tx.execute(delete(facts).where(facts.c.id == fact_id))
             append(tx, _act("fact.forgotten", who, by, subject=fact_id, at_ms=now_ms))
 
-    def _page(
-        self,
-        whose: ColumnElement[bool],
-        *,
-        status: FactStatus,
-        words: Sequence[str],
-        limit: int,
-        after: str | None,
-    ) -> Page[Fact]:
-        query = select(*COLUMNS).where(whose, _is(status), _with(words)).order_by(facts.c.id.desc()).limit(limit + 1)
+    def _page(self, whose: ColumnElement[bool], where: FactFilter, *, limit: int, after: str | None) -> Page[Fact]:
+        query = select(*COLUMNS).where(whose, _is(where.status), _with(topic_words(where.topic)))
+        query = query.order_by(facts.c.id.desc()).limit(limit + 1)
         if after is not None:
             query = query.where(facts.c.id < checked_cursor(after, "fact_"))
         with self._database.read() as tx:

@@ -1,7 +1,7 @@
 """Sessions that state facts, for the tests of all that tells or removes them."""
 
 from loom_worker.core.values.dated import DatedSummary
-from loom_worker.core.values.facts import Fact, Learned, Statement, topic_words
+from loom_worker.core.values.facts import Fact, FactFilter, Learned, Statement, topic_words
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.tiers import Scope
@@ -37,7 +37,7 @@ def told(database: Database, lane: str, topic: str = "", *, scope: Scope = "user
 
 def listed(database: Database, who: WorkspaceUser = MARIA) -> tuple[Fact, ...]:
     """All facts of a user, the newest first."""
-    return Facts(database).page(who, status="all", words=(), limit=50, after=None).items
+    return Facts(database).page(who, FactFilter("all"), limit=50, after=None).items
 
 
 def dated(database: Database, lane: str, name: str, *, n: int, day: int) -> None:

@@ -6,7 +6,7 @@ from sqlalchemy import func, select, update
 from loom_worker.core.errors import Conflict, Invalid, NotFound
 from loom_worker.core.settings import RetentionSettings
 from loom_worker.core.values.audit import AuditFilter
-from loom_worker.core.values.facts import Correction, topic_words
+from loom_worker.core.values.facts import Correction, FactFilter
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
@@ -76,7 +76,7 @@ def test_a_topic_finds_facts_by_words_and_the_status_says_which(database: Databa
     assert told(database, lane, "Where does the user live?") == ["Paris", "a red boat"]
     assert told(database, lane, "boats") == ["a red boat"]
     assert told(database, lane, "100%") == ["100% tea_time"]
-    page = Facts(database).page(MARIA, status="closed", words=topic_words("live"), limit=9, after=None)
+    page = Facts(database).page(MARIA, FactFilter("closed", "live"), limit=9, after=None)
     assert [fact.object for fact in page.items] == ["Berlin"]
     assert Facts(database).open_count(lane, "user") == 3
 
@@ -86,16 +86,16 @@ def test_facts_are_listed_in_pages_the_newest_first_and_for_their_user_alone(dat
     for n in range(3):
         states(database, lane, f"user|owns|thing {n}")
     store = Facts(database)
-    first = store.page(MARIA, status="open", words=(), limit=2, after=None)
-    second = store.page(MARIA, status="open", words=(), limit=2, after=first.next)
+    first = store.page(MARIA, FactFilter("open"), limit=2, after=None)
+    second = store.page(MARIA, FactFilter("open"), limit=2, after=first.next)
     assert [fact.object for fact in (*first.items, *second.items)] == ["thing 2", "thing 1", "thing 0"]
-    assert store.page(JOHN, status="all", words=(), limit=2, after=None).items == ()
-    of_session = store.page_of_session(MARIA, "a", status="all", words=(), limit=9, after=None)
+    assert store.page(JOHN, FactFilter("all"), limit=2, after=None).items == ()
+    of_session = store.page_of_session(MARIA, "a", FactFilter("all"), limit=9, after=None)
     assert len(of_session.items) == 3
     with pytest.raises(NotFound):
-        store.page_of_session(JOHN, "a", status="all", words=(), limit=9, after=None)
+        store.page_of_session(JOHN, "a", FactFilter("all"), limit=9, after=None)
     with pytest.raises(Invalid):
-        store.page(MARIA, status="all", words=(), limit=2, after="msg_1")
+        store.page(MARIA, FactFilter("all"), limit=2, after="msg_1")
 
 
 def test_a_correction_closes_the_fact_and_outlives_what_was_said_before(database: Database) -> None:

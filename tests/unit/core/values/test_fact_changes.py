@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loom_worker.core.values.fact_changes import FactChanges, changes, is_many_valued
 from loom_worker.core.values.facts import (
@@ -87,6 +90,27 @@ def test_what_is_said_last_holds_and_what_it_replaced_is_history(case: Case) -> 
         assert sorted(fact.object for fact in facts if fact.until_ms is None) == sorted(case.holds)
         assert sorted(fact.object for fact in facts if fact.until_ms is not None) == sorted(case.held)
         assert all(fact.until_ms is None or fact.until_ms >= fact.since_ms for fact in facts)
+
+
+@given(
+    said_on=st.lists(st.tuples(st.integers(1, 30), st.sampled_from("ABC")), min_size=1, unique_by=lambda each: each[0]),
+    order=st.randoms(use_true_random=False),
+    size=st.integers(1, 4),
+)
+def test_what_was_said_last_holds_in_whatever_order_it_is_read(
+    said_on: list[tuple[int, str]], order: Random, size: int
+) -> None:
+    statements = [said(f"user|lives in|{place}", day) for day, place in said_on]
+    order.shuffle(statements)
+    ids, facts = numbered(), dict[str, Fact]()
+    for at in range(0, len(statements), size):
+        batch = Learned("user", tuple(statements[at : at + size]))
+        found = changes(tuple(facts.values()), batch, forgotten={}, new_id=ids, session_id="s1", now_ms=99 * DAY)
+        facts |= {fact.id: fact for fact in found.facts}
+        assert len({fact_id for fact_id, _ in found.said} - facts.keys()) == 0
+    assert [fact.object for fact in facts.values() if fact.until_ms is None] == [max(said_on)[1]]
+    assert {fact.object for fact in facts.values()} == {place for _, place in said_on}
+    assert all(fact.since_ms <= (fact.until_ms or fact.seen_ms) for fact in facts.values())
 
 
 def test_a_closed_fact_names_the_one_that_took_its_place_and_when() -> None:

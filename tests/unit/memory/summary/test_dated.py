@@ -18,7 +18,7 @@ from loom_worker.core.errors import BudgetSpent, Interrupted, ProviderFailed
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ChatMessage, Request
-from loom_worker.core.values.facts import Fact
+from loom_worker.core.values.facts import Fact, FactFilter
 from loom_worker.core.values.sessions import NewSession, Session
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.tiers import MemoryTiers
@@ -111,7 +111,7 @@ class Room:
 
     def facts(self, who: WorkspaceUser = MARIA) -> list[Fact]:
         """All of a user, the oldest first."""
-        page = Facts(self.database).page(who, status="all", words=(), limit=99, after=None)
+        page = Facts(self.database).page(who, FactFilter("all"), limit=99, after=None)
         return list(reversed(page.items))
 
 
@@ -252,6 +252,19 @@ def test_a_summary_that_comes_too_late_leaves_no_facts(room: Room) -> None:
     room.compress(session, by_kind(meanwhile))
     assert [row.content for row in room.summaries()] == ["Theirs."]
     assert [fact.object for fact in room.facts()] == ["tea"]
+
+
+def test_two_sessions_that_state_the_same_at_the_same_time_make_one_fact(room: Room) -> None:
+    one, two = room.session(turns=8), room.session("s2", turns=8)
+
+    def meanwhile(_: Request) -> str:
+        room.compress(two, by_kind(answer(BERLIN)))
+        return answer(BERLIN, TEA)
+
+    room.compress(one, by_kind(meanwhile))
+    assert sorted(fact.object for fact in room.facts()) == ["Berlin", "tea"]
+    Sessions(room.database).delete("default", "s2")
+    assert sorted(fact.object for fact in room.facts()) == ["Berlin", "tea"]
 
 
 def test_a_turn_longer_than_a_batch_stays_whole(room: Room) -> None:
