@@ -42,6 +42,7 @@ from loom_worker.memory.layers import message_tokens
 from loom_worker.runtime.components import components
 from loom_worker.store import rows
 from loom_worker.store.database import Database
+from loom_worker.store.facts import Facts
 from loom_worker.store.memory import Memories
 from loom_worker.store.prepare import prepare
 from loom_worker.store.schema import messages
@@ -154,7 +155,9 @@ def replaying(name: str, window: int, policy: MemoryPolicy) -> Iterator[Replay]:
             around: Any = SimpleNamespace(
                 compression=lambda session: replace(registry.compression(session), model=None), alive=frozenset
             )
-            compressor = Compressor("bench", memories, around, around, Stopping(1.0), Semaphore())
+            compressor = Compressor(
+                "bench", memories, Facts(database), around, around, around, Stopping(1.0), Semaphore()
+            )
             session = Sessions(database).create(WORKSPACE, NewSession(id=name), now_ms=1)
             runtime = registry.runtime("default")
             yield Replay(

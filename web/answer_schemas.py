@@ -19,6 +19,7 @@ from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from web.agent_message_schemas import AGENT_MESSAGE
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
+from web.fact_schemas import FACT_ANSWERS, TIERS
 from web.judge_schemas import JUDGE
 from web.learned_schemas import LEARNED_ANSWERS
 from web.run_schemas import RUN_ANSWERS
@@ -177,6 +178,7 @@ _CONTEXT = answer(
         "agent_version": or_null(TEXT),
         "learned": {"anyOf": [ref("LearnedPart"), {"type": "null"}]},
         "memory_version": WHOLE,
+        "tiers": {"anyOf": [TIERS, {"type": "null"}]},
     },
     description="What the model would be sent now, without the next question. Tokens are the provider's, as its latest "
     "reply reported them.",
@@ -358,6 +360,7 @@ ANSWERS: dict[str, Schema] = {
     **RUN_ANSWERS,
     **SCHEDULE_ANSWERS,
     **LEARNED_ANSWERS,
+    **FACT_ANSWERS,
     "Session": _SESSION,
     "Message": _MESSAGE,
     "Hit": _HIT,

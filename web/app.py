@@ -22,6 +22,7 @@ from web.connection_limits import ConnectionLimiter
 from web.connections import group_of
 from web.errors import ErrorViews
 from web.events import EventViews
+from web.facts import FactViews
 from web.keys import KeyViews
 from web.learned import LearnedViews
 from web.memory import MemoryViews
@@ -74,6 +75,7 @@ def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> 
         PairingViews(service),
         AuditViews(service),
         UserViews(service),
+        FactViews(service),
         BlobViews(service),
         CatalogViews(service),
         AgentMessageViews(service),

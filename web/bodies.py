@@ -12,13 +12,14 @@ from loom_worker.core.errors import Flaw
 from loom_worker.core.values.api_keys import KeyLimits, NewKey
 from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.decisions import ApprovalVerdict, Decision
+from loom_worker.core.values.facts import Correction
 from loom_worker.core.values.guardrails import by_stage
 from loom_worker.core.values.json import Json, from_rfc3339
 from loom_worker.core.values.runs import NewRun, RunDecision
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, is_blank
 from loom_worker.core.values.webhooks import Webhook
-from web import request_schemas, run_schemas, schedule_schemas
+from web import fact_schemas, request_schemas, run_schemas, schedule_schemas
 from web.caller import ApiCaller
 from web.check import Checker
 from web.problems import ProblemDetails, Refused, invalid, malformed
@@ -44,6 +45,7 @@ _EMPTY = Checker(request_schemas.EMPTY)
 _NEW_RUN = Checker(run_schemas.NEW_RUN)
 _CANCEL_RUN = Checker(run_schemas.CANCEL_RUN)
 _RUN_DECISION = Checker(run_schemas.RUN_DECISION)
+_FACT_PATCH = Checker(fact_schemas.FACT_PATCH)
 _SCHEDULE_PATCH = Checker(schedule_schemas.SCHEDULE_PATCH)
 
 
@@ -297,6 +299,19 @@ def schedule_patch(body: Json) -> bool | None:
     _require(body, _SCHEDULE_PATCH)
     enabled: bool | None = body["enabled"]
     return enabled
+
+
+def fact_correction(body: Json) -> Correction:
+    """Check what a person says of a fact.
+
+    Raises:
+        Refused: 422, with every flaw.
+    """
+    until = body.get("until")
+    until_ms = from_rfc3339(until) if isinstance(until, str) else None
+    is_no_time = isinstance(until, str) and until_ms is None
+    _require(body, _FACT_PATCH, (Flaw("/until", "must be a time of RFC 3339"),) if is_no_time else ())
+    return Correction(body.get("relation"), body.get("object"), body.get("confidence"), until_ms)
 
 
 def _of_run_request(caller: ApiCaller, key: str | None, path: str, body: Json) -> dict[str, Any]:

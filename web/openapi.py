@@ -8,6 +8,7 @@ from web import request_schemas
 from web.a2a_operations import A2A_ANSWERS, A2A_REQUESTS
 from web.answer_schemas import ANSWERS, LISTS
 from web.api_operation import ApiOperation
+from web.fact_schemas import FACT_REQUESTS
 from web.learned_schemas import LEARNED_REQUESTS
 from web.operations import OPERATIONS
 from web.parameters import PARAMETERS
@@ -35,6 +36,7 @@ SCHEMAS: dict[str, Schema] = {
     **A2A_ANSWERS,
     **SCHEDULE_REQUESTS,
     **LEARNED_REQUESTS,
+    **FACT_REQUESTS,
     **{f"{name}List": list_of(name) for name in LISTS},
 }
 

@@ -3,6 +3,7 @@
 from web.a2a_operations import A2A_OPERATIONS
 from web.admin_operations import ADMIN_OPERATIONS
 from web.api_operation import PAGE, ApiOperation
+from web.fact_schemas import FACT_OPERATIONS
 from web.learned_operations import LEARNED_OPERATIONS
 from web.run_operations import RUN_OPERATIONS
 from web.schedule_operations import SCHEDULE_OPERATIONS
@@ -346,6 +347,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
     *RUN_OPERATIONS,
     *SCHEDULE_OPERATIONS,
     *LEARNED_OPERATIONS,
+    *FACT_OPERATIONS,
     *ADMIN_OPERATIONS,
     ApiOperation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
     ApiOperation(

@@ -2,6 +2,7 @@
 
 from loom_worker.core.values.agent_messages import MessageStatus
 from loom_worker.core.values.audit import ACTIONS
+from loom_worker.core.values.facts import FactStatus
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import PLACES
 from loom_worker.core.values.turns import TurnStatus
@@ -79,6 +80,17 @@ PARAMETERS: dict[str, Json] = {
     "of_agent": {"name": "agent", "in": "query", "schema": TEXT, "description": "Of this agent only."},
     "to_agent": {"name": "agent", "in": "query", "schema": TEXT, "description": "Only messages to this agent."},
     "message_status": {"name": "status", "in": "query", "schema": one_of(MessageStatus)},
+    "fact_status": {
+        "name": "status",
+        "in": "query",
+        "schema": {**one_of(FactStatus), "default": "open"},
+        "description": "Facts that hold, those that held once, or both.",
+    },
+    "topic": {
+        "in": "query",
+        "schema": {"type": "string", "maxLength": 1000},
+        "description": "Only facts that share a word with it.",
+    },
     "of_workflow": {"name": "workflow", "in": "query", "schema": TEXT, "description": "Of this workflow only."},
     "model": {"in": "query", "schema": TEXT, "description": "Of this model only."},
     "kind": {"in": "query", "schema": one_of(Purpose), "description": "Of calls for this purpose only."},

@@ -38,6 +38,7 @@ COMMANDS = {
     "usage": "loom_worker.cli.show",
     "keys": "loom_worker.cli.keys",
     "users": "loom_worker.cli.users",
+    "facts": "loom_worker.cli.facts",
     "audit": "loom_worker.cli.audit",
     "doctor": "loom_worker.cli.doctor",
     "backup": "loom_worker.cli.backup",

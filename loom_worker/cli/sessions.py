@@ -110,6 +110,9 @@ def drawn(context: Json, strokes: Strokes) -> Iterator[str]:
     for name, layer in context["layers"].items():
         messages = f"{layer['messages']:>6,} msg" if layer.get("messages") else ""
         yield f"{name:<9}{bar(layer['share'], strokes)} {_figures(layer['tokens'], layer['share'])}{messages}".rstrip()
+    if tiers := context.get("tiers"):
+        summarized = f"{tiers['summaries']:,} summaries by date ({tiers['summarized_messages']:,} messages)"
+        yield f"{summarized}, {tiers['open_facts']:,} open facts"
     used = context["used_tokens"]
     yield f"{used:,} of {budget:,} tokens used ({used / max(budget, 1):.1%})"
 

@@ -162,7 +162,7 @@ BREAKER_REFUSALS = Counter(
 COMPRESSIONS = Counter(
     "loom_memory_compressions_total",
     "Steps that compressed a session's memory, by what was made and whether a model or the heuristic wrote it.",
-    (Label("kind", ("compressed", "snapshot")), Label("by", ("model", "heuristic"))),
+    (Label("kind", ("compressed", "snapshot", "summarized")), Label("by", ("model", "heuristic"))),
 )
 WEBHOOK_ATTEMPTS = Counter(
     "loom_webhook_attempts_total",

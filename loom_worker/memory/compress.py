@@ -1,7 +1,8 @@
-"""L1's oldest messages become a summary, a full L2 a snapshot: one step after the other, until nothing is due.
+"""A session's memory is compressed in steps, one after the other, until nothing is due.
 
-Every step is made from one version of the session's memory and applied only to that version. So it does no harm if it
-comes late, twice, or never; the session stays due until somebody has done it.
+L1's oldest messages become a summary, a full L2 a snapshot, and what left L1 a summary by date and facts. Every step
+is made from one version of the session's memory and applied only to that version. So it does no harm if it comes late,
+twice, or never; the session stays due until somebody has done it.
 """
 
 import logging
@@ -15,6 +16,8 @@ from loom_worker.core.errors import Interrupted, Unavailable
 from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import Payer, Settlement
+from loom_worker.core.values.dated import DatedSummary
+from loom_worker.core.values.facts import Learned
 from loom_worker.core.values.ids import new_id, now_ms, now_us
 from loom_worker.core.values.memory import Change, MemoryPolicy, MemoryState, Summary
 from loom_worker.core.values.sessions import Message, Session
@@ -22,13 +25,15 @@ from loom_worker.core.values.traces import Interval
 from loom_worker.lanes.lease_renewer import LiveWorkers
 from loom_worker.llm.meter import OnBudget
 from loom_worker.llm.model import Revocable
-from loom_worker.memory import summarize
+from loom_worker.memory import dated, summarize
+from loom_worker.memory.dated import Noted
 from loom_worker.memory.kernel import kept
 from loom_worker.memory.layers import turns
 from loom_worker.memory.pressure import Batch, batch, l2_is_full
 from loom_worker.memory.sizes import Sizes
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store.budgets import Budgets
+from loom_worker.store.facts import Facts
 from loom_worker.store.ledger import Charge
 from loom_worker.store.memory import Memories, MemoryClaim, NewMemory, NewSnapshot
 from loom_worker.trace.flush import Flusher, NoTraces
@@ -37,7 +42,8 @@ from loom_worker.trace.later import of_compression
 log = logging.getLogger(__name__)
 
 READ = 1_000
-"""Messages of L1 looked at in one step, more than it holds at ease; what is behind them comes with the next."""
+"""Messages of L1 looked at in one step, more than it holds at ease; what is behind them comes with the next. Also the
+facts, those last said first, among which those are looked for that a part of a conversation is about."""
 BACKLOG = 400
 """Messages of L1 of which half become one summary, where a policy names smaller batches."""
 READABLE = 0.8
@@ -63,6 +69,11 @@ class _Work:
     made: list[str] = field(default_factory=list)
     """What was done so far, for the monitor."""
 
+    def wants_model(self, kind: str) -> bool:
+        """Whether a model is asked for a step of this kind."""
+        is_alone = kind == "summarized" and self.rules.tiers is not None and self.rules.tiers.strategy == "heuristic"
+        return self.rules.model is not None and not is_alone
+
     def charge(self, summary: Summary) -> Charge | None:
         """What a summary cost; None if no model was asked."""
         owner, usage = self.held.session, summary.usage
@@ -79,6 +90,8 @@ class _Step:
     after: MemoryState
     summary: Summary
     snapshot: NewSnapshot | None = None
+    dated: DatedSummary | None = None
+    learned: Learned | None = None
 
 
 class CompressionAgents(Protocol):
@@ -96,6 +109,7 @@ class Compressor:
     worker: str
     """This process' name."""
     memories: Memories
+    facts: Facts
     budgets: Budgets
     agents: CompressionAgents
     workers: LiveWorkers
@@ -204,14 +218,14 @@ class Compressor:
     def _advance(self, work: _Work, state: MemoryState) -> MemoryState | None:
         """Take one step; the state it led to, or None if none was due or somebody else changed the memory."""
         lane, session_id, began_us = work.lane, work.held.session.id, now_us()
-        step = self._next(lane, state, work.rules)
+        step = self._next(work, state)
         if step is None:
             return None
         crash_points.reached("summary.made")
         change, turn = step.after.changes[-1], work.held.turn
         told = of_compression(turn, change, step.summary, Interval(began_us, now_us())) if turn else None
         told = told and replace(told, is_exported=self.traces.exports)
-        new = NewMemory(step.after, step.snapshot, work.charge(step.summary), told)
+        new = NewMemory(step.after, step.snapshot, step.dated, step.learned, work.charge(step.summary), told)
         is_applied = self.memories.apply(lane, state, new, now_ms=self.clock_ms())
         crash_points.reached("summary.applied")
         self.traces.added(1)
@@ -220,11 +234,12 @@ class Compressor:
             return None
         metrics.COMPRESSIONS.count(change.kind, "heuristic" if change.by == "heuristic" else "model")
         log.info("memory.%s", change.kind, extra={"session": session_id, **change.as_json()})
-        has_failed = change.by == summarize.HEURISTIC and work.rules.model is not None
+        has_failed = change.by == summarize.HEURISTIC and work.wants_model(change.kind)
         work.made.append(f"{change.kind} by {change.by}" + (", as the model failed" if has_failed else ""))
         return step.after
 
-    def _next(self, lane: str, state: MemoryState, rules: CompressionRules) -> _Step | None:
+    def _next(self, work: _Work, state: MemoryState) -> _Step | None:
+        lane, rules = work.lane, work.rules
         l2_tokens = rules.count(state.l2_text) if state.l2_text else 0
         # Only what came since the last digest can fill it: a digest of a digest would free nothing and say less.
         if state.l2_from_n and l2_is_full(l2_tokens, policy=rules.policy, allowance_tokens=rules.l2_tokens):
@@ -236,11 +251,25 @@ class Compressor:
             policy=rules.policy,
             sizes=Sizes(rules.count),
         )
-        return (
-            None
-            if found is None
-            else _compressed(state, _readable(_with_backlog(found, history, rules.policy), rules), rules)
-        )
+        if found is None:
+            return self._dated(work, state)
+        batch_messages = _readable(_with_backlog(found, history, rules.policy).messages, rules)
+        return _compressed(state, replace(found, messages=batch_messages), rules)
+
+    def _dated(self, work: _Work, state: MemoryState) -> _Step | None:
+        """A summary by date of what left L1 longest ago, with its facts; None if it makes no batch so far."""
+        lane, rules, tiers = work.lane, work.rules, work.rules.tiers
+        if tiers is None or not dated.wants(tiers) or self.memories.undated(lane, state) < tiers.batch_size:
+            return None
+        behind = replace(state, first_n=state.dated_n + 1)
+        oldest = self.memories.oldest(lane, behind, limit=2 * tiers.batch_size)
+        left = [each for each in oldest if each.n < state.first_n]
+        if not left:  # retention has removed them meanwhile
+            return None
+        part = _readable(dated.part(left, tiers), rules)
+        known = self.facts.find(lane, tiers.scope, (), limit=READ) if tiers.learns else ()
+        noted = dated.note(part, rules, known, work.held.session)
+        return _summarized(state, noted, rules, now_ms=self.clock_ms())
 
 
 def _monitored(lane: str, held: MemoryClaim, *, began_ms: int) -> Work:
@@ -275,15 +304,15 @@ def _with_backlog(found: Batch, history: Sequence[Message], policy: MemoryPolicy
     return replace(found, messages=tuple(history[:end]))
 
 
-def _readable(found: Batch, rules: CompressionRules) -> Batch:
+def _readable(messages: tuple[Message, ...], rules: CompressionRules) -> tuple[Message, ...]:
     """As many turns of a batch as the compressor can read at once, one at least; the others come with the next."""
     kept, tokens = 0, 0
-    for turn in turns(found.messages):
+    for turn in turns(messages):
         tokens += sum(message.token_count for message in turn)
         if kept and tokens > READABLE * rules.budget_tokens:
             break
         kept += len(turn)
-    return replace(found, messages=found.messages[:kept])
+    return messages[:kept]
 
 
 def _compressed(state: MemoryState, found: Batch, rules: CompressionRules) -> _Step:
@@ -310,6 +339,24 @@ def _compressed(state: MemoryState, found: Batch, rules: CompressionRules) -> _S
         changes=(*state.changes, change),
     )
     return _Step(after, summary)
+
+
+def _summarized(state: MemoryState, noted: Noted, rules: CompressionRules, *, now_ms: int) -> _Step:
+    summary = noted.summary
+    to_tokens = rules.count(summary.text) if summary.text else 0
+    change = Change(
+        version=state.version + 1,
+        kind="summarized",
+        level=None,
+        messages=len(noted.messages),
+        from_tokens=sum(message.token_count for message in noted.messages),
+        to_tokens=to_tokens,
+        by=summary.by,
+    )
+    changes = (*state.changes, change)
+    after = replace(state, version=change.version, dated_n=noted.messages[-1].n, changes=changes)
+    kept_summary = noted.dated(new_id("sum_"), token_count=to_tokens, now_ms=now_ms) if summary.text else None
+    return _Step(after, summary, dated=kept_summary, learned=noted.learned)
 
 
 def _snapshot(state: MemoryState, tokens: int, rules: CompressionRules) -> _Step:

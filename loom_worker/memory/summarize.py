@@ -13,6 +13,7 @@ from loom_worker.core.values.chat import ChatMessage, Reply, Request, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryPolicy, Summary
 from loom_worker.core.values.sessions import Message
+from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.llm.model import Model, whole_reply
 from loom_worker.memory import heuristic
 from loom_worker.memory.layers import Count
@@ -45,6 +46,8 @@ class CompressionRules:
     """What one request to the compressor may hold."""
     agent_budget: Json | None = None
     """What the agent may spend, as its file says."""
+    tiers: MemoryTiers | None = None
+    """The tiers beyond the session; None: it has none."""
 
 
 def of_part(messages: Sequence[Message], rules: CompressionRules, *, tokens: int) -> Summary:
@@ -133,7 +136,7 @@ Answer with the notes alone, in their language, in plain short sentences, at mos
 
 RESULT_CHARS = 1_500
 """Of one tool result, and of one call's arguments, that the compressor reads: its head says what was found."""
-_TAG = re.compile(r"<(?=\s*[/\\]?\s*(?:conversation|notes)\b)", re.IGNORECASE)
+_TAG = re.compile(r"<(?=\s*[/\\]?\s*(?:conversation|notes|known)\b)", re.IGNORECASE)
 """Where a tag of ours begins, or what a model may take for one."""
 LEAST_CHARS = 200
 """Of each message that it reads at least, however small its window is."""
@@ -146,48 +149,61 @@ def for_part(messages: Sequence[Message], *, most_tokens: int, budget_tokens: in
         most_tokens: of the notes.
         budget_tokens: of the request; longer messages are shown by their beginning and their end.
     """
-    system = SYSTEM.format(words=_words(most_tokens))
-    left = budget_tokens - count(system)
-    longest = max(len(_said(message)) for message in messages)
-    text = _transcript(messages, longest)
-    while count(text) > left and longest > LEAST_CHARS:
-        longest //= 2
-        text = _transcript(messages, longest)
-    return _request(system, _between(text, "conversation"), most_tokens)
+    system = SYSTEM.format(words=words(most_tokens))
+    text = transcript([_said(message) for message in messages], room_tokens=budget_tokens - count(system), count=count)
+    return request(system, between(text, "conversation"), most_tokens)
 
 
 def for_digest(notes: str, *, most_tokens: int) -> Request:
     """Ask for one shorter version of all notes so far."""
-    return _request(DIGEST.format(words=_words(most_tokens)), _between(_harmless(notes), "notes"), most_tokens)
+    return request(DIGEST.format(words=words(most_tokens)), between(harmless(notes), "notes"), most_tokens)
 
 
-def _between(text: str, tag: str) -> str:
+def between(text: str, tag: str) -> str:
+    """Text that the compressor is to read as material."""
     return f"<{tag}>\n{text}\n</{tag}>"
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """The same text, but what would close or open one of our tags; also where something unseen hides it."""
     return _TAG.sub("<·", clean(text))
 
 
-def _request(system: str, text: str, most_tokens: int) -> Request:
+def request(system: str, text: str, most_tokens: int) -> Request:
+    """Ask the compressor for at most so many tokens."""
     # Twice what is asked for: a reply that is cut in mid-sentence is worse than one that is shortened.
     messages = (ChatMessage("user", text),)
     return Request(system, messages, max_tokens=2 * most_tokens, cache_marks=False)
 
 
-def _words(tokens: int) -> int:
+def words(tokens: int) -> int:
     """Words that surely fit so many tokens, by the densest tokenizer there is a figure of."""
     return max(20, tokens // 2)
 
 
-def _transcript(messages: Sequence[Message], longest: int) -> str:
-    return _harmless("\n".join(without_middle(_said(message), longest) for message in messages))
+def transcript(said: Sequence[str], *, room_tokens: int, count: Count) -> str:
+    """Messages one below the other; where there is no room for all, longer ones by their beginning and their end.
+
+    Args:
+        said: each message as text.
+        room_tokens: for all; messages of LEAST_CHARS stay as they are, whatever room there is.
+    """
+    longest = max(map(len, said))
+    while True:
+        text = harmless("\n".join(without_middle(each, longest) for each in said))
+        if count(text) <= room_tokens or longest <= LEAST_CHARS:
+            return text
+        longest //= 2
 
 
 def _said(message: Message) -> str:
-    chat = message.chat
     day = datetime.fromtimestamp(message.created_ms / 1000, UTC).strftime("%Y-%m-%d")
+    return f"[{day}] {said_by(message)}"
+
+
+def said_by(message: Message) -> str:
+    """Who said what, on as many lines as it takes: the text, the calls, how their results begin."""
+    chat = message.chat
     parts = [chat.text.strip()] if chat.text.strip() else []
     parts += [
         f"calls {use.name} {json.dumps(use.arguments, ensure_ascii=False)[:RESULT_CHARS]}" for use in chat.tool_uses
@@ -196,4 +212,4 @@ def _said(message: Message) -> str:
         f"{outcome.name} {'failed' if outcome.is_error else 'gave'}: {without_middle(outcome.content, RESULT_CHARS)}"
         for outcome in chat.outcomes
     ]
-    return f"[{day}] {chat.role}: " + "\n".join(parts)
+    return f"{chat.role}: " + "\n".join(parts)

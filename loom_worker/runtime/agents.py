@@ -31,6 +31,7 @@ from loom_worker.memory.results import results_tokens
 from loom_worker.memory.search_tool import search_tool
 from loom_worker.memory.sizes import Sizes
 from loom_worker.memory.summarize import CompressionRules
+from loom_worker.memory.tier_tools import TierParts, tier_tools
 from loom_worker.patterns.tools import pattern_tools
 from loom_worker.runtime.models import Absent, Models
 from loom_worker.runtime.prompt_context import Knowledge, RankingAccounts
@@ -39,6 +40,8 @@ from loom_worker.runtime.workspace_rules import RulesCache
 from loom_worker.skills.files import read_skill_file_tool
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
+from loom_worker.store.dated_summaries import DatedSummaries
+from loom_worker.store.facts import Facts
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import Search
@@ -230,6 +233,7 @@ class AgentRegistry:
             policy=policy,
             model=runtime.compressor,
             agent_budget=runtime.agent.budget,
+            tiers=runtime.agent.tiers,
             count=runtime.count,
             l1=runtime.l1,
             l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * runtime.input_budget_tokens)),
@@ -312,9 +316,10 @@ class AgentRegistry:
             candidates=ranked_at_once((agent.compressor.max_context_tokens or window) - reserved),
             has_swap=agent.memory.has_swap,
         )
-        # Where a file asks for no tiers, its agent has the tools it always had.
-        tiers = () if agent.tiers is None else (search_tool(parts.search, agent.tiers, parts.room),)
-        return (*recall_tools(parts), *tiers)
+        if agent.tiers is None:
+            return recall_tools(parts)
+        beyond = TierParts(agent.tiers, DatedSummaries(self._database), Facts(self._database), parts.room)
+        return (*recall_tools(parts), search_tool(parts.search, agent.tiers, parts.room), *tier_tools(beyond))
 
     def _accounts(self, agent: Agent, sessions: Sessions, compressor: Model) -> RankingAccounts:
         ledger, budgets = Ledger(self._database), Budgets(self._database)

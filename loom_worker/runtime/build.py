@@ -44,10 +44,9 @@ from loom_worker.store.calls import Calls
 from loom_worker.store.children import Children
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
+from loom_worker.store.facts import Facts
 from loom_worker.store.journal import Journal
-from loom_worker.store.memory import Memories
 from loom_worker.store.run_journal import RunJournal
-from loom_worker.store.sessions import Sessions
 from loom_worker.store.turn_statuses import TurnStatuses
 from loom_worker.store.turns import Turns
 from loom_worker.store.verdicts import Verdicts
@@ -120,7 +119,7 @@ def service(settings: Settings) -> Service:
         runs=runs,
         schedules=Schedules(database, settings.schedules, Starter(settings, database, runs, agents, announcer)),
         runtimes=fitted.registry,
-        contexts=ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database)),
+        contexts=ContextReport.at(fitted.registry, fitted.knowledge, database),
         patterns=_pattern_catalog(fitted, client),
         references=fitted.expiring.references,
         bodies=_bodies(settings),
@@ -253,7 +252,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
     )
     exporter = links.traces.exporter(process=links.name, stopping=stopping)
     deliverer = Deliverer(links.outbox, settings.webhook, events, traces)
-    own = Worker(turns, deliverer, _compressor(turns, links.memories, fitted), exporter, events)
+    own = Worker(turns, deliverer, _compressor(turns, links, fitted), exporter, events)
     schedules = None if is_isolated else worker_schedules(settings, links, agents, workflows)
     return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring, schedules), traces)
 
@@ -265,11 +264,12 @@ def worker_schedules(settings: Settings, links: Links, agents: KnownAgents, work
     return Schedules(links.database, settings.schedules, Starter(settings, links.database, runs, agents, announcer))
 
 
-def _compressor(turns: TurnWorker, memories: Memories, fitted: Components) -> Compressor:
+def _compressor(turns: TurnWorker, links: Links, fitted: Components) -> Compressor:
     """Of the process that runs these turns."""
     return Compressor(
         worker=turns.name,
-        memories=memories,
+        memories=links.memories,
+        facts=Facts(links.database),
         budgets=turns.budgets,
         agents=fitted.registry,
         workers=turns.workers,

@@ -29,6 +29,7 @@ from loom_worker.runtime.workspace_rules import RuledSkills, RulesCache
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
+from loom_worker.store.facts import Facts
 from loom_worker.store.learned import LearnedLayers
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.metric_values import MetricValues
@@ -171,6 +172,7 @@ def _knowledge(
         uses=PatternUses(database),
         ledger=Ledger(database),
         sessions=Sessions(database),
+        facts=Facts(database),
         budgets=Budgets(database),
         layers=LearnedLayers(database),
         learns=own.learns,

@@ -1,4 +1,4 @@
-"""What is added to a user's message: the date, and the patterns and skills chosen for it."""
+"""What is added to a user's message: the date, and the facts, patterns and skills chosen for it."""
 
 import logging
 import time
@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from loom_worker.core.errors import LoomError
-from loom_worker.core.text import one_line
+from loom_worker.core.text import longest, one_line
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.budgets import Payer, Reservation, Settlement
 from loom_worker.core.values.chat import Reply
+from loom_worker.core.values.facts import topic_words
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.learned import LearnedLayer
 from loom_worker.core.values.patterns import PatternMatch
@@ -22,6 +23,7 @@ from loom_worker.llm.meter import OnBudget
 from loom_worker.llm.model import Model
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import Count
+from loom_worker.memory.tier_tools import as_text, ranked
 from loom_worker.patterns.effectiveness import boosts
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.patterns.match import Matcher
@@ -34,6 +36,7 @@ from loom_worker.skills.prompt import for_message as skills_for_message
 from loom_worker.skills.prompt import for_system_prompt
 from loom_worker.skills.select import chosen
 from loom_worker.store.budgets import Budgets
+from loom_worker.store.facts import Facts
 from loom_worker.store.learned import AgentOf, LearnedLayers
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.patterns import PatternUses
@@ -54,6 +57,12 @@ EFFECTS_FOR_S = 30.0
 """For how long a workspace's figures are taken for true: they change slowly, and a turn must not wait for them."""
 MOST_PROBLEM_CHARS = 500
 """Of a complaint about a skill, in the log."""
+MOST_FACTS, FACTS_PART = 5, 4
+"""Facts beside a message, and of what may be added to it the fourth part that they may take."""
+LEAST_CONFIDENCE = 0.5
+"""Of facts beside a message; what was only hinted at is told to an agent that asks."""
+ASKED_CHARS = 4_000
+"""Of a message in which facts are looked for."""
 RERANK_S = 10.0
 """For the model that settles close calls, its retries included."""
 
@@ -111,6 +120,7 @@ class Knowledge:
     uses: PatternUses
     ledger: Ledger
     sessions: Sessions
+    facts: Facts
     budgets: Budgets
     layers: LearnedLayers
     learns: bool
@@ -160,11 +170,14 @@ class Knowledge:
         return self.layers.for_session(AgentOf(workspace, agent.name), lane, agent.learned, version)
 
     def prompt_context(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
-        """The date, the channel of the turn, the skills that its message calls for, and the patterns that fit it."""
+        """The date, the turn's channel, and the facts, skills and patterns that its message is about."""
         parts = [f"Today is {datetime.now(UTC):%Y-%m-%d}."]
         if turn.channel is not None:
             parts.append(hint(turn.channel))
         room = addition_tokens(runtime.input_budget_tokens) - sum(map(runtime.count, parts))
+        if facts := self._facts(turn, runtime, room // FACTS_PART):
+            parts.append(facts)
+            room -= runtime.count(facts)
         called = _called(turn, runtime)
         if called:
             tools = _names(runtime)
@@ -181,6 +194,22 @@ class Knowledge:
                 matches.append(match)
                 room -= needed
         return PromptContext("\n\n".join(parts), tuple(map(_told, matches)), tuple(_how(*each) for each in called))
+
+    def _facts(self, turn: Turn, runtime: AgentRuntime, room: int) -> str:
+        """The facts that a message is about, where the agent's file asks for them; none if the database fails."""
+        tiers = runtime.agent.tiers
+        words = topic_words(turn.input[:ASKED_CHARS])
+        if tiers is None or not tiers.injects_facts or not words:
+            return ""
+        try:
+            known = self.facts.find(turn.lane, tiers.scope, words)
+        except LoomError as error:
+            log.warning("a message is sent without the facts that it is about: %s", error)
+            return ""
+        certain = [fact for fact in known if fact.confidence >= LEAST_CONFIDENCE]
+        found = ranked(turn.input[:ASKED_CHARS], certain, most=MOST_FACTS)
+        fitting = longest(len(found), lambda most: runtime.count(as_text(found[:most], turn.id)) <= room)
+        return as_text(found[:fitting], turn.id)
 
     def match(
         self, workspace: str, question: str, *, k: int, kinds: frozenset[str] | None = None

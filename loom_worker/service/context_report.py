@@ -7,16 +7,41 @@ from hashlib import sha256
 from loom_worker.core.errors import Flaw, Invalid, NotFound
 from loom_worker.core.text import fence
 from loom_worker.core.values.chat import ChatMessage
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.memory import MemoryState
 from loom_worker.core.values.sessions import Session
 from loom_worker.core.values.tenants import Tenant, workspace_of
+from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.memory.kernel import facts_tokens
 from loom_worker.memory.layers import message_tokens, tools_tokens
 from loom_worker.memory.recalled import RECALLED_SHARE, recalled_tokens
+from loom_worker.store.database import Database
+from loom_worker.store.dated_summaries import DatedSummaries
+from loom_worker.store.facts import Facts
 from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
 from loom_worker.turn import context
 from loom_worker.turn.agent_runtime import AgentRuntime, AgentRuntimes, PromptKnowledge
+
+
+class TierFigures:
+    """What a session has beyond its context."""
+
+    def __init__(self, database: Database) -> None:
+        self._summaries, self._facts = DatedSummaries(database), Facts(database)
+        self._memories = Memories(database)
+
+    def of(self, session: Session, tiers: MemoryTiers, state: MemoryState) -> Json:
+        """``tiers`` of the Context: the session's summaries by date, and the facts that it can be told."""
+        summaries, messages, to_ms = self._summaries.figures(session.lane)
+        return {
+            "summaries": summaries,
+            "summarized_messages": messages,
+            "summarized_until": rfc3339(to_ms),
+            "waiting_messages": self._memories.undated(session.lane, state),
+            "scope": tiers.scope,
+            "open_facts": self._facts.open_count(session.lane, tiers.scope) if tiers.has_knowledge else 0,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +52,12 @@ class ContextReport:
     knowledge: PromptKnowledge
     sessions: Sessions
     memories: Memories
+    tiers: TierFigures
+
+    @classmethod
+    def at(cls, agents: AgentRuntimes, knowledge: PromptKnowledge, database: Database) -> "ContextReport":
+        """Reports on the sessions of a database."""
+        return cls(agents, knowledge, Sessions(database), Memories(database), TierFigures(database))
 
     def context(self, tenant: Tenant, session_id: str) -> Json:
         """What the model would be sent now (API: ``GET …/context``).
@@ -43,6 +74,7 @@ class ContextReport:
             name: {"tokens": tokens[name], "share": round(tokens[name] / runtime.input_budget_tokens, 4)}
             for name in ("tools", "rom", "kernel", "l2", "l1", "recalled", "patterns")
         }
+        tiers = runtime.agent.tiers
         layers["l1"]["messages"] = tokens.pop("messages")
         layers["recalled"]["messages"] = len(remembered.recalled)
         return {
@@ -56,6 +88,7 @@ class ContextReport:
             "agent_version": session.agent_version or runtime.agent.version,
             "learned": learned,
             "memory_version": remembered.state.version,
+            "tiers": None if tiers is None else self.tiers.of(session, tiers, remembered.state),
         }
 
     def recall(self, tenant: Tenant, session_id: str, message_ids: Sequence[str]) -> int:

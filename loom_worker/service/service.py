@@ -29,6 +29,7 @@ from loom_worker.service.administration import WorkspaceRules
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.approvals import Approvals
 from loom_worker.service.context_report import ContextReport
+from loom_worker.service.facts import UserFacts
 from loom_worker.service.input_guard import InputGuard
 from loom_worker.service.keys import Keys
 from loom_worker.service.learned import Learned
@@ -46,6 +47,7 @@ from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.cancel import cancel
 from loom_worker.store.database import Database
+from loom_worker.store.facts import Facts
 from loom_worker.store.learned import LearnedLayers
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
@@ -128,6 +130,7 @@ class Service:
         self.keys = Keys(KeyRows(database))
         self.pairings = Pairings(database)
         self.audit = AuditRows(database)
+        self.facts = UserFacts(Facts(database))
         self.users = UserDeletions(database, lanes, waiter.event_log)
         self.references = parts.references
         self.contexts = parts.contexts

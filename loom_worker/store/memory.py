@@ -18,6 +18,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from loom_worker.core.values.dated import DatedSummary
+from loom_worker.core.values.facts import Learned
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryState, Remembered, Snapshot
 from loom_worker.core.values.pages import Page, page_of
@@ -29,6 +31,8 @@ from loom_worker.core.values.turns import Claim
 from loom_worker.store import ledger, rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
+from loom_worker.store.dated_summaries import add_dated
+from loom_worker.store.fact_changes import learn
 from loom_worker.store.fence import check_fence
 from loom_worker.store.history_cache import HistoryCache
 from loom_worker.store.ledger import Charge
@@ -59,7 +63,7 @@ _LET_GO = (
     )
     .returning(memory.c.due_ms)
 )
-_CHANGED = ("first_n", "l2_text", "l2_from_n", "schemas", "refs", "changes")
+_CHANGED = ("first_n", "l2_text", "l2_from_n", "dated_n", "schemas", "refs", "changes")
 _APPLY = (
     update(memory)
     .where(_OURS, memory.c.version == bindparam("old_version"))
@@ -74,6 +78,9 @@ _PAGE = (
     .order_by(messages.c.n)
     .limit(bindparam("most", type_=Integer))
     .offset(bindparam("skipped", type_=Integer))
+)
+_UNDATED = select(func.count()).where(
+    messages.c.lane == bindparam("our_lane"), messages.c.n > bindparam("after"), messages.c.n < bindparam("first_n")
 )
 _COUNT = select(func.count()).where(messages.c.lane == bindparam("our_lane"))
 _INSERT_SNAPSHOT = insert(memory_snapshots)
@@ -111,6 +118,9 @@ class NewMemory:
 
     state: MemoryState
     snapshot: NewSnapshot | None = None
+    dated: DatedSummary | None = None
+    learned: Learned | None = None
+    """What its messages state as facts."""
     charge: Charge | None = None
     """What making it cost."""
     told: LaterSpans | None = None
@@ -216,6 +226,12 @@ class Memories:
             return whole
         return self.oldest(lane, state, limit=2 * limit)
 
+    def undated(self, lane: str, state: MemoryState) -> int:
+        """How many messages have left L1 and were not taken into the tiers so far."""
+        wanted = {"our_lane": lane, "after": state.dated_n, "first_n": state.first_n}
+        with self._database.read() as tx:
+            return int(tx.execute(_UNDATED, wanted).scalar_one())
+
     def apply(
         self,
         lane: str,
@@ -224,7 +240,7 @@ class Memories:
         *,
         now_ms: int,
     ) -> bool:
-        """Replace a memory with the one that was made from it, and store the snapshot that belongs to it.
+        """Replace a memory with the one that was made from it, and store what belongs to it: snapshot, summary, facts.
 
         Recalled messages stay as they are. Charge and spans are written in any case: the money is spent.
 
@@ -240,6 +256,10 @@ class Memories:
                 values = {name: getattr(snapshot, name) for name in NewSnapshot.__slots__}
                 values |= {"lane": owner["lane"], "session_id": owner["id"], "created_ms": now_ms}
                 tx.execute(_INSERT_SNAPSHOT, values)
+            if is_applied and new.dated is not None:
+                add_dated(tx, of_lane(tx, lane), new.dated)
+            if is_applied and new.learned is not None:
+                learn(tx, of_lane(tx, lane), new.learned, now_ms=now_ms)
             if charge is not None:
                 ledger.charge(tx, lane, charge, now_ms=now_ms)
             if new.told is not None:

@@ -13,6 +13,7 @@ from loom_worker.store.schema import (
     turns,
     unfinished,
 )
+from loom_worker.store.tier_tables import dated_summaries
 
 REST_S = 0.002
 """Pause after a batch. The lock of the process goes to the first that asks, which would be the thread that has just
@@ -58,6 +59,7 @@ def remove_batch(tx: Connection, *, limit: int) -> int:
         _messages(tx, lane, limit=limit)
         or _rows(tx, turns, lane, limit=few)
         or _rows(tx, memory_snapshots, lane, limit=few)
+        or _rows(tx, dated_summaries, lane, limit=few)
         or _rows(tx, agent_errors, lane, limit=few)
         or tx.execute(_SESSION, {"our_lane": lane}).rowcount
     )

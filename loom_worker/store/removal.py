@@ -12,6 +12,7 @@ from loom_worker.store import purge, rows
 from loom_worker.store.agent_messages import remove_of
 from loom_worker.store.audit import append
 from loom_worker.store.budgets import forget
+from loom_worker.store.fact_changes import remove_of_session
 from loom_worker.store.ledger import charge_unfinished
 from loom_worker.store.schema import DELETED, calls, sessions, turns, unfinished
 
@@ -58,6 +59,7 @@ def remove(tx: Connection, row: Any, by: Actor, *, now_ms: int) -> Deleted:
         stopped = replace(rows.turn(each, calls=made), status="cancelled", reason=DELETED_REASON, completed_ms=now_ms)
         append(tx, turn_ended(stopped, user=row["user"]))
     purge.remove_live_rows(tx, lane)
+    remove_of_session(tx, row["workspace"], lane)
     append(tx, session_deleted(row, by, now_ms=now_ms))
     return Deleted(lane, {each["id"]: True for each in live})
 

@@ -18,6 +18,8 @@ from loom_worker.core.values.ids import sortable_id
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
+from loom_worker.store.dated_summaries import remove_dated
+from loom_worker.store.fact_changes import remove_of_messages
 from loom_worker.store.idle import DAY_MS, SESSIONS, IdleSessions, delete_idle
 from loom_worker.store.purge import BATCH_CHARACTERS, REST_S
 from loom_worker.store.run_removal import OldRuns
@@ -277,12 +279,16 @@ class _Conversations:
                 tx.execute(delete(turns).where(turns.c.lane == lane, turns.c.seq <= up_to, *is_done))
                 snapshots = memory_snapshots
                 tx.execute(delete(snapshots).where(snapshots.c.lane == lane, snapshots.c.to_n <= past.last_n))
+                remove_dated(tx, lane, past.last_n)
+                remove_of_messages(tx, lane, past.last_n)
 
 
 def _past(tx: Connection, lane: str, before_ms: int, *, most: int = MESSAGES) -> _Past | None:
     """The old turns at the beginning of a session that are removed together; None if there are none."""
     first_n = tx.execute(_FIRST_N, {"our_lane": lane}).scalar() or 0
     rows: Sequence[Any] = tx.execute(_OLDEST.limit(most + 1), {"our_lane": lane}).all()
+    if not rows:  # a session that was only made, or whose messages are gone
+        return None
     kept = _kept_turns(tx, [row.turn_id for row in rows], before_ms)
     past: _Past | None = None
     characters = 0

@@ -30,6 +30,7 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
     learned_tables,
     run_tables,
     schedule_tables,
+    tier_tables,
     trace_tables,
     workspace_tables,
 )
@@ -241,6 +242,7 @@ memory = Table(
     Column("first_n", BigInteger, nullable=False, server_default="0"),
     Column("l2_text", Text, nullable=False, server_default=""),
     Column("l2_from_n", BigInteger, nullable=False, server_default="0"),
+    Column("dated_n", BigInteger, nullable=False, server_default="0"),
     Column("schemas", JSON_OR_NULL),
     Column("refs", JSON_OR_NULL),
     Column("promoted", JSON_OR_NULL),

@@ -12,6 +12,7 @@ from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.store.audit import append
 from loom_worker.store.audit_tables import audit, user_deletions
 from loom_worker.store.database import Database
+from loom_worker.store.fact_changes import remove_of_user
 from loom_worker.store.removal import DELETED_REASON, Deleted, remove
 from loom_worker.store.run_removal import has_runs, remove_runs
 from loom_worker.store.schema import sessions, turns
@@ -44,10 +45,11 @@ class Users:
         self._database = database
 
     def begin(self, who: WorkspaceUser, by: Actor, *, now_ms: int) -> UserDeletion:
-        """Revoke the user's keys, forget their names and who they are in channels, and note that the rest is to go.
+        """Revoke the user's keys, forget names, facts and who they are in channels, and note that the rest is to go.
 
         Raises:
-            NotFound: the user has no session, no key that is valid or has a name, no pairing, and is not being deleted.
+            NotFound: the user has no session, no key that is valid or has a name, no pairing, no fact, and is not
+                being deleted.
         """
         is_kept = and_(*_keys_of(who), api_keys.c.revoked_ms.is_(None))
         with self._database.write(durable=True) as tx:
@@ -56,7 +58,8 @@ class Users:
             has_session = tx.execute(select(sessions.c.lane).where(*_sessions_of(who)).limit(1)).first() is not None
             has_name = tx.execute(select(api_keys.c.id).where(*_keys_of(who), api_keys.c.name != "").limit(1)).first()
             is_paired = tx.execute(select(pairings.c.id).where(*_pairings_of(who)).limit(1)).first() is not None
-            if not (known or keys or has_session or has_name or is_paired or has_runs(tx, who)):
+            has_facts = remove_of_user(tx, who)
+            if not (known or keys or has_session or has_name or is_paired or has_facts or has_runs(tx, who)):
                 raise NotFound(f"There is nothing of a user {who.user!r}.")
             tx.execute(update(api_keys).where(is_kept).values(revoked_ms=now_ms))
             tx.execute(update(api_keys).where(*_keys_of(who)).values(name=""))
@@ -106,6 +109,7 @@ class Users:
                 return
             while remove_runs(tx, who):
                 pass  # those whose sessions went before them
+            remove_of_user(tx, who)  # what its sessions said while they were deleted
             counts = [{"kind": "count", "name": name, "outcome": row[name]} for name in _COUNTED]
             tx.execute(delete(user_deletions).where(*_is_noted(who)))
             entry = _act("user.deleted", who, row["key_id"], now_ms=now_ms, subject=who.user)

@@ -55,6 +55,7 @@ def of_compression(turn: TracedTurn, change: Change, summary: Summary, at: Inter
         "loom.memory.by": change.by,
     }
     made = frame.span(part, names.MEMORY_COMPRESS, at, attributes)
-    made = replace(made, events=(SpanEvent(names.L2_COMPRESSION_TRIGGERED, at.began_us, made.attributes),))
+    if change.kind != "summarized":
+        made = replace(made, events=(SpanEvent(names.L2_COMPRESSION_TRIGGERED, at.began_us, made.attributes),))
     asked = (asked_model(frame, part, at, summary.asked, summary.usage),) if summary.usage.llm_calls else ()
     return LaterSpans(turn.turn_id, (made, *asked))

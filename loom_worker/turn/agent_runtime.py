@@ -77,7 +77,7 @@ class AgentRuntime:
 
 @dataclass(frozen=True, slots=True)
 class PromptContext:
-    """What is added to a user's message: the date, patterns, skills."""
+    """What is added to a user's message: the date, facts, patterns, skills."""
 
     text: str
     patterns: tuple[Json, ...] = ()
@@ -122,7 +122,7 @@ class PromptKnowledge(Protocol):
     """Finds what to add to a message (``runtime/prompt_context.py``: Knowledge)."""
 
     def prompt_context(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
-        """The date, the skills and the patterns that a turn's question calls for."""
+        """The date, and the facts, skills and patterns that a turn's question calls for."""
         ...
 
     def standing(self, runtime: AgentRuntime) -> str:

@@ -32,6 +32,11 @@ AGENTS: dict[str, Json] = {
     "lead": {"backend": False, "tools": [], "may_call": ["aide"]},
     "aide": {"backend": False, "tools": []},
     "brief": {"backend": False, "tools": ["handmade.py:count"], "config": {"max_tool_executions": 8}},
+    "keeper": {
+        "backend": False,
+        "tools": [],
+        "sessions": {"memory": {"active_window": 2, "compaction": {"batch_size": 2}}},
+    },
 }
 
 

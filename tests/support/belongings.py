@@ -8,15 +8,19 @@ from sqlalchemy import insert
 from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, NewKey
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.channels import Pairing
+from loom_worker.core.values.facts import FactFilter, Learned, Statement
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import NewRun, Run
 from loom_worker.core.values.sessions import NewSession
+from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import NewTurn
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.agent_errors import NewAgentError
+from loom_worker.store.fact_changes import learn
 from loom_worker.store.schema import memory_snapshots
+from loom_worker.store.sessions import of_lane
 from tests.support.agent_messages import dead
 from tests.support.callers import CALLER
 from tests.support.runs import workflow
@@ -63,8 +67,9 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
     whole = replace(holder, scopes=ALL_SCOPES)
     _, secret = service.keys.create(whole, NewKey("asks", ("admin",)))
     key, _ = service.keys.create(whole, NewKey(marker, ("read",)))
+    lane_of_user = lane
     if holder.user is None:
-        service.create_session(tenant, NewSession(id=f"u-{marker}", user=f"user-{marker}"))
+        lane_of_user = service.create_session(tenant, NewSession(id=f"u-{marker}", user=f"user-{marker}")).lane
     user = holder.user or f"user-{marker}"
     pairing = Pairing(
         new_id("pair_"), holder.workspace, f"chat-{holder.user}", marker, user, created_ms=1_795_253_400_000
@@ -91,8 +96,17 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
             "pairing_id": service.pairings.add(pairing, by=holder.actor).id,
             "workspace": holder.workspace,
             "user": user,
+            "fact_id": _fact(stage, lane_of_user, WorkspaceUser(holder.workspace, user), marker),
         },
     )
+
+
+def _fact(stage: WebStage, lane: str, who: WorkspaceUser, marker: str) -> str:
+    """A fact that a session of the user says."""
+    said = Statement("user", "likes", marker, "msg_1", n=1, said_ms=1_795_253_400_000)
+    with stage.database.write() as tx:
+        learn(tx, of_lane(tx, lane), Learned("user", (said,)), now_ms=1_795_253_400_000)
+    return stage.service.facts.page(who, FactFilter(), limit=1, after=None).items[0].id
 
 
 def _run(stage: WebStage, holder: KeyHolder, marker: str) -> Run:

@@ -49,9 +49,9 @@ from loom_worker.skills.index import Skills
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
+from loom_worker.store.facts import Facts
 from loom_worker.store.learned import LearnedLayers
 from loom_worker.store.ledger import Ledger
-from loom_worker.store.memory import Memories
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.schema import memory_snapshots, sessions, turns
 from loom_worker.store.sessions import Sessions
@@ -264,7 +264,7 @@ class WebStage:
             runs=runs,
             schedules=Schedules(database, settings.schedules, Starter(settings, database, runs, known, announcer)),
             runtimes=runtimes,
-            contexts=ContextReport(runtimes, StageKnowledge(), Sessions(database), Memories(database)),
+            contexts=ContextReport.at(runtimes, StageKnowledge(), database),
             patterns=PatternCatalog(
                 library=library,
                 uses=uses,
@@ -274,6 +274,7 @@ class WebStage:
                     uses,
                     Ledger(database),
                     Sessions(database),
+                    Facts(database),
                     Budgets(database),
                     LearnedLayers(database),
                     learns=True,

@@ -47,6 +47,8 @@ ACTIONS = (
     "pairing.deleted",
     "delivery.replayed",
     "message.replayed",
+    "fact.corrected",
+    "fact.forgotten",
     INPUT_BLOCKED,
 )
 """All that is written to the audit."""

@@ -45,14 +45,14 @@ class MemoryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step of memory: messages became a summary, or L2 a snapshot."""
+    """One step of memory: messages became a summary, L2 a snapshot, or what left L1 a summary by date and facts."""
 
     version: int
     """Of the memory it led to."""
-    kind: Literal["compressed", "snapshot"]
+    kind: Literal["compressed", "snapshot", "summarized"]
     level: Level | None
     messages: int
-    """How many left L1."""
+    """How many left L1, or are summarized by date."""
     from_tokens: int
     to_tokens: int
     by: str
@@ -60,7 +60,7 @@ class Change:
     snapshot_id: str | None = None
 
     def as_json(self) -> Json:
-        """The data of the events ``memory.compressed`` and ``memory.snapshot``."""
+        """The data of the events ``memory.compressed``, ``memory.snapshot`` and ``memory.summarized``."""
         return {name: getattr(self, name) for name in self.__slots__ if name != "kind"}
 
 
@@ -76,6 +76,8 @@ class MemoryState:
     """Summaries of what left L1 since the last snapshot, after a digest of that; the oldest first."""
     l2_from_n: int = 0
     """Number of the first message that these summaries, not the digest, speak of."""
+    dated_n: int = 0
+    """Number of the last message that was taken into the tiers: into a summary by date, and into facts."""
     schemas: tuple[Json, ...] = ()
     """Tables whose schema left L1, the latest used last, at most SCHEMAS: ``{"name": …, "text": …}``."""
     refs: tuple[str, ...] = ()

@@ -121,6 +121,7 @@ EventType = Literal[
     "approval.required",
     "memory.compressed",
     "memory.snapshot",
+    "memory.summarized",
     "judge.verdict",
     "turn.retrying",
     "turn.completed",

@@ -31,3 +31,8 @@ class MemoryTiers:
     has_embeddings: bool = False
     embedding_model: str = ""
     """``provider/model``; empty where there are none."""
+
+    @property
+    def learns(self) -> bool:
+        """True if facts are found in what is said."""
+        return self.has_knowledge and self.extracts_facts

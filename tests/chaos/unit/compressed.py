@@ -18,6 +18,7 @@ from loom_worker.memory.compress import Compressor
 from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store.budgets import Budgets
+from loom_worker.store.facts import Facts
 from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
 from tests.chaos.model_script import summary_for
@@ -67,7 +68,15 @@ def compress_session(run: Run, session: str, *, is_busy: bool = False) -> None:
     around: Any = SimpleNamespace(compression=lambda _: rules, alive=frozenset)
     budgets = Budgets(run.database)
     compressor = Compressor(
-        "w1", memories, budgets, around, around, Stopping(1.0), threading.Semaphore(1), clock_ms=lambda: NOW_MS
+        "w1",
+        memories,
+        Facts(run.database),
+        budgets,
+        around,
+        around,
+        Stopping(1.0),
+        threading.Semaphore(1),
+        clock_ms=lambda: NOW_MS,
     )
     while compressor.compress(Sessions(run.database).get(WORKSPACE, session).lane):
         pass

@@ -128,6 +128,13 @@ def test_no_line_is_wider_than_allowed(share: float, tokens: int, messages: int)
     assert [line.split()[0] for line in lines[:2]] == ["tools", "recalled"]
 
 
+def test_what_is_known_beyond_the_context_has_a_line() -> None:
+    tiers = {"summaries": 1_234, "summarized_messages": 61_700, "open_facts": 2_000}
+    line = list(drawn({**context(0.1, 250), "tiers": tiers}, ASCII))[-2]
+    assert line == "1,234 summaries by date (61,700 messages), 2,000 open facts"
+    assert len(line) <= WIDEST
+
+
 def test_the_last_line_sums_up() -> None:
     assert list(drawn(context(0.1, 250), ASCII))[-1] == "500 of 1,000 tokens used (50.0%)"
 

@@ -16,12 +16,13 @@ from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.agents import Agent, Auth, Backend, ModelChoice
 from loom_worker.core.values.chat import ChatMessage, Request, ToolSpec, ToolUse
 from loom_worker.core.values.memory import MemoryPolicy
-from loom_worker.core.values.sessions import Choice
+from loom_worker.core.values.sessions import Choice, NewSession
 from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.demo.scripted import Scripted
 from loom_worker.llm.retry import Retrying
 from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.store.database import Database
+from loom_worker.store.sessions import Sessions
 from loom_worker.turn.agent_runtime import AgentRuntime
 from tests.support.callers import CALLER
 from tests.support.registry import made_components, made_registry
@@ -315,3 +316,18 @@ def test_an_agent_that_others_may_call_from_now_on_can_read_their_messages(setti
     assert "receive_messages" not in names(registry.runtime("aide").specs)
     shelf.agents = Agents({"aide": aide, "lead": Agent("lead", backend=None, may_call=("aide",))}, ())
     assert "receive_messages" in names(registry.runtime("aide").specs)
+
+
+def test_only_agents_with_tiers_have_their_tools_and_rules(settings: Settings, database: Database) -> None:
+    tiers = MemoryTiers(has_summaries=False)
+    fitted = made_components(
+        settings,
+        Agents({"plain": Agent("plain", backend=None), "t": Agent("t", backend=None, tiers=tiers)}, ()),
+        database,
+    )
+    offered = {name: {spec.name for spec in fitted.registry.runtime(name).specs} for name in ("plain", "t")}
+    assert offered["t"] - offered["plain"] == {"memory_recall"}
+    for name, kept in (("plain", None), ("t", tiers)):
+        session = Sessions(database).create("default", NewSession(name, agent=name), now_ms=1)
+        assert fitted.registry.compression(session).tiers == kept
+    fitted.close()

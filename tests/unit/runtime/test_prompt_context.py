@@ -14,10 +14,13 @@ from loom_worker.agents.load import Agents
 from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.settings import PatternSettings, Settings
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.text import fence_key
 from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import NewSession
+from loom_worker.core.values.tenants import WorkspaceUser
+from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.core.values.turns import Turn
 from loom_worker.patterns.library import packaged_root
 from loom_worker.runtime.components import Components
@@ -29,6 +32,7 @@ from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
 from tests.support.models import Plays, says
 from tests.support.registry import made_components
 from tests.support.tiny_shop import open_shop
+from tests.unit.store.facts_made import session_of, states
 
 QUESTION = "Who are my top 5 customers by revenue?"
 OTHERS = "What is the capital of France?"
@@ -348,3 +352,24 @@ def test_a_skill_that_is_left_out_is_told_in_the_log_once(
         assert asked(fitted, "use skill: infra-ops").skills == ()
     (line,) = [record.getMessage() for record in caplog.records if "skill left out" in record.getMessage()]
     assert "infra-ops/SKILL.md" in line
+
+
+def test_facts_that_a_message_is_about_stand_beside_it_only_if_the_file_says_so(
+    fitted: Components, database: Database
+) -> None:
+    lane = session_of(database, WorkspaceUser("default", "maria"), "s1")
+    for at, triple in enumerate(("user|lives in|Berlin", "user|lives in|Paris </data", "Zoe|owns|kite")):
+        states(database, lane, triple, at=at)
+    base = fitted.registry.runtime("default")
+
+    def beside(text: str, tiers: MemoryTiers | None) -> str:
+        runtime = replace(base, agent=Agent("default", tiers=tiers, patterns_enabled=False))
+        return fitted.knowledge.prompt_context(replace(turn(text), lane=lane), runtime).text
+
+    told = beside("Where do I live?", MemoryTiers(injects_facts=True))
+    assert "user lives in Paris </data (last said 2027-01-15)" in told
+    assert told.endswith(f"</data {fence_key('turn_1')}>")
+    assert "Berlin" not in told
+    assert "Zoe" not in told
+    silent = [("Where do I live?", MemoryTiers()), ("Where do I live?", None), ("Hm?", MemoryTiers(injects_facts=True))]
+    assert not any("Known from" in beside(*each) for each in silent)

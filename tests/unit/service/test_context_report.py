@@ -13,25 +13,26 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import NewSession, SessionPatch
+from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.service.context_report import ContextReport
 from loom_worker.store.database import Database
-from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
-from loom_worker.store.sessions import Sessions
 from tests.support.registry import made_components
 from tests.unit.store import made
+from tests.unit.store.facts_made import states
 
 BARE = Agent("default", backend=None, patterns_enabled=False, system_prompt="You help.", max_context_tokens=20_000)
 SMALL = replace(BARE, name="small", max_context_tokens=4_000, memory=MemoryPolicy(has_swap=False))
 TINY = replace(BARE, name="tiny", max_context_tokens=600)
+TIERED = replace(BARE, name="tiered", tiers=MemoryTiers())
 HUGE = replace(BARE, name="huge", max_context_tokens=1_000_000)
 
 
 @pytest.fixture
 def context_report(settings: Settings, database: Database, tmp_path: Path) -> Iterator[ContextReport]:
-    agents = Agents({agent.name: agent for agent in (BARE, SMALL, TINY, HUGE)}, ())
+    agents = Agents({agent.name: agent for agent in (BARE, SMALL, TINY, TIERED, HUGE)}, ())
     fitted = made_components(settings, agents, database)
-    yield ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database))
+    yield ContextReport.at(fitted.registry, fitted.knowledge, database)
     fitted.close()
 
 
@@ -112,3 +113,24 @@ def test_another_database_makes_the_system_text_anew(context_report: ContextRepo
     session = context_report.sessions.get(made.WORKSPACE, "s1")
     assert (session.rom, session.agent_version) == (None, None)
     assert context_report.memories.load(session.lane, limit=1).state.schemas == ()
+
+
+def test_what_a_session_has_beyond_its_context_is_shown_for_agents_with_tiers(
+    context_report: ContextReport, database: Database
+) -> None:
+    for name, agent in (("plain", "default"), ("s1", "tiered")):
+        context_report.sessions.create(made.WORKSPACE, NewSession(name, agent=agent, user="maria"), now_ms=1)
+        lane = made.said(database, name, turns=2)
+        states(database, lane, "user|likes|tea")
+    with database.write() as tx:
+        last_n = tx.exec_driver_sql("SELECT max(n) FROM messages").scalar_one()
+        tx.exec_driver_sql("INSERT INTO memory (lane, first_n, dated_n) VALUES (?, ?, ?)", (lane, last_n, last_n - 2))
+    assert context_report.context(made.WORKSPACE, "plain")["tiers"] is None
+    assert context_report.context(made.WORKSPACE, "s1")["tiers"] == {
+        "summaries": 0,
+        "summarized_messages": 0,
+        "summarized_until": None,
+        "waiting_messages": 1,
+        "scope": "user",
+        "open_facts": 1,
+    }

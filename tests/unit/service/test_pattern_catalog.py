@@ -20,6 +20,7 @@ from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.skills.index import Skills
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
+from loom_worker.store.facts import Facts
 from loom_worker.store.learned import LearnedLayers
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.patterns import PatternUses, enter_uses
@@ -58,8 +59,8 @@ class Around:
 def a_catalog(root: Path, database: Database, *, learns: bool = True) -> PatternCatalog:
     library = LiveLibrary(root)
     uses = PatternUses(database)
-    spending = (Ledger(database), Sessions(database), Budgets(database))
-    knowledge = Knowledge(library, Skills(root), uses, *spending, LearnedLayers(database), learns=learns)
+    stores = (Ledger(database), Sessions(database), Facts(database), Budgets(database), LearnedLayers(database))
+    knowledge = Knowledge(library, Skills(root), uses, *stores, learns=learns)
 
     return PatternCatalog(library, uses, knowledge, Around(), Around(), Around(), learns)
 

@@ -226,5 +226,5 @@ def test_every_list_with_cursors_may_refuse_one() -> None:
         for operation in OPERATIONS
         if "after" in operation.parameters
     }
-    assert len(told) == 21
+    assert len(told) == 23
     assert [path for path, statuses in told.items() if "422" not in statuses] == []

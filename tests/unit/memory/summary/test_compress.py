@@ -18,6 +18,7 @@ from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store import rows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
+from loom_worker.store.facts import Facts
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories, NewMemory
 from loom_worker.store.schema import messages
@@ -96,6 +97,7 @@ def room(database: Database) -> Room:
     compressor = Compressor(
         worker="worker-1",
         memories=Memories(database),
+        facts=Facts(database),
         budgets=Budgets(database),
         agents=Rules(lambda _: means(Says())),
         workers=Living(),

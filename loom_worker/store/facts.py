@@ -1,0 +1,193 @@
+"""Facts: found for an agent that recalls them, and listed, corrected and forgotten for the user whom they are about."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
+
+from loom_worker.core.errors import Conflict, NotFound
+from loom_worker.core.values.audit import AuditEntry
+from loom_worker.core.values.facts import Correction, Fact, FactFilter, FactStatus, Owner, topic_words
+from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.pages import Page, page_of
+from loom_worker.core.values.tenants import Actor, Tenant, WorkspaceUser
+from loom_worker.core.values.tiers import Scope
+from loom_worker.store.audit import append
+from loom_worker.store.database import Database
+from loom_worker.store.fact_changes import COLUMNS, add, forget
+from loom_worker.store.schema import sessions
+from loom_worker.store.sessions import find_lane, found
+from loom_worker.store.tenants import ours
+from loom_worker.store.tier_tables import fact_sources, facts
+from loom_worker.store.turns import checked_cursor
+
+MOST_FOUND = 200
+"""Facts with a word of the topic that are looked at, those last said first."""
+
+
+class Facts:
+    """The table of facts."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(
+        self, lane: str, scope: Scope, words: Sequence[str], *, with_history: bool = False, limit: int = MOST_FOUND
+    ) -> tuple[Fact, ...]:
+        """Facts with one of these words that a session of an agent may be told; empty if the session is deleted.
+
+        Args:
+            words: as ``topic_words`` gives them; none: whatever is known.
+            with_history: closed facts, too.
+            limit: most facts, those last said first.
+        """
+        with self._database.read() as tx:
+            owner = _owner(tx, lane, scope)
+            if owner is None:
+                return ()
+            query = select(*COLUMNS).where(*_owned(owner), _with(words), _is("all" if with_history else "open"))
+            newest = query.order_by(facts.c.seen_ms.desc(), facts.c.id.desc()).limit(limit)
+            return tuple(Fact(**row) for row in tx.execute(newest).mappings())
+
+    def open_count(self, lane: str, scope: Scope) -> int:
+        """How many facts hold of those that a session of an agent may be told."""
+        with self._database.read() as tx:
+            owner = _owner(tx, lane, scope)
+            count = select(func.count()).select_from(facts)
+            return 0 if owner is None else tx.execute(count.where(*_owned(owner), _is("open"))).scalar_one()
+
+    def require_user(self, who: WorkspaceUser) -> None:
+        """Raise NotFound if the workspace has neither a fact nor a session of such a user."""
+        has_fact = select(facts.c.id).where(*_of(who)).limit(1)
+        has_session = select(sessions.c.lane).where(ours(who)).limit(1)
+        with self._database.read() as tx:
+            if tx.execute(has_fact).first() is None and tx.execute(has_session).first() is None:
+                raise NotFound(f"There is nothing of a user {who.user!r}.")
+
+    def page(self, who: WorkspaceUser, where: FactFilter, *, limit: int, after: str | None) -> Page[Fact]:
+        """List the facts that a user's sessions say or that were corrected for the user, the newest first.
+
+        Args:
+            after: the id of the last one seen.
+
+        Raises:
+            Invalid: ``after`` is not the id of a fact.
+        """
+        return self._page(and_(*_of(who)), where, limit=limit, after=after)
+
+    def page_of_session(
+        self, tenant: Tenant, session_id: str, where: FactFilter, *, limit: int, after: str | None
+    ) -> Page[Fact]:
+        """List the facts that a session says, the newest first; as ``page``.
+
+        Raises:
+            NotFound: the tenant has no such session.
+            Invalid: ``after`` is not the id of a fact.
+        """
+        with self._database.read() as tx:
+            lane = found(tx, tenant, session_id)["lane"]
+        said = facts.c.id.in_(select(fact_sources.c.fact_id).where(fact_sources.c.lane == lane))
+        return self._page(said, where, limit=limit, after=after)
+
+    def correct(self, who: WorkspaceUser, fact_id: str, given: Correction, *, by: Actor, now_ms: int) -> Fact:
+        """Close a user's fact and open another one in its place, which a person vouches for.
+
+        Returns:
+            The new fact.
+
+        Raises:
+            NotFound: there is no such fact of the user.
+            Conflict: it is closed.
+        """
+        with self._database.write(durable=True) as tx:
+            row = _found(tx, who, fact_id)
+            before = _fact(row)
+            if before.until_ms is not None:
+                raise Conflict(
+                    f"The fact {fact_id!r} is closed; correct the one that holds, or delete this one.", "fact-closed"
+                )
+            after = replace(
+                before,
+                id=new_id("fact_"),
+                relation=before.relation if given.relation is None else given.relation,
+                object=before.object if given.object is None else given.object,
+                confidence=1.0 if given.confidence is None else given.confidence,
+                since_ms=min(before.since_ms, now_ms if given.until_ms is None else given.until_ms),
+                until_ms=given.until_ms,
+                source="user",
+                session_id=None,
+                message_id=None,
+                seen_ms=now_ms,
+                created_ms=now_ms,
+            )
+            owner = Owner(row["workspace"], row["owner"])
+            closed = {"until_ms": max(before.since_ms, now_ms), "superseded_by": after.id}
+            tx.execute(update(facts).where(facts.c.id == fact_id).values(**closed))
+            add(tx, owner, after, user=who.user, lane=None)
+            if after.digest != before.digest or after.until_ms is not None:
+                forget(tx, owner, before.digest, user=who.user, now_ms=now_ms)
+            append(tx, _act("fact.corrected", who, by, subject=fact_id, at_ms=now_ms))
+        return after
+
+    def forget(self, who: WorkspaceUser, fact_id: str, *, by: Actor, now_ms: int) -> None:
+        """Delete a user's fact; what was said so far does not bring it back.
+
+        Raises:
+            NotFound: there is no such fact of the user.
+        """
+        with self._database.write(durable=True) as tx:
+            row = _found(tx, who, fact_id)
+            owner = Owner(row["workspace"], row["owner"])
+            forget(tx, owner, _fact(row).digest, user=who.user, now_ms=now_ms)
+            tx.execute(delete(facts).where(facts.c.id == fact_id))
+            append(tx, _act("fact.forgotten", who, by, subject=fact_id, at_ms=now_ms))
+
+    def _page(self, whose: ColumnElement[bool], where: FactFilter, *, limit: int, after: str | None) -> Page[Fact]:
+        query = select(*COLUMNS).where(whose, _is(where.status), _with(topic_words(where.topic)))
+        query = query.order_by(facts.c.id.desc()).limit(limit + 1)
+        if after is not None:
+            query = query.where(facts.c.id < checked_cursor(after, "fact_"))
+        with self._database.read() as tx:
+            listed = (Fact(**row) for row in tx.execute(query).mappings())
+            return page_of(listed, limit=limit, cursor=lambda fact: fact.id)
+
+
+def _owner(tx: Connection, lane: str, scope: Scope) -> Owner | None:
+    session = find_lane(tx, lane)
+    return None if session is None else Owner.of(session["workspace"], lane=lane, user=session["user"], scope=scope)
+
+
+def _owned(owner: Owner) -> tuple[ColumnElement[bool], ...]:
+    return facts.c.workspace == owner.workspace, facts.c.owner == owner.key
+
+
+def _of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
+    return facts.c.workspace == who.workspace, facts.c.user == who.user
+
+
+def _is(status: FactStatus) -> ColumnElement[bool]:
+    conditions = {"open": facts.c.until_ms.is_(None), "closed": facts.c.until_ms.is_not(None)}
+    return conditions.get(status, facts.c.id.is_not(None))
+
+
+def _with(words: Sequence[str]) -> ColumnElement[bool]:
+    contained = [facts.c.words.contains(f" {word} ", autoescape=True) for word in words]
+    return or_(*contained) if contained else facts.c.id.is_not(None)
+
+
+def _found(tx: Connection, who: WorkspaceUser, fact_id: str) -> Any:
+    row = tx.execute(select(facts).where(facts.c.id == fact_id, *_of(who))).mappings().first()
+    if row is None:
+        raise NotFound(f"There is no fact {fact_id!r}.")
+    return row
+
+
+def _fact(row: Any) -> Fact:
+    return Fact(**{name: row[name] for name in Fact.__slots__})
+
+
+def _act(action: str, who: WorkspaceUser, by: Actor, *, subject: str, at_ms: int) -> AuditEntry:
+    return AuditEntry(
+        workspace=who.workspace, at_ms=at_ms, action=action, key_id=by.key_id, user=who.user, subject=subject
+    )

@@ -1,0 +1,78 @@
+"""Facts: what is known of a user is listed, corrected and forgotten."""
+
+from typing import TYPE_CHECKING, get_args
+
+from flask import Response
+
+from loom_worker.core.errors import NotFound
+from loom_worker.core.values.facts import Fact, FactFilter, FactStatus
+from loom_worker.core.values.tenants import WorkspaceUser
+from web.answers import Route, is_id, json_answer, page_answer
+from web.bodies import fact_correction, json_body
+from web.caller import caller
+from web.query import choice_argument, page_wanted, text_argument
+from web.sessions import known_session_id
+from web.users import LONGEST
+
+if TYPE_CHECKING:
+    from loom_worker.service.service import Service
+
+TOPIC_CHARS = 1_000
+
+
+class FactViews:
+    """The views under ``/v1/users/{user}/facts``, and of the facts of a session."""
+
+    def __init__(self, service: "Service") -> None:
+        self._facts = service.facts
+
+    def routes(self) -> tuple[Route, ...]:
+        """Where the views are mounted."""
+        return (
+            Route("GET", "/v1/users/<path:user>/facts", self.list),
+            Route("PATCH", "/v1/users/<path:user>/facts/<fact_id>", self.correct),
+            Route("DELETE", "/v1/users/<path:user>/facts/<fact_id>", self.forget),
+            Route("GET", "/v1/sessions/<session_id>/facts", self.list_of_session),
+        )
+
+    def list(self, user: str) -> Response:
+        """List a user's facts, the newest first."""
+        limit, after = page_wanted()
+        return page_answer(self._facts.page(_who(user), _wanted(), limit=limit, after=after), Fact.as_json)
+
+    def list_of_session(self, session_id: str) -> Response:
+        """List the facts that a session says, the newest first."""
+        limit, after = page_wanted()
+        session = known_session_id(session_id)
+        page = self._facts.rows.page_of_session(caller().tenant, session, _wanted(), limit=limit, after=after)
+        return page_answer(page, Fact.as_json)
+
+    def correct(self, user: str, fact_id: str) -> Response:
+        """Put another fact in the place of one."""
+        given = fact_correction(json_body())
+        by = caller().holder.actor
+        return json_answer(self._facts.correct(_who(user), _known(fact_id), given, by=by).as_json())
+
+    def forget(self, user: str, fact_id: str) -> Response:
+        """Delete a fact for good."""
+        self._facts.forget(_who(user), _known(fact_id), by=caller().holder.actor)
+        return Response(status=204)
+
+
+def _who(user: str) -> WorkspaceUser:
+    """The user, if the caller's key may ask for that one."""
+    holder = caller().holder
+    if holder.user not in (None, user) or len(user) > LONGEST or not user.isprintable():
+        raise NotFound("no such user")
+    return WorkspaceUser(holder.workspace, user)
+
+
+def _known(fact_id: str) -> str:
+    if not is_id(fact_id):
+        raise NotFound("no such fact")
+    return fact_id
+
+
+def _wanted() -> FactFilter:
+    status: FactStatus = choice_argument("status", get_args(FactStatus)) or "open"  # type: ignore[assignment]
+    return FactFilter(status, text_argument("topic", longest=TOPIC_CHARS) or "")
