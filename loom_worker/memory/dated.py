@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed
+from loom_worker.core.text import clean
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.dated import DatedSummary
 from loom_worker.core.values.facts import SPEAKER, Fact, Learned
@@ -92,7 +93,7 @@ def note(messages: Sequence[Message], rules: CompressionRules, known: Sequence[F
     most_tokens = min(max(tokens // PART, LEAST_TOKENS), MOST_TOKENS)
     model = rules.model if tiers.strategy == "summarize" else None
     answer, by, spent, paid = _answered(model, material, rules, most_tokens)
-    text = answer.summary if answer is not None else ""
+    text = clean(answer.summary) if answer is not None else ""
     if rules.count(text) > 2 * most_tokens:
         text = heuristic.shorten(text, most_tokens=most_tokens, count=rules.count)
     if not tiers.has_summaries:

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, sel
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.fact_changes import changes
-from loom_worker.core.values.facts import Fact, Learned, Owner, Statement, digest_of, text_key
+from loom_worker.core.values.facts import SUBJECT_CHARS, Fact, Learned, Owner, Statement, digest_of, text_key
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.store.tier_tables import fact_sources, facts, forgotten_facts
@@ -59,7 +59,7 @@ def add(tx: Connection, owner: Owner, fact: Fact, *, user: str | None, lane: str
     words = " ".join(sorted(fact.words))
     values = {name: getattr(fact, name) for name in Fact.__slots__}
     values |= {"workspace": owner.workspace, "owner": owner.key, "user": user, "lane": lane}
-    tx.execute(insert(facts), {**values, "subject_key": text_key(fact.subject), "words": f" {words} "})
+    tx.execute(insert(facts), {**values, "subject_key": _subject_key(fact.subject), "words": f" {words} "})
 
 
 def forget(tx: Connection, owner: Owner, digest: str, *, user: str | None, now_ms: int) -> None:
@@ -109,7 +109,7 @@ def _remove_sources(tx: Connection, lane: str, gone: ColumnElement[bool]) -> Non
 
 def _known(tx: Connection, owner: Owner, learned: Learned) -> list[Fact]:
     """The owner's facts of the subjects that are spoken of, and those that are named."""
-    subjects = {text_key(said.subject) for said in learned.statements}
+    subjects = {_subject_key(said.subject) for said in learned.statements}
     named = {fact_id for said in learned.statements for fact_id in said.replaces}
     named |= {end.fact_id for end in learned.ended}
     if not (subjects or named):
@@ -118,6 +118,11 @@ def _known(tx: Connection, owner: Owner, learned: Learned) -> list[Fact]:
     ours = (facts.c.workspace == owner.workspace, facts.c.owner == owner.key)
     query = select(*COLUMNS).where(*ours, wanted).order_by(facts.c.id)
     return [Fact(**row) for row in tx.execute(query).mappings()]
+
+
+def _subject_key(subject: str) -> str:
+    """As the column holds it: normalizing may make a text longer."""
+    return text_key(subject)[:SUBJECT_CHARS]
 
 
 def _forgotten(tx: Connection, owner: Owner, statements: Sequence[Statement]) -> dict[str, int]:
