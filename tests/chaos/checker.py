@@ -1,13 +1,13 @@
 """Loom's promises, checked from outside: out of what client, model server, receiver and tools saw, and the database.
 
-``check`` gives every violation of I1 to I22, each check's docstring says what exactly is compared; ``figures`` gives
+``check`` gives every violation of I1 to I23, each check's docstring says what exactly is compared; ``figures`` gives
 the numbers a report should show. Both read ``loom.db`` and change nothing. All of Loom must have come to rest.
 
 checks_turns.py I1-I3 in the database · checks_calls.py I3, I6, I7 at the model · checks_told.py I4, I5 ·
 checks_repeats.py I8, with excuses.py · checks_rest.py I9, I10 · checks_memory.py I11 in the database ·
-checks_summaries.py I8, I11 at the model · checks_people.py I12 · checks_results.py I13 · checks_judges.py I8, I14 ·
-checks_accounts.py I9, I15 · checks_traces.py I16 · checks_exports.py I17 · checks_runs.py I18 ·
-checks_run_results.py I19, with run_rules.py · checks_run_told.py I20 ·
+checks_summaries.py I8, I11 at the model · checks_tiers.py I23 · checks_people.py I12 · checks_results.py I13 ·
+checks_judges.py I8, I14 · checks_accounts.py I9, I15 · checks_traces.py I16 · checks_exports.py I17 ·
+checks_runs.py I18 · checks_run_results.py I19, with run_rules.py · checks_run_told.py I20 ·
 checks_agents.py I21 · checks_agent_messages.py I22 · facts.py reads the database
 """
 
@@ -47,6 +47,7 @@ from tests.chaos.checks_runs import (
     check_stage_turns,
 )
 from tests.chaos.checks_summaries import check_covered, check_summaries, repeated_summaries, summary_stages
+from tests.chaos.checks_tiers import check_dated, check_learned
 from tests.chaos.checks_told import check_read, check_shown, check_webhooks
 from tests.chaos.checks_traces import check_traces
 from tests.chaos.checks_turns import check_accepted, check_messages, check_order
@@ -76,6 +77,8 @@ CHECKS = (
     check_settled,
     check_summaries,
     check_covered,
+    check_dated,
+    check_learned,
     check_people,
     check_decisions,
     check_results,

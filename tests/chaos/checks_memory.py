@@ -141,7 +141,7 @@ def check_changes(_evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 def _sums(one: Remembered, named: Sequence[str]) -> Iterator[str]:
     if len(named) != len(one.snapshots):
         yield f"has {len(one.snapshots)} snapshots by {len(named)} changes"
-    moved = sum(change["messages"] for change in one.changes)
+    moved = sum(change["messages"] for change in one.changes if change["kind"] != "summarized")
     gone = sum(message["n"] < one.memory["first_n"] for message in one.messages)
     if moved != gone:
         yield f"its changes took {moved} messages out of L1, {gone} are gone"
@@ -176,6 +176,7 @@ def _foreign(one: Remembered, span: Span) -> Iterator[str]:
 def _missing(one: Remembered, span: Span) -> Iterator[str]:
     snapshots = [place for place, change in enumerate(one.changes) if change["kind"] == "snapshot"]
     since = one.changes[snapshots[-1] + 1 :] if snapshots else one.changes
+    since = [change for change in since if change["kind"] != "summarized"]
     is_all = bool(snapshots) or one.memory["version"] <= len(one.changes)
     if not is_all or any(change["by"] == HEURISTIC for change in since):
         return

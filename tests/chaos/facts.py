@@ -156,6 +156,10 @@ class Facts:
     """By lane; a session that was never compressed has none."""
     snapshots: Mapping[str, tuple[Row, ...]]
     """By lane, in the order of the conversation."""
+    dated: Mapping[str, tuple[Row, ...]]
+    """Summaries by date by lane, in the order of the conversation."""
+    learned: Mapping[str | None, tuple[Row, ...]]
+    """What was learned of users, by the lane that said it first."""
     summary_charges: Mapping[tuple[str, str], tuple[Row, ...]]
     """What summaries cost, by workspace and session."""
     deliveries: tuple[Row, ...]
@@ -226,6 +230,8 @@ def read_facts(home: Path) -> Facts:
         messages=tables["messages"],
         memories={row["lane"]: row for row in tables["memory"]},
         snapshots=_grouped(tables["memory_snapshots"], lambda row: row["lane"]),
+        dated=_grouped(tables["dated_summaries"], lambda row: row["lane"]),
+        learned=_grouped(tables["facts"], lambda row: row["lane"]),
         summary_charges=_grouped(
             (row for row in tables["usage"] if not row["turn_id"]), lambda row: (row["workspace"], row["session_id"])
         ),
@@ -247,6 +253,8 @@ _ORDERS = {
     "messages": "n",
     "memory": "lane",
     "memory_snapshots": "lane, from_n",
+    "dated_summaries": "lane, from_n, id",
+    "facts": "id",
     "outbox": "id",
     "usage": "n",
     "blobs": "id",

@@ -17,16 +17,18 @@ from loom_worker.core.errors import Conflict
 from loom_worker.core.values.budgets import Account, Amount, Settlement
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.decisions import Decision
+from loom_worker.core.values.facts import Learned
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.memory import MemoryState
 from loom_worker.core.values.turns import Claim, NewTurn, Turn
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer
 from loom_worker.memory import compress
+from loom_worker.memory.dated import Noted
 from loom_worker.memory.layers import turns as turns_of
 from loom_worker.memory.pressure import Batch
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.service import service
-from loom_worker.store import approvals, calls, claims, journal, rows
+from loom_worker.store import approvals, calls, claims, fact_changes, journal, memory, rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import calls as calls_table
@@ -205,6 +207,28 @@ def _forgotten_run() -> None:
     claims._trace_of = forgetful
 
 
+def _forgotten_fact() -> None:
+    """A summary by date is stored without the first of its facts."""
+    learn = fact_changes.learn
+
+    def forgetful(tx: Connection, session: Any, learned: Learned, *, now_ms: int) -> None:
+        learn(tx, session, replace(learned, statements=learned.statements[1:]), now_ms=now_ms)
+
+    memory.learn = forgetful  # type: ignore[attr-defined]
+
+
+def _repeated_summary() -> None:
+    """Memory notes the middle of a summary by date as its end."""
+    summarized = compress._summarized
+
+    def hasty(state: MemoryState, noted: Noted, rules: CompressionRules, *, now_ms: int) -> Any:
+        step = summarized(state, noted, rules, now_ms=now_ms)
+        middle = noted.messages[len(noted.messages) // 2].n
+        return replace(step, after=replace(step.after, dated_n=middle))
+
+    compress._summarized = hasty
+
+
 MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "no_fence": (("I2", "I4"), _no_fence),
     "wrong_order": (("I3",), _wrong_order),
@@ -219,6 +243,8 @@ MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "cut_result": (("I13",), _cut_result),
     "forgotten_verdict": (("I8",), _forgotten_verdict),
     "generous_refund": (("I15",), _generous_refund),
+    "forgotten_fact": (("I23",), _forgotten_fact),
+    "repeated_summary": (("I23",), _repeated_summary),
     "forgotten_run": (("I16",), _forgotten_run),
     **RUN_MUTANTS,
     **AGENT_MUTANTS,

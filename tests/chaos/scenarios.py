@@ -205,7 +205,10 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
             ("owner",) * 3,
             1.5,
         ),
-        "memory_hole": (plan(40, sessions=4, seed=seed, mix=Mix(plain, webhooks=0)), ("kill",), 0.1),
+        **dict.fromkeys(
+            ("memory_hole", "forgotten_fact", "repeated_summary"),
+            (plan(40, sessions=4, seed=seed, mix=Mix(plain, webhooks=0)), ("kill",), 0.1),
+        ),
     }
     planted = {**_of_runs(seed), **_of_agents(seed)}
     return planted | {

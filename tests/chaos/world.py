@@ -65,8 +65,10 @@ SHORT_MEMORY = """
       max_l1_messages: 4
       min_l1_messages: 2
       max_l2_tokens: 240
+  sessions: {memory: {compaction: {batch_size: 6}}}
 """
-"""Small enough that a session of a few turns is compressed, and one of some more has snapshots."""
+"""Small enough that a session of a few turns is compressed, and one of some more has snapshots and summaries by
+date."""
 FULL_MEMORY = """
       max_l1_messages: 100000
       min_l1_messages: 100000

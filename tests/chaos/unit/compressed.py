@@ -12,6 +12,7 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Usage
 from loom_worker.core.values.memory import MemoryPolicy
+from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.llm import tokens
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.memory.compress import Compressor
@@ -21,12 +22,14 @@ from loom_worker.store.budgets import Budgets
 from loom_worker.store.facts import Facts
 from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
+from tests.chaos.checks_tiers import BATCH
 from tests.chaos.model_script import summary_for
 from tests.chaos.records import Evidence, ModelCall
 from tests.chaos.summaries import part_of
 from tests.chaos.unit.made import MODEL, NOW_MS, WORKSPACE, Run
 
 BUDGET_TOKENS = 5_000
+TIERS = MemoryTiers(batch_size=BATCH)
 POLICY = MemoryPolicy(max_l1_messages=4, min_l1_messages=2, batches=(4, 6, 8), max_l2_tokens=240)
 
 
@@ -63,6 +66,7 @@ def compress_session(run: Run, session: str, *, is_busy: bool = False) -> None:
         l1=l1_room(BUDGET_TOKENS, policy=POLICY, most_tokens=LlmSettings().l1_tokens),
         l2_tokens=int(POLICY.shares.l2 * BUDGET_TOKENS),
         budget_tokens=BUDGET_TOKENS,
+        tiers=TIERS,
     )
     memories = Memories(run.database)
     around: Any = SimpleNamespace(compression=lambda _: rules, alive=frozenset)

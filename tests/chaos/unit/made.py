@@ -243,6 +243,11 @@ class Run:
         with closing(sqlite3.connect(self.settings.home / "loom.db")) as connection:
             return connection.execute(query, values).fetchone()
 
+    def columns(self, table: str) -> list[str]:
+        """The names of a table's columns, as SQL takes them."""
+        with closing(sqlite3.connect(self.settings.home / "loom.db")) as connection:
+            return [f'"{row[1]}"' for row in connection.execute(f"PRAGMA table_info({table})")]
+
     def id_of(self, mark: str) -> str:
         """The turn of a mark."""
         return next(sent.turn_id for sent in self.submitted if sent.mark == mark)
