@@ -2,8 +2,9 @@
 
 Foundations: ``database`` connections and transactions, ``prepared`` the shorter way to the driver, ``schema`` the
 tables (with ``agent_tables``, ``audit_tables``, ``blob_tables``, ``workspace_tables``, ``run_tables``,
-``schedule_tables``, ``trace_tables`` and ``table_parts``), ``rows`` rows to values, ``prepare`` schema versions (with
-``migrations/``), ``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
+``schedule_tables``, ``trace_tables``, ``vector_tables`` and ``table_parts``), ``rows`` rows to values, ``prepare``
+schema versions (with ``migrations/``), ``file`` the file and what can go wrong with it, ``space`` its disk space,
+``backup`` copies.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``fence`` keeps others from writing, ``journal`` records
 its steps and its end; ``turn_statements`` holds all that a plain turn asks, ``turn_conditions`` what indexes answer.
@@ -17,7 +18,8 @@ Workflows: ``run_journal`` accepts runs and makes them go on, each time by one o
 ``run_removal`` removes them. ``schedules`` says which due times are dealt with.
 
 Sessions: ``sessions``, their ``messages`` and ``memory`` (``history_cache`` keeps what was read); ``search`` finds
-messages (``search_words`` parses the question, ``search_rank`` orders the hits).
+messages (``search_words`` parses the question, ``search_rank`` orders the hits). ``vectors`` says which messages are
+near to a question, and ``vector_scan`` compares them.
 
 Other tables: ``outbox`` webhook deliveries, ``trace_outbox`` traces to be exported, ``ledger`` costs, ``budgets`` what
 may be spent, ``workspaces`` their rules, ``api_keys`` (``usable_keys`` counts them before anything starts),
