@@ -22,6 +22,8 @@ from loom_worker.llm.retry import RetryPolicy, pause_before
 Vector = Sequence[float]
 TextKind = Literal["document", "query"]
 """Some models embed what is looked for in another way than what is found."""
+MayBeSent = Callable[[], bool]
+"""False: the session whose texts these are is deleted."""
 
 WINDOW_TOKENS = 8_000
 """Of one text: OpenAI takes 8,191, Voyage 16,000 and more. What stands behind them in a longer text is not found."""
@@ -52,19 +54,20 @@ class Embedder(Protocol):
     def name(self) -> str:
         """``provider/model``: vectors of one name can be compared with each other."""
 
-    def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float) -> Embedded:
+    def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
         """A vector for each text, all with as many dimensions. Safe to use from many threads at once.
 
         Args:
             texts: at most BATCH_TEXTS, none of them blank.
             timeout_s: for all of it, retries included.
+            may_be_sent: asked right before anything leaves this machine; False ends the call.
 
         Raises:
             Overloaded: the provider asks to wait.
             StreamBroken: no answer came in time, or none that is complete.
             InputRefused: the provider refuses these texts.
             ProviderFailed: the provider refuses whatever it is asked (key, model, address), or answers nonsense.
-            Interrupted: this process was asked to stop meanwhile.
+            Interrupted: this process was asked to stop meanwhile, or the texts may not be sent.
         """
 
 
@@ -134,7 +137,7 @@ class Careful:
         """The wrapped embedder's name."""
         return self._embedder.name
 
-    def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float) -> Embedded:
+    def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
         """See Embedder.embed.
 
         Raises:
@@ -143,15 +146,15 @@ class Careful:
         end_s, n = self._clock() + timeout_s, 0
         while True:
             try:
-                return self._tried(texts, kind, end_s - self._clock())
+                return self._tried(texts, kind, end_s - self._clock(), may_be_sent)
             except (Overloaded, StreamBroken) as error:
                 wait_s = pause_before(error, n, policy=self._policy, chance=self._chance)
                 if wait_s is None or self._clock() + wait_s >= end_s:
                     raise
             n += 1
-            self._pause(wait_s, lambda: False)
+            self._pause(wait_s, lambda: not may_be_sent())
 
-    def _tried(self, texts: Sequence[str], kind: TextKind, timeout_s: float) -> Embedded:
+    def _tried(self, texts: Sequence[str], kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
         """One request, measured and reported to the breaker."""
         permit = self._breakers.permit(self._breaker, probe_s=timeout_s + 1)
         if permit.open_for_s is not None:
@@ -159,7 +162,7 @@ class Careful:
             raise LeftAlone(f"{text} {math.ceil(permit.open_for_s)} s.", permit.open_for_s)
         began_s, outcome, report = self._clock(), "given_up", self._breakers.abandoned
         try:
-            found = self._embedder.embed(texts, kind=kind, timeout_s=timeout_s)
+            found = self._embedder.embed(texts, kind=kind, timeout_s=timeout_s, may_be_sent=may_be_sent)
             outcome, report = "ok", self._breakers.succeeded
             return found
         except LoomError as error:

@@ -3,7 +3,8 @@
 import json
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,9 +14,10 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
 from loom_worker.guard.net.address import Lookup, target
 from loom_worker.guard.net.dial import Deadline, resolve_in_time
-from loom_worker.guard.net.http import HttpRequest, HttpResponse, retry_after_s, send_request
+from loom_worker.guard.net.http import HttpRequest, retry_after_s
+from loom_worker.guard.net.stream import open_request
 from loom_worker.llm.anthropic_errors import safe_detail
-from loom_worker.llm.embeddings import Embedded, InputRefused, TextKind, Vector, checked
+from loom_worker.llm.embeddings import Embedded, InputRefused, MayBeSent, TextKind, Vector, checked
 from loom_worker.llm.prices import cost_usd
 
 OPENAI_URL, VOYAGE_URL = "https://api.openai.com/v1", "https://api.voyageai.com/v1"
@@ -68,7 +70,7 @@ class OpenAi:
     key: str | None = field(default=None, repr=False)
     provider: str = "openai"
     path: str = "/embeddings"
-    key_advice: str = "set OPENAI_API_KEY"
+    key_advice: str = "set LOOM_OPENAI_KEY"
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -99,7 +101,7 @@ class Voyage:
     key: str | None = field(default=None, repr=False)
     provider: str = "voyage"
     path: str = "/embeddings"
-    key_advice: str = "set VOYAGE_API_KEY"
+    key_advice: str = "set LOOM_VOYAGE_KEY"
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -151,11 +153,11 @@ class HttpEmbedder:
         """See Embedder."""
         return f"{self.api.provider}/{self.model}"
 
-    def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float) -> Embedded:
+    def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
         """See Embedder.embed."""
         if self.stopping is not None and self.stopping.is_asked:
             raise Interrupted("The worker stops.")
-        answer = self._answer(self.api.body(self.model, texts, kind), timeout_s)
+        answer = self._answer(self.api.body(self.model, texts, kind), timeout_s, may_be_sent)
         try:
             vectors, tokens = self.api.read(json.loads(answer))
             found = checked([[float(number) for number in vector] for vector in vectors], len(texts))
@@ -164,31 +166,34 @@ class HttpEmbedder:
         usage = Usage(input_tokens=tokens, llm_calls=1)
         return Embedded(found, Usage(input_tokens=tokens, llm_calls=1, cost_usd=cost_usd(self.name, usage)))
 
-    def _answer(self, body: Json, timeout_s: float) -> bytes:
+    def _answer(self, body: Json, timeout_s: float, may_be_sent: MayBeSent) -> bytes:
         deadline = Deadline(max(timeout_s, 0.001))
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **self.api.headers}
-        # A lone surrogate, which a client may have sent, becomes an escape that any JSON parser takes.
-        request_body = json.dumps(body).encode()
+
+        def check() -> None:
+            if not may_be_sent():
+                raise Interrupted("Nothing was sent: the session is deleted.")
+
         try:
             # The operator names the address, so it may be on this machine, or in its network.
             goal = target(self.api.url + self.api.path, allow_private=True)
             addresses = resolve_in_time(goal, deadline, allow_private=True, lookup=self.lookup)
-            asked = HttpRequest("POST", goal.path, headers, request_body)
-            response = send_request(goal, addresses, asked, deadline=deadline, max_bytes=MOST_BYTES)
+            # A lone surrogate, which a client may have sent, becomes an escape that any parser of JSON takes.
+            asked = HttpRequest("POST", goal.path, headers, json.dumps(body).encode())
+            with closing(open_request(goal, addresses, asked, deadline=deadline, before_sending=check)) as answer:
+                found = _whole(answer.chunks())
         except Invalid as error:
             raise ProviderFailed(f"The embeddings of {self.name} may not be asked for: {error}") from error
         except Transient as error:
             raise StreamBroken(f"The embedding provider at {self.api.url} cannot be reached: {error}") from error
-        if response.status != 200:
-            raise self._refusal(response)
-        if response.error or response.is_longer:
-            raise StreamBroken(f"The embedding provider's answer is not complete: {response.error or 'it is too long'}")
-        return response.body
+        if answer.status != 200:
+            raise self._refusal(answer.status, found, answer.headers)
+        return found
 
-    def _refusal(self, response: HttpResponse) -> LoomError:
-        status, says = response.status, _detail(response.body)
+    def _refusal(self, status: int, body: bytes, headers: Mapping[str, str]) -> LoomError:
+        says = _detail(body)
         if status in (429, 503, 529):
-            wait_s = retry_after_s(response.headers.get("Retry-After"), now_s=time.time())
+            wait_s = retry_after_s(headers.get("Retry-After"), now_s=time.time())
             return Overloaded(f"The embedding provider of {self.name} is busy (HTTP {status}).", wait_s)
         if status >= 500 or status in (408, 425):
             return StreamBroken(f"The embedding provider of {self.name} failed (HTTP {status}).")
@@ -199,6 +204,15 @@ class HttpEmbedder:
             return InputRefused(f"The embedding provider of {self.name} refused texts (HTTP {status}). {says}".strip())
         text = f"The embedding provider at {self.api.url} has no model {self.model!r} (HTTP {status})."
         return ProviderFailed(f"{text} {says}".strip())
+
+
+def _whole(chunks: Iterator[bytes]) -> bytes:
+    body = bytearray()
+    for chunk in chunks:
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise Transient(f"its answer is longer than {MOST_BYTES} bytes")
+    return bytes(body)
 
 
 def _detail(body: bytes) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.words import stemmed
-from loom_worker.llm.embeddings import Embedded, TextKind, Vector
+from loom_worker.llm.embeddings import Embedded, MayBeSent, TextKind, Vector
 
 PACKAGES = ("tokenizers", "safetensors", "numpy")
 """What a static model needs."""
@@ -34,7 +34,7 @@ class HashedWords:
     def __init__(self, model: str = "hash") -> None:
         self.name = f"scripted/{model}"
 
-    def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float) -> Embedded:
+    def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
         """See Embedder.embed; raises nothing."""
         found = tuple(map(_hashed, texts))
         return Embedded(found, Usage(input_tokens=sum(len(text.split()) for text in texts), llm_calls=1))
@@ -54,7 +54,7 @@ class StaticModel:
         self._lock = threading.Lock()
         self._parts: tuple[Any, Any] | None = None
 
-    def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float) -> Embedded:
+    def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
         """See Embedder.embed.
 
         Raises:

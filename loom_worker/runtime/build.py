@@ -25,6 +25,7 @@ from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.lanes.slots import FreeSlots
 from loom_worker.memory.compress import THREADS_PER_SESSION, Compressor
+from loom_worker.memory.embed import MessageEmbedding
 from loom_worker.runtime.components import Components, components
 from loom_worker.runtime.sweeping import Links, events_of, process_name, redis_of, sweeper
 from loom_worker.service.announcer import ActionQueue, Announcer
@@ -49,6 +50,7 @@ from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turn_statuses import TurnStatuses
 from loom_worker.store.turns import Turns
+from loom_worker.store.vectors import MessageVectors
 from loom_worker.store.verdicts import Verdicts
 from loom_worker.tasks import worker
 from loom_worker.tasks.app import app, configure
@@ -252,7 +254,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
     )
     exporter = links.traces.exporter(process=links.name, stopping=stopping)
     deliverer = Deliverer(links.outbox, settings.webhook, events, traces)
-    own = Worker(turns, deliverer, _compressor(turns, links.memories, fitted), exporter, events)
+    own = Worker(turns, deliverer, _compressor(turns, links, fitted), exporter, events)
     schedules = None if is_isolated else worker_schedules(settings, links, agents, workflows)
     return Process(own, fitted, links.database, sweeper(settings, links, fitted.expiring, schedules), traces)
 
@@ -264,15 +266,18 @@ def worker_schedules(settings: Settings, links: Links, agents: KnownAgents, work
     return Schedules(links.database, settings.schedules, Starter(settings, links.database, runs, agents, announcer))
 
 
-def _compressor(turns: TurnWorker, memories: Memories, fitted: Components) -> Compressor:
+def _compressor(turns: TurnWorker, links: Links, fitted: Components) -> Compressor:
     """Of the process that runs these turns."""
     return Compressor(
         worker=turns.name,
-        memories=memories,
+        memories=links.memories,
         budgets=turns.budgets,
         agents=fitted.registry,
         workers=turns.workers,
         stopping=turns.stopping,
+        embedding=MessageEmbedding(
+            fitted.registry.embedders, MessageVectors(links.database), turns.budgets, turns.stopping
+        ),
         slots=threading.Semaphore(max(1, turns.settings.worker_concurrency // THREADS_PER_SESSION)),
         traces=turns.traces,
         monitor=turns.monitor,

@@ -20,6 +20,7 @@ from loom_worker.patterns.live import LiveLibrary
 from loom_worker.patterns.watch import FileWatcher
 from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.content_versions import ContentVersions
+from loom_worker.runtime.embedders import Embedders
 from loom_worker.runtime.metrics_flusher import MetricsFlusher
 from loom_worker.runtime.models import Models
 from loom_worker.runtime.prompt_context import Knowledge
@@ -105,6 +106,7 @@ def components(
         database,
         models=models,
         knowledge=knowledge,
+        embedders=Embedders(settings, agents, database, models=models, breakers=breakers, stopping=stopping),
         messages=MessageParts(
             AgentMessages(database), expiring.references, waker, settings.tools.agent_reference_bytes
         ),

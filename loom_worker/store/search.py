@@ -152,10 +152,23 @@ class Search:
         """
         with self._database.read() as tx:
             hits = search(tx, lane, terms(question), size=2 * of_lane(tx, lane)["next_seq"], limit=limit)
-            listed = messages_with_ids(tx, lane, [hit.message_id for hit in hits])
-            offsets = _offsets(tx, lane, [message.n for message in listed])
-        by_id = {message.id: message for message in listed}
-        return tuple(MessageHit(hit, by_id[hit.message_id], offsets[by_id[hit.message_id].n]) for hit in hits)
+            return _with_messages(tx, lane, hits)
+
+    def among(self, lane: str, numbers: Sequence[int], question: str) -> tuple[MessageHit, ...]:
+        """These messages of a session as hits with a score of 0, in this order; those that are gone are left out.
+
+        Raises:
+            NotFound: the session is deleted.
+        """
+        looked_for = search_rank.stems(terms(question))
+        with self._database.read() as tx:
+            size, texts = 2 * of_lane(tx, lane)["next_seq"], _texts(tx, lane, list(numbers))
+            read = [texts[n] for n in numbers if n in texts]
+            hits = {
+                row.n: Hit(row.id, row.turn_id, row.role, search_rank.snippet(text, looked_for), 0.0)
+                for row, text in read
+            }
+            return _with_messages(tx, lane, _with_passages(tx, lane, hits, (), size=size))
 
 
 def search(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int, limit: int) -> tuple[Hit, ...]:
@@ -182,6 +195,12 @@ def search(tx: Connection, lane: str, wanted: Sequence[Term], *, size: int, limi
     for n, (_, text) in texts.items():
         scores[n] *= search_rank.worth(text)
     return _with_passages(tx, lane, dict(_hits(texts, scores, looked_for, limit=limit)), positions, size=size)
+
+
+def _with_messages(tx: Connection, lane: str, hits: Sequence[Hit]) -> tuple[MessageHit, ...]:
+    by_id = {message.id: message for message in messages_with_ids(tx, lane, [hit.message_id for hit in hits])}
+    offsets = _offsets(tx, lane, sorted(message.n for message in by_id.values()))
+    return tuple(MessageHit(hit, by_id[hit.message_id], offsets[by_id[hit.message_id].n]) for hit in hits)
 
 
 def _offsets(tx: Connection, lane: str, numbers: Sequence[int]) -> dict[int, int]:

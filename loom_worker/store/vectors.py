@@ -11,9 +11,8 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Integer, and_, bindparam, func, or_, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.tiers import Scope
-from loom_worker.store import ledger, rows
+from loom_worker.store import ledger
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge
 from loom_worker.store.schema import messages, sessions
@@ -50,13 +49,6 @@ _MOVE = _cursor.on_conflict_do_update(
 _EMBEDDED = select(func.count()).where(
     vectors.c.lane == bindparam("our_lane"), vectors.c.model == bindparam("our_model")
 )
-_before = messages.alias("before")
-_OFFSET = (
-    select(func.count())
-    .where(_before.c.lane == messages.c.lane, _before.c.n < messages.c.n)
-    .correlate(messages)
-    .scalar_subquery()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +71,6 @@ class Unembedded:
     """By number of the message, in their order, each cut to what was asked for; empty: all are done."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A message that was found, perhaps in another session."""
-
-    message: Message
-    lane: str
-    offset: int
-    """Messages of its session before it."""
-
-
 class MessageVectors:
     """The tables of vectors."""
 
@@ -101,9 +83,16 @@ class MessageVectors:
         self._database = database
         self._scan = scan
 
-    def unembedded(self, lane: str, model: str, *, limit: int, most_chars: int) -> Unembedded:
-        """The oldest messages of a session that have no vector of this model."""
+    def is_there(self, lane: str) -> bool:
+        """False if the session is deleted."""
         with self._database.read() as tx:
+            return find_lane(tx, lane) is not None
+
+    def unembedded(self, lane: str, model: str, *, limit: int, most_chars: int) -> Unembedded:
+        """The oldest messages of a session that have no vector of this model; of a deleted session none."""
+        with self._database.read() as tx:
+            if find_lane(tx, lane) is None:
+                return Unembedded(0, 0, {})
             after_n = _up_to(tx, lane, model)
             asked = {"our_lane": lane, "seen_n": after_n, "most": limit, "most_chars": most_chars}
             texts = {row[0]: row[1] for row in tx.execute(_NEXT, asked)}
@@ -196,16 +185,15 @@ class MessageVectors:
         with self._database.read() as tx:
             return tx.execute(_EMBEDDED, {"our_lane": lane, "our_model": model}).scalar_one()
 
-    def messages(self, reach: Reach, numbers: Sequence[int]) -> dict[int, Found]:
-        """The messages with these numbers, as far as they are within reach."""
+    def lanes(self, reach: Reach, numbers: Sequence[int]) -> dict[int, str]:
+        """The sessions, by their internal keys, of the messages with these numbers, as far as they are within reach."""
         with self._database.read() as tx:
             owner = find_lane(tx, reach.lane)
             if owner is None:
                 return {}
             joined = messages.join(sessions, sessions.c.lane == messages.c.lane)
-            query = select(messages, _OFFSET.label("offset")).select_from(joined)
-            listed = tx.execute(query.where(*_owned(owner, reach), messages.c.n.in_(numbers))).mappings().all()
-            return {row["n"]: Found(rows.message(row), row["lane"], row["offset"]) for row in listed}
+            query = select(messages.c.n, messages.c.lane).select_from(joined)
+            return {row[0]: row[1] for row in tx.execute(query.where(*_owned(owner, reach), messages.c.n.in_(numbers)))}
 
 
 def _up_to(tx: Connection, lane: str, model: str) -> int:

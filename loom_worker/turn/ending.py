@@ -61,7 +61,9 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
     crash_points.reached("turn.ending")
     messages = _messages(state, execution, now_ms) if ending.leaves_messages else ()
-    is_full = bool(messages) and is_pressed(execution.runtime, execution.session.memory, messages)
+    tiers = execution.runtime.agent.tiers
+    must_embed = tiers is not None and tiers.has_embeddings
+    is_due = bool(messages) and (must_embed or is_pressed(execution.runtime, execution.session.memory, messages))
     final = Final(
         ending=ending,
         progress={**execution.progress(state), "judge": turn.judge, "run_ms": turn.run_ms, "completed_ms": now_ms},
@@ -78,7 +80,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         agent_version=execution.runtime.agent.version,
         token_correction=state.correction,
         memory_seen=execution.session.memory.state.version if state.replies else None,
-        memory_due=is_full,
+        memory_due=is_due,
         uses=uses(state.patterns),
         has_succeeded=has_succeeded(ending, turn.judge),
         all_calls=turn.calls,
@@ -97,7 +99,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     worker.traces.added(SPANS + SPANS_OF_REPLY * len(state.replies) + SPANS_OF_CALL * len(state.calls))
     if delivery is not None:
         worker.dispatcher.deliver(delivery.id)
-    if is_full:
+    if is_due:
         worker.dispatcher.summarize(turn.lane)
     tell_others(turn, children, worker)
 

@@ -149,7 +149,7 @@ def test_a_scope_holds_what_its_name_says_and_no_more(database: Database) -> Non
         reach = Reach(mine, scope)
         wanted = {of[lane] for lane in within}
         assert {n for n, _ in vectors.nearest(reach, MODEL, EAST, k=9)} == wanted
-        assert vectors.messages(reach, list(of.values())).keys() == wanted
+        assert vectors.lanes(reach, list(of.values())).keys() == wanted
         assert set(vectors.with_words(reach, terms("mine hers theirs foreign"), k=9)) == wanted
         assert vectors.left(reach, "scripted/new") == len(wanted)
 
@@ -159,7 +159,7 @@ def test_a_session_without_a_user_is_alone_in_its_users_scope(database: Database
     for lane in (mine, other):
         embed(database, lane, [EAST])
     [(n, _)] = MessageVectors(database).nearest(Reach(mine, "user"), MODEL, EAST, k=9)
-    assert MessageVectors(database).messages(Reach(mine, "user"), [n])[n].lane == mine
+    assert MessageVectors(database).lanes(Reach(mine, "user"), [n]) == {n: mine}
 
 
 def test_what_is_deleted_is_found_by_nobody_and_its_vectors_go(database: Database) -> None:
@@ -171,7 +171,8 @@ def test_what_is_deleted_is_found_by_nobody_and_its_vectors_go(database: Databas
     sessions.delete(WORKSPACE, "s1")
     assert vectors.nearest(Reach(mine), MODEL, EAST, k=9) == ()
     assert vectors.left(Reach(mine, "workspace"), MODEL) == 0
-    assert vectors.messages(Reach(mine), [1]) == {}
+    assert vectors.lanes(Reach(mine), [1]) == {}
+    assert vectors.unembedded(mine, "scripted/new", limit=9, most_chars=9).texts == {}
     assert vectors.with_words(Reach(mine), terms("mine"), k=9) == ()
     assert len(vectors.nearest(Reach(other, "user"), MODEL, EAST, k=9)) == 1
     assert not vectors.add(mine, MODEL, due, {1: EAST}, charge=None, now_ms=NOW_MS)
@@ -191,11 +192,3 @@ def test_a_message_that_is_gone_meanwhile_gets_no_vector(database: Database) -> 
         tx.exec_driver_sql("DELETE FROM messages WHERE n = ?", (gone,))
     assert vectors.add(lane, MODEL, due, {gone: EAST, kept: NORTH}, charge=None, now_ms=NOW_MS)
     assert [n for n, _ in vectors.nearest(Reach(lane), MODEL, EAST, k=9)] == [kept]
-
-
-def test_a_found_message_tells_its_place_in_its_session(database: Database) -> None:
-    lane = told(database, "a", "b", "c")
-    numbers = embed(database, lane, [EAST, EAST, EAST])
-    found = MessageVectors(database).messages(Reach(lane), numbers)
-    assert [found[n].offset for n in numbers] == [0, 1, 2]
-    assert [found[n].message.chat.text for n in numbers] == ["a", "b", "c"]
