@@ -109,6 +109,9 @@ def drawn(context: Json, strokes: Strokes) -> Iterator[str]:
         yield f"{name:<9}{bar(layer['share'], strokes)} {_figures(layer['tokens'], layer['share'])}{messages}".rstrip()
     used = context["used_tokens"]
     yield f"{used:,} of {budget:,} tokens used ({used / max(budget, 1):.1%})"
+    if vectors := context.get("embeddings"):
+        model, missing = printable(vectors["model"]), vectors["missing"]
+        yield f"{vectors['messages']:,} messages have a vector of {model}, {missing:,} have none yet"
 
 
 def bar(share: float, strokes: Strokes) -> str:

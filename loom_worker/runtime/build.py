@@ -121,7 +121,10 @@ def service(settings: Settings) -> Service:
         runs=runs,
         schedules=Schedules(database, settings.schedules, Starter(settings, database, runs, agents, announcer)),
         runtimes=fitted.registry,
-        contexts=ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database)),
+        contexts=ContextReport(
+            fitted.registry, fitted.knowledge, Sessions(database), Memories(database), MessageVectors(database)
+        ),
+        semantics=fitted.registry.embedders,
         patterns=_pattern_catalog(fitted, client),
         references=fitted.expiring.references,
         bodies=_bodies(settings),

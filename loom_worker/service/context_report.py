@@ -15,6 +15,7 @@ from loom_worker.memory.layers import message_tokens, tools_tokens
 from loom_worker.memory.recalled import RECALLED_SHARE, recalled_tokens
 from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.vectors import MessageVectors, Reach
 from loom_worker.turn import context
 from loom_worker.turn.agent_runtime import AgentRuntime, AgentRuntimes, PromptKnowledge
 
@@ -27,6 +28,7 @@ class ContextReport:
     knowledge: PromptKnowledge
     sessions: Sessions
     memories: Memories
+    vectors: MessageVectors
 
     def context(self, tenant: Tenant, session_id: str) -> Json:
         """What the model would be sent now (API: ``GET …/context``).
@@ -55,6 +57,7 @@ class ContextReport:
             "rom_digest": sha256(rom.encode()).hexdigest()[:16],
             "agent_version": session.agent_version or runtime.agent.version,
             "memory_version": remembered.state.version,
+            "embeddings": self._embeddings(session, runtime),
         }
 
     def recall(self, tenant: Tenant, session_id: str, message_ids: Sequence[str]) -> int:
@@ -113,6 +116,15 @@ class ContextReport:
                 f"The kernel takes about {needed} tokens; its share of the model's window is {most}.",
                 (Flaw("/kernel", f"at most about {most} tokens"),),
             )
+
+    def _embeddings(self, session: Session, runtime: AgentRuntime) -> Json | None:
+        """How far the session's messages have vectors; None: the agent's file enables none."""
+        tiers = runtime.agent.tiers
+        if tiers is None or not tiers.has_embeddings:
+            return None
+        embedded = self.vectors.embedded(session.lane, tiers.embedding_model)
+        missing = self.vectors.left(Reach(session.lane), tiers.embedding_model)
+        return {"model": tiers.embedding_model, "messages": embedded, "missing": missing}
 
     def _rom(self, runtime: AgentRuntime, session: Session | None) -> str:
         first_sent = session.rom if session else None

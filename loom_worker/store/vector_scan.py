@@ -7,7 +7,7 @@ a vector's length, so no factor is kept; rounding moves it by less than 0.01, an
 import heapq
 import logging
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -68,12 +68,16 @@ class NumpyScan:
 
         wanted = np.frombuffer(query, dtype=np.int8).astype(np.float32)
         best: list[Near] = []
-        for rows in _chunks(tx.exec_driver_sql(f"SELECT message_vectors.n, {STORED} FROM {found}", values)):
-            packed = np.frombuffer(b"".join(row[1] for row in rows), dtype=np.int8)
-            matrix = packed.reshape(len(rows), -1).astype(np.float32)
-            lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(wanted)
+        # Tuples of the driver: SQLAlchemy's rows cost more than all that is computed here.
+        cursor = tx.connection.cursor()
+        cursor.execute(f"SELECT message_vectors.n, {STORED} FROM {found}", values)
+        while rows := cursor.fetchmany(CHUNK):
+            numbers, vectors = zip(*rows, strict=True)
+            matrix = np.frombuffer(b"".join(vectors), dtype=np.int8).reshape(len(rows), -1).astype(np.float32)
+            lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix)) * np.linalg.norm(wanted)
             cosines = np.divide(matrix @ wanted, lengths, out=np.full(len(rows), -2.0, np.float32), where=lengths > 0)
-            near = ((int(rows[at][0]), float(cosines[at])) for at in np.argsort(-cosines)[:k] if lengths[at] > 0)
+            first = np.argpartition(-cosines, min(k, len(rows) - 1))[:k]
+            near = ((int(numbers[at]), float(cosines[at])) for at in first if lengths[at] > 0)
             best = heapq.nlargest(k, (*best, *near), key=lambda each: (each[1], each[0]))
         return best
 
@@ -134,8 +138,3 @@ def _extension() -> str | None:
     except ImportError:
         return None
     return str(sqlite_vec.loadable_path())
-
-
-def _chunks(result: Any) -> Iterator[Sequence[Any]]:
-    while rows := result.fetchmany(CHUNK):
-        yield rows

@@ -56,6 +56,7 @@ from loom_worker.store.schema import memory_snapshots, sessions, turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turn_statuses import TurnStatuses
 from loom_worker.store.turns import Turns
+from loom_worker.store.vectors import MessageVectors
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry
 from loom_worker.trace.turn_traces import TurnTraces
@@ -67,7 +68,7 @@ from tests.support.callers import a_tool
 from tests.support.models import Plays
 from tests.support.played_worker import PlayedWorker
 from tests.support.runs import run_journal
-from tests.support.stage import Book, StageKnowledge
+from tests.support.stage import Book, ByWords, StageKnowledge
 from tests.support.until import until
 from web.serve import HttpServer
 
@@ -263,7 +264,10 @@ class WebStage:
             runs=runs,
             schedules=Schedules(database, settings.schedules, Starter(settings, database, runs, known, announcer)),
             runtimes=runtimes,
-            contexts=ContextReport(runtimes, StageKnowledge(), Sessions(database), Memories(database)),
+            contexts=ContextReport(
+                runtimes, StageKnowledge(), Sessions(database), Memories(database), MessageVectors(database)
+            ),
+            semantics=ByWords(),
             patterns=PatternCatalog(
                 library=library,
                 uses=uses,

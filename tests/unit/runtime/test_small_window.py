@@ -18,6 +18,7 @@ from loom_worker.service.context_report import ContextReport
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.vectors import MessageVectors
 from loom_worker.tools.registry import MORE
 from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.context import build, layers_of, offered, rom_of
@@ -74,7 +75,9 @@ def sized(runtime: AgentRuntime, tokens: int) -> str:
 
 def context_report_of(fitted: Components, database: Database) -> ContextReport:
     """What refuses a message that is too long."""
-    return ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database))
+    return ContextReport(
+        fitted.registry, fitted.knowledge, Sessions(database), Memories(database), MessageVectors(database)
+    )
 
 
 def test_a_message_of_2000_tokens_fits_beside_tools_system_text_and_the_answers_reserve(

@@ -18,6 +18,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.vectors import MessageVectors
 from tests.support.registry import made_components
 from tests.unit.store import made
 
@@ -31,7 +32,9 @@ HUGE = replace(BARE, name="huge", max_context_tokens=1_000_000)
 def context_report(settings: Settings, database: Database, tmp_path: Path) -> Iterator[ContextReport]:
     agents = Agents({agent.name: agent for agent in (BARE, SMALL, TINY, HUGE)}, ())
     fitted = made_components(settings, agents, database)
-    yield ContextReport(fitted.registry, fitted.knowledge, Sessions(database), Memories(database))
+    yield ContextReport(
+        fitted.registry, fitted.knowledge, Sessions(database), Memories(database), MessageVectors(database)
+    )
     fitted.close()
 
 
