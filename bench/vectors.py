@@ -22,7 +22,6 @@ from loom_worker.core.settings import from_env
 from loom_worker.llm import tokens
 from loom_worker.llm.embeddings import BATCH_TEXTS, Embedder, cut
 from loom_worker.memory.fusion import fused
-from loom_worker.memory.semantic import DEPTH
 from loom_worker.runtime.embedders import adapter
 from loom_worker.store.database import Database
 from loom_worker.store.search import Search
@@ -64,9 +63,9 @@ def recalls(dialogues: Sequence[Any], embedder: Embedder) -> None:
             ids = ids_of(store, lane)
             for asked in dialogue["questions"]:
                 wanted = {f"{dialogue['id']}/{each}" for each in asked["evidence"]}
-                worded = [hit.message.n for hit in search.lane(lane, asked["question"], limit=DEPTH * SHOWN)]
+                worded = [hit.message.n for hit in search.lane(lane, asked["question"], limit=SHOWN)]
                 [query] = embedded(embedder, [asked["question"]], kind="query")
-                near = [n for n, _ in vectors.nearest(Reach(lane), embedder.name, query, k=DEPTH * SHOWN)]
+                near = [n for n, _ in vectors.nearest(Reach(lane), embedder.name, query, k=SHOWN)]
                 both = [n for n, _ in fused([worded, near])]
                 for name, ranking in (("full text", worded), ("vectors", near), ("fused", both)):
                     found[name].append(len(wanted & {ids[n] for n in ranking[:SHOWN]}) / len(wanted))
@@ -115,7 +114,7 @@ def latencies(store: Database, *, count: int, dimensions: int) -> None:
         for _ in range(max(ASKED // 8, 10)):
             query = [chance.gauss(0, 1) for _ in range(dimensions)]
             began_s = time.perf_counter()
-            searched.nearest(Reach(lane), MODEL, query, k=DEPTH * SHOWN)
+            searched.nearest(Reach(lane), MODEL, query, k=SHOWN)
             taken_ms.append((time.perf_counter() - began_s) * 1000)
         for share in (50, 95):
             figure(f"search by {name}, p{share}", percentile(taken_ms, share), "ms", **told)

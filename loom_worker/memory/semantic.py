@@ -29,8 +29,10 @@ from loom_worker.store.vectors import MOST_COUNTED, MessageVectors, Reach
 log = logging.getLogger(__name__)
 
 RankedBy = Literal["fused", "vectors", "bm25"]
-DEPTH = 5
-"""Each ranking is read so many times deeper than what is shown: what stands far down in both may be the best of all."""
+LEAST_DEPTH = 10
+"""Each ranking is read as deep as what is shown, and to this place at least. Deeper, messages that stand far down in
+both would come before those that lead one: at 50 places fusion with hashed words found 59 % of what is looked for, at
+10 places 69 % (bench.vectors)."""
 SHOWN_CHARS = 500
 """Of each message that is found; of longer ones what stands around the words."""
 NO_EMBEDDINGS = "sessions.memory.embeddings is not enabled in the agent's file"
@@ -97,7 +99,7 @@ class SemanticSearch:
         Raises:
             NotFound: the session is deleted.
         """
-        reach, depth = Reach(caller.lane, self.scope), DEPTH * limit
+        reach, depth = Reach(caller.lane, self.scope), max(limit, LEAST_DEPTH)
         if self.scope == "session":
             worded = tuple(each.message.n for each in self.search.lane(caller.lane, query, limit=depth))
         else:
@@ -113,7 +115,7 @@ class SemanticSearch:
             NotFound: the session is deleted.
         """
         reach = Reach(caller.lane, "session")
-        near, note = self._near(reach, query, caller, k=DEPTH * limit)
+        near, note = self._near(reach, query, caller, k=max(limit, LEAST_DEPTH))
         if not near:
             return Fusion(tuple(found[:limit]), "bm25", note)
         chosen = fused([[each.message.n for each in found], near])[:limit]

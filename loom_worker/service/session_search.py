@@ -8,7 +8,7 @@ from loom_worker.core.values.pages import Hit
 from loom_worker.core.values.sessions import Session
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tools import Caller
-from loom_worker.memory.semantic import SemanticSearch
+from loom_worker.memory.semantic import LEAST_DEPTH, SemanticSearch
 from loom_worker.store.search import Search
 from loom_worker.store.search_words import terms
 from loom_worker.store.sessions import Sessions
@@ -41,7 +41,7 @@ class SessionSearch:
         if semantic is None or not terms(question):
             return self.search.session(tenant, session_id, question, limit=limit)
         try:
-            found = self.search.lane(session.lane, question, limit=limit)
+            found = self.search.lane(session.lane, question, limit=max(limit, LEAST_DEPTH))
             return tuple(each.hit for each in semantic.with_near(found, question, caller, limit=limit).hits)
         except NotFound as error:  # deleted meanwhile; what was looked for has a name for the client
             raise NotFound(f"There is no session {session_id!r}.") from error
