@@ -173,11 +173,7 @@ _CONTEXT = answer(
         "agent_version": or_null(TEXT),
         "memory_version": WHOLE,
         "embeddings": or_null(
-            answer(
-                {"model": TEXT, "messages": WHOLE, "missing": WHOLE},
-                description="How many messages have a vector of this model, and how many have none yet (up to 10,000); "
-                "null where the agent's file enables no embeddings.",
-            )
+            answer({"model": TEXT, "messages": WHOLE, "missing": WHOLE}, description="With vectors, and without.")
         ),
     },
     description="What the model would be sent now, without the next question. Tokens are the provider's, as its latest "

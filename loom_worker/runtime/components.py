@@ -95,7 +95,6 @@ def components(
     breakers, expiring = Breakers(client), ExpiringStores.of(settings, database)
     kept = result_tools(expiring.references, reference_bytes=settings.tools.reference_bytes)
     standing = (*kept, error_detail_tool(expiring.errors))
-
     models = Models(settings, breakers=breakers, stopping=stopping)
     library_events = LibraryEvents(client, process=process)
     knowledge = _knowledge(settings, database, library_events, content)

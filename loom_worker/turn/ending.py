@@ -61,9 +61,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
     crash_points.reached("turn.ending")
     messages = _messages(state, execution, now_ms) if ending.leaves_messages else ()
-    tiers = execution.runtime.agent.tiers
-    must_embed = tiers is not None and tiers.has_embeddings
-    is_due = bool(messages) and (must_embed or is_pressed(execution.runtime, execution.session.memory, messages))
+    is_due = bool(messages) and _makes_work(messages, execution)
     final = Final(
         ending=ending,
         progress={**execution.progress(state), "judge": turn.judge, "run_ms": turn.run_ms, "completed_ms": now_ms},
@@ -102,6 +100,13 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     if is_due:
         worker.dispatcher.summarize(turn.lane)
     tell_others(turn, children, worker)
+
+
+def _makes_work(messages: Sequence[Message], execution: Execution) -> bool:
+    """True if a worker is to compress the session's memory now, or to embed what was said."""
+    tiers = execution.runtime.agent.tiers
+    must_embed = tiers is not None and tiers.has_embeddings
+    return must_embed or is_pressed(execution.runtime, execution.session.memory, messages)
 
 
 def _tell_readers(turn: Turn, execution: Execution, writer: EventWriter) -> None:

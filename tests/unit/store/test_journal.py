@@ -81,6 +81,7 @@ def test_the_end_of_a_turn_is_written_in_all_tables(database: Database) -> None:
         "workflow_runs": 0, "run_stages": 0, "run_events": 0,
         "agent_messages": 0, "agent_message_refs": 0, "schedules": 0,
         "pairings": 0, "guard_actions": 0, "verdicts": 0, "spans": 0, "trace_outbox": 0,
+        "message_vectors": 0, "embedding_cursors": 0,
     }  # fmt: skip
     session = Sessions(database).get(WORKSPACE, "s1")
     assert (session.usage, session.queue_depth, session.is_busy) == (SPENT, 0, False)

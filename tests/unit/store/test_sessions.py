@@ -106,6 +106,7 @@ def test_a_deleted_session_leaves_no_row_but_what_it_cost(database: Database) ->
         "workflow_runs": 0, "run_stages": 0, "run_events": 0,
         "agent_messages": 0, "agent_message_refs": 0, "schedules": 0,
         "pairings": 0, "guard_actions": 0, "verdicts": 0, "spans": 0, "trace_outbox": 0,
+        "message_vectors": 0, "embedding_cursors": 0,
     }  # fmt: skip
     with pytest.raises(NotFound):
         Sessions(database).get(WORKSPACE, "s1")

@@ -192,3 +192,12 @@ def test_a_message_that_is_gone_meanwhile_gets_no_vector(database: Database) -> 
         tx.exec_driver_sql("DELETE FROM messages WHERE n = ?", (gone,))
     assert vectors.add(lane, MODEL, due, {gone: EAST, kept: NORTH}, charge=None, now_ms=NOW_MS)
     assert [n for n, _ in vectors.nearest(Reach(lane), MODEL, EAST, k=9)] == [kept]
+
+
+def test_a_vector_goes_with_its_message(database: Database) -> None:
+    lane = told(database, "a", "b")
+    gone, kept = embed(database, lane, [EAST, EAST])
+    with database.write() as tx:
+        tx.exec_driver_sql("DELETE FROM messages WHERE n = ?", (gone,))
+    assert [n for n, _ in MessageVectors(database).nearest(Reach(lane), MODEL, EAST, k=9)] == [kept]
+    assert MessageVectors(database).embedded(lane, MODEL) == 1
