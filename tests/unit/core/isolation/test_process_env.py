@@ -61,6 +61,8 @@ def test_a_child_inherits_no_secret_whatever_is_known() -> None:
 def test_a_process_of_the_same_kind_gets_the_same_settings_from_what_is_handed_on() -> None:
     environ = {
         "ANTHROPIC_API_KEY": "k",
+        "LOOM_OPENAI_KEY": "k",
+        "LOOM_VOYAGE_KEY": "k",
         "ANTHROPIC_BASE_URL": "http://u:p@h",
         "LOOM_SECRET_CRM": " s ",
         "LOOM_REDIS_URL": "unix:///srv/r.sock",
