@@ -179,6 +179,9 @@ _CONTEXT = answer(
         "learned": {"anyOf": [ref("LearnedPart"), {"type": "null"}]},
         "memory_version": WHOLE,
         "tiers": {"anyOf": [TIERS, {"type": "null"}]},
+        "embeddings": or_null(
+            answer({"model": TEXT, "messages": WHOLE, "missing": WHOLE}, description="With vectors, and without.")
+        ),
     },
     description="What the model would be sent now, without the next question. Tokens are the provider's, as its latest "
     "reply reported them.",

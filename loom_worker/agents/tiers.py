@@ -6,10 +6,12 @@ from loom_worker.agents.memory import BATCHES
 from loom_worker.core.fields import Fields
 from loom_worker.core.values.agents import PROVIDERS, ModelChoice
 from loom_worker.core.values.memory import MemoryPolicy
-from loom_worker.core.values.tiers import SCOPES, STRATEGIES, MemoryTiers
+from loom_worker.core.values.tiers import EMBEDDING_PROVIDERS, SCOPES, STRATEGIES, MemoryTiers
 
 ACTIVE_WINDOW = 20
 """Messages of L1 where a file has tiers and no other limit."""
+MOST_NAME = 180
+"""Characters of an embedding model's name, as its vectors keep it."""
 ELSEWHERE = ("openai", "voyage")
 """Providers of embeddings alone; a model of theirs writes no summaries here."""
 
@@ -43,6 +45,10 @@ def tiers(spec: Fields) -> MemoryTiers | None:
     if found.has_embeddings and not found.embedding_model:
         needed = "a model, such as openai/text-embedding-3-small, as embeddings are enabled,"
         raise embeddings.invalid("model", needed, "nothing")
+    provider, slash, name = found.embedding_model.partition("/")
+    if found.has_embeddings and not (provider in EMBEDDING_PROVIDERS and slash and name and len(name) <= MOST_NAME):
+        needed = "provider/model with a provider of " + ", ".join(EMBEDDING_PROVIDERS)
+        raise embeddings.invalid("model", needed, found.embedding_model)
     if found.injects_facts and not found.has_knowledge:
         raise knowledge.invalid("inject", "knowledge.enabled: true", "an agent without knowledge")
     return found

@@ -22,6 +22,8 @@ BOUNDS = {
     "calls": CONVERSATIONS,
     "memory": CONVERSATIONS,
     "memory_snapshots": CONVERSATIONS,
+    "message_vectors": CONVERSATIONS,
+    "embedding_cursors": CONVERSATIONS,
     "workflow_runs": CONVERSATIONS,
     "run_stages": CONVERSATIONS,
     "run_events": CONVERSATIONS,

@@ -115,6 +115,9 @@ def drawn(context: Json, strokes: Strokes) -> Iterator[str]:
         yield f"{summarized}, {tiers['open_facts']:,} open facts"
     used = context["used_tokens"]
     yield f"{used:,} of {budget:,} tokens used ({used / max(budget, 1):.1%})"
+    if vectors := context.get("embeddings"):
+        model, missing = printable(vectors["model"]), vectors["missing"]
+        yield f"{vectors['messages']:,} messages have a vector of {model}, {missing:,} have none yet"
 
 
 def learned(context: Json) -> Iterator[str]:

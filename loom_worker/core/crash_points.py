@@ -40,6 +40,7 @@ POINTS = {
     "summary.claimed": "a session's memory is claimed, to be compressed",
     "summary.made": "a summary is written, the memory does not have it",
     "summary.applied": "the memory has it, the claim is not given back",
+    "summary.embedded": "the vectors of some messages are there and paid for, nothing of them is stored",
     "run.accepting": "a run, its first turns and their sessions are written, the transaction is open",
     "run.committing": "what follows in a run is written, the transaction is open",
     "run.advanced": "it is committed, the new turns are on no lane, nobody is told",

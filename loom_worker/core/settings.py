@@ -12,6 +12,7 @@ from loom_worker.core.env import NAMED_PREFIX, is_secret, misnamed
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.settings_tree import (
     BlobSettings,
+    EmbeddingSettings,
     EventSettings,
     FlowerSettings,
     LaneSettings,
@@ -34,6 +35,7 @@ from loom_worker.core.variables import VARIABLE, BadFolder, Variable
 
 __all__ = [
     "BlobSettings",
+    "EmbeddingSettings",
     "EventSettings",
     "FlowerSettings",
     "LaneSettings",

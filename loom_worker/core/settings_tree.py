@@ -1,7 +1,7 @@
 """Every setting, declared once: its variable, how it is read, its default, its unit. settings.py builds the tree."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from loom_worker.core.values.schedules import MissedTimes
 from loom_worker.core.variables import (
     VARIABLE,
     ApiKeys,
-    CollectorUrl,
+    BareUrl,
     CrashPoints,
     DatabaseUrl,
     Folder,
@@ -61,6 +61,27 @@ class LlmSettings:
     max_reply_bytes: int = setting("LOOM_MAX_REPLY_BYTES", Whole(1024, 64 * 1024 * 1024), 2 * 1024 * 1024)
     """Text, thinking and tool arguments of one reply, in UTF-8; four times the 128,000 tokens that the largest models
     write. A reply of 60 MB cost a worker 834 MB (measured)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSettings:
+    """Where embedding models are. The names are Loom's own: tools may need ``OPENAI_API_KEY`` for themselves."""
+
+    openai_url: str | None = setting("LOOM_OPENAI_URL", BareUrl(), None)
+    """Any server with OpenAI's ``/embeddings`` below it; unless set, OpenAI's own."""
+    openai_key: str | None = setting("LOOM_OPENAI_KEY", Text(), None, is_secret=True)
+    voyage_url: str | None = setting("LOOM_VOYAGE_URL", BareUrl(), None)
+    voyage_key: str | None = setting("LOOM_VOYAGE_KEY", Text(), None, is_secret=True)
+    folder: Path | None = setting("LOOM_EMBEDDINGS_DIR", Folder(must_exist=True), None)
+    """Holds a folder for each local model."""
+    timeout_s: float = setting("LOOM_EMBEDDING_TIMEOUT_S", Seconds(), 30.0)
+    """Of a request for a batch of messages, its retries included."""
+    query_timeout_s: float = setting("LOOM_EMBEDDING_QUERY_TIMEOUT_S", Seconds(), 2.0)
+    """For the vector of what a search looks for; it goes on without one then."""
+
+    def without_keys(self) -> "EmbeddingSettings":
+        """As a process has them that may not call providers."""
+        return replace(self, openai_key=None, voyage_key=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +250,7 @@ class WebhookSettings:
 class TraceSettings:
     """Where traces are exported to."""
 
-    endpoint: str | None = setting("LOOM_TRACE_ENDPOINT", CollectorUrl(), None, may_hold_password=True)
+    endpoint: str | None = setting("LOOM_TRACE_ENDPOINT", BareUrl(), None, may_hold_password=True)
     """A collector that speaks OTLP over HTTP; ``/v1/traces`` is added unless it ends so. None: nothing is exported."""
     protocol: Literal["json", "protobuf"] = setting("LOOM_TRACE_PROTOCOL", OneOf("json", "protobuf"), "json")
     """Both are OTLP; some collectors take protobuf alone."""
@@ -268,6 +289,7 @@ class Settings:
     redis_url: str = setting("LOOM_REDIS_URL", RedisUrl(), "", may_hold_password=True)
     """Unless set, the embedded Valkey's socket in the home."""
     llm: LlmSettings = LlmSettings()
+    embeddings: EmbeddingSettings = EmbeddingSettings()
     agents_dir: Path | None = setting("LOOM_AGENTS_DIR", Folder(must_exist=True), None)
     workflows_dir: Path | None = setting("LOOM_WORKFLOWS_DIR", Folder(must_exist=True), None)
     """The user's own workflows; unless set, those in the package, which work on the sample shop."""

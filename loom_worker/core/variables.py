@@ -229,8 +229,8 @@ class WebUrl(Url):
         return raw
 
 
-class CollectorUrl(WebUrl):
-    """The base URL of a collector of traces; what it asks for to let clients in goes into headers."""
+class BareUrl(WebUrl):
+    """The base URL of a server whose secrets have settings of their own, such as a collector of traces."""
 
     expected = "http(s)://host[:port][/path], without user name and password"
 

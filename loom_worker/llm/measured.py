@@ -36,7 +36,7 @@ class Measured:
                     metrics.LLM_FIRST_TOKEN.observe(time.perf_counter() - began_s, self.name)
                 yield event
         except LoomError as error:
-            outcome = _outcome(error)
+            outcome = outcome_of(error)
             raise
         finally:
             # Up to the reply: what is done with it before the iterator is closed takes no time of the provider's.
@@ -44,7 +44,8 @@ class Measured:
             metrics.LLM_REQUESTS.observe(took_s, self.name, outcome)
 
 
-def _outcome(error: LoomError) -> str:
+def outcome_of(error: LoomError) -> str:
+    """How a request ended, as the metric names it."""
     match error:
         case Overloaded():
             return "rate_limited" if is_rate_limit(error) else "overloaded"

@@ -17,7 +17,7 @@ OLLAMA = "ollama/"
 """Prefix of the names of Ollama's models in Loom."""
 A2A = "a2a/"
 """Prefix of the names of agents elsewhere."""
-FREE = re.compile(rf"scripted|{A2A}|{OLLAMA}(?!.*\bcloud\Z)")
+FREE = re.compile(rf"scripted|local/|{A2A}|{OLLAMA}(?!.*\bcloud\Z)")
 """Scripted models and those on the user's own machine cost nothing; Ollama's ``cloud`` models run elsewhere. Agents
 elsewhere are paid for there."""
 BEDROCK = re.compile(
@@ -143,9 +143,19 @@ def table() -> Mapping[str, Price]:
     return found
 
 
+@cache
+def _embeddings() -> Mapping[str, Price]:
+    """Embedding models by their names in agents' files; they write nothing, and have no cache."""
+    free = Decimal(0)
+    return {
+        name: Price(TokenPrices(Decimal(usd_per_million), free, free, free))
+        for name, usd_per_million in _file()["embeddings"].items()
+    }
+
+
 def _tokens(entry: Json) -> TokenPrices:
     return TokenPrices(**{name: Decimal(entry[name]) for name in TokenPrices.__slots__})
 
 
 def _price(model: str, prices: Mapping[str, Price]) -> Price | None:
-    return prices.get(model) or prices.get(SNAPSHOT.sub("", model))
+    return prices.get(model) or prices.get(SNAPSHOT.sub("", model)) or _embeddings().get(model)

@@ -71,7 +71,7 @@ class Retrying:
                     yield event
                 return
             except (Overloaded, StreamBroken) as error:
-                wait_s = self._wait_s(error, n)
+                wait_s = pause_before(error, n, policy=self._policy, chance=self._chance)
                 if wait_s is None or self._clock() + wait_s >= end_s:
                     raise
                 failure = error
@@ -80,15 +80,20 @@ class Retrying:
             request.watch.failed(failure, wait_s)
             self._pause(wait_s, request.is_given_up)
 
-    def _wait_s(self, error: Transient, n: int) -> float | None:
-        """Seconds before the next try, None if there is none."""
-        if n + 1 >= self._policy.tries:
-            return None
-        asked_s = error.retry_after_s if isinstance(error, Overloaded) else None
-        if asked_s is not None and asked_s > self._policy.max_wait_s:
-            return None
-        longest_s = min(self._policy.first_wait_s * 2.0**n, self._policy.max_wait_s)
-        return max(asked_s or 0.0, self._chance() * longest_s)
+
+def pause_before(error: Transient, n: int, *, policy: RetryPolicy, chance: Callable[[], float]) -> float | None:
+    """Seconds before the next try, None if there is none.
+
+    Args:
+        n: of the try that failed, from 0.
+    """
+    if n + 1 >= policy.tries:
+        return None
+    asked_s = error.retry_after_s if isinstance(error, Overloaded) else None
+    if asked_s is not None and asked_s > policy.max_wait_s:
+        return None
+    longest_s = min(policy.first_wait_s * 2.0**n, policy.max_wait_s)
+    return max(asked_s or 0.0, chance() * longest_s)
 
 
 class Guarded:

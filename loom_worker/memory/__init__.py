@@ -6,5 +6,6 @@ that is too much · ``results`` the budget of tool results · ``kernel`` facts o
 
 Beyond the session: ``search_tool`` searches all sessions of a scope, ``dated`` makes summaries by date and facts of
 what has left the window, ``extract`` asks for both and reads the answer, ``tier_tools`` lets agents look them up,
-``iso_dates`` reads the dates that models write.
+``iso_dates`` reads the dates that models write; ``embed`` gives messages their vectors, ``semantic`` and
+``semantic_tool`` search by meaning, and ``fusion`` joins that with the full text.
 """

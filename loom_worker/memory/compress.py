@@ -27,6 +27,7 @@ from loom_worker.llm.meter import OnBudget
 from loom_worker.llm.model import Revocable
 from loom_worker.memory import dated, summarize
 from loom_worker.memory.dated import Noted
+from loom_worker.memory.embed import DONE, MessageEmbedding, NoVectors
 from loom_worker.memory.kernel import kept
 from loom_worker.memory.layers import turns
 from loom_worker.memory.pressure import Batch, batch, l2_is_full
@@ -120,6 +121,7 @@ class Compressor:
     """Lanes that this process works on. A claim of its own that is not among them was left by a failed release."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Guards ``in_progress``."""
+    embedding: MessageEmbedding | NoVectors = field(default_factory=NoVectors)
     traces: Flusher | NoTraces = field(default_factory=NoTraces)
     """Is told of spans that are to be exported."""
     monitor: Monitor = UNMONITORED
@@ -178,7 +180,7 @@ class Compressor:
 
     def _compress(self, lane: str, held: MemoryClaim) -> bool:
         crash_points.reached("summary.claimed")
-        is_done = was_interrupted = False
+        is_done, was_interrupted, embedded = False, False, DONE
         task = _monitored(lane, held, began_ms=self.clock_ms())
         self.monitor.started(task)
         try:
@@ -188,8 +190,9 @@ class Compressor:
             while state is not None and left and not self.stopping.is_asked:
                 state = self._advance(work, state)
                 left -= 1
-            is_done = state is None
-            made = work.made
+            embedded = self.embedding.embed(held.session) if state is None else DONE
+            is_done = state is None and not embedded.must_go_on
+            made = [*work.made, *([f"{embedded.messages} vectors"] if embedded.messages else [])]
             self.monitor.succeeded(task, f"summaries: {', '.join(made) or 'none'}", run_ms=self._ms_since(task))
         except Interrupted as error:
             was_interrupted = True
@@ -199,7 +202,10 @@ class Compressor:
             self.monitor.failed(task, type(error).__name__, run_ms=self._ms_since(task))
             raise
         finally:
-            is_due = self.memories.release(lane, self.worker, is_done=is_done, seen_due_ms=held.due_ms)
+            again_ms = embedded.again_ms
+            is_due = self.memories.release(
+                lane, self.worker, is_done=is_done, seen_due_ms=held.due_ms, again_ms=again_ms
+            )
         return is_due or not (is_done or was_interrupted)
 
     def _ms_since(self, task: Work) -> int:

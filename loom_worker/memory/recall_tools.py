@@ -17,13 +17,12 @@ from loom_worker.memory.layers import Count
 from loom_worker.memory.recall_facts import update_tool
 from loom_worker.memory.recall_rerank import MOST_CANDIDATES, PREVIEW_CHARS, Candidate, ranked
 from loom_worker.memory.recalled import MOST_BYTES, Entry, Room, answer, compact, moment_of, recalled_tokens, text_of
+from loom_worker.memory.semantic import SemanticSearch, preview, with_passages
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import MessageHit, Search
 from loom_worker.store.search_words import terms
 from loom_worker.store.sessions import Sessions
 
-FOUND_CHARS = 500
-"""Of each message that is found; of longer ones what stands around the words."""
 QUERY_CHARS = 4_000
 MOST_RECALLED, MOST_FOUND, USUAL = 50, 20, 10
 _FARTHEST = 1_000_000_000
@@ -49,6 +48,8 @@ class RecallParts:
     """The same in UTF-8: from some size on results become references."""
     candidates: int = MOST_CANDIDATES
     """Messages that the model ranks at a time, as its window allows."""
+    semantic: SemanticSearch | None = None
+    """Finds by meaning too; None: the agent's file enables no embeddings."""
     has_swap: bool = True
     """False: the agent may not look for what has left its context."""
 
@@ -94,7 +95,7 @@ def _recall(parts: RecallParts, caller: Caller, *, offset: int, limit: int) -> s
 def _search(parts: RecallParts, caller: Caller, query: str, *, limit: int, is_promoted: bool) -> str:
     if not terms(query):
         return compact({"found": [], "note": "The query has no word to look for, so nothing was searched."})
-    found = _candidates(parts, caller, query, limit=limit)
+    found, ranked_by = _candidates(parts, caller, query, limit=limit)
     shown = [_candidate(each) for each in found[: parts.candidates]]
     ranking = ranked(query, shown, parts.rerank, caller) if parts.rerank else None
     order = [*ranking, *((at, None) for at in range(len(shown), len(found)))] if ranking else _as_found(found)
@@ -102,46 +103,28 @@ def _search(parts: RecallParts, caller: Caller, query: str, *, limit: int, is_pr
     chosen = chosen[:limit]
     wanted = [each.message for each, _ in chosen] if is_promoted else []
     first_n, recalled = _promoted(parts, caller, wanted, is_best_first=True)
-    entries = passages([(each, {"score": score, **_place(each.message, first_n)}) for each, score in chosen])
-    return answer("found", entries, {"ranked_by": "llm" if ranking else "bm25", "recalled": recalled}, parts.room)
-
-
-def passages(found: Sequence[tuple[MessageHit, Json]]) -> list[Entry]:
-    """Each message that was found with its neighbours; where passages meet, no message is shown twice."""
-    shown = {each.hit.message_id for each, _ in found}
-    entries = []
-    for each, more in found:
-        ids = [excerpt.message_id for excerpt in each.hit.passage]
-        at = ids.index(each.hit.message_id)
-        texts = [
-            "" if excerpt.message_id in shown else f"{excerpt.role}: {excerpt.text}" for excerpt in each.hit.passage
-        ]
-        shown |= set(ids)
-        before, after = tuple(filter(None, texts[:at])), tuple(filter(None, texts[at + 1 :]))
-        entries.append(Entry(each.offset, each.message, preview(each, FOUND_CHARS), more, before, after))
-    return entries
+    entries = with_passages([(each, {"score": score, **_place(each.message, first_n)}) for each, score in chosen])
+    return answer("found", entries, {"ranked_by": "llm" if ranking else ranked_by, "recalled": recalled}, parts.room)
 
 
 def _as_found(found: Sequence[MessageHit]) -> list[tuple[int, float | None]]:
     return [(at, each.hit.score) for at, each in enumerate(found)]
 
 
-def _candidates(parts: RecallParts, caller: Caller, query: str, *, limit: int) -> list[MessageHit]:
+def _candidates(parts: RecallParts, caller: Caller, query: str, *, limit: int) -> tuple[list[MessageHit], str]:
     most = max(parts.candidates, limit) if parts.rerank else limit
     try:
-        return list(parts.search.lane(caller.lane, query, limit=most))
+        found = parts.search.lane(caller.lane, query, limit=most)
+        if parts.semantic is None:
+            return list(found), "bm25"
+        fusion = parts.semantic.with_near(found, query, caller, limit=most)
+        return list(fusion.hits), fusion.ranked_by
     except NotFound as error:
         raise ToolFailed(str(error), "ERROR_NOT_FOUND") from error
 
 
 def _candidate(found: MessageHit) -> Candidate:
     return Candidate(found.message.chat.role, moment_of(found.message), preview(found, PREVIEW_CHARS))
-
-
-def preview(found: MessageHit, most_chars: int) -> str:
-    """All of a message that was found, or what stands around the words where it is longer."""
-    text = text_of(found.message)
-    return text if len(text) <= most_chars else found.hit.snippet
 
 
 def _promoted(

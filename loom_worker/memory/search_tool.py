@@ -8,8 +8,9 @@ from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.core.values.tools import Caller, Tool
-from loom_worker.memory.recall_tools import MOST_FOUND, QUERY_CHARS, USUAL, passages
+from loom_worker.memory.recall_tools import MOST_FOUND, QUERY_CHARS, USUAL
 from loom_worker.memory.recalled import Room, answer, compact
+from loom_worker.memory.semantic import with_passages
 from loom_worker.store.search import MessageHit, Search
 from loom_worker.store.search_words import terms
 
@@ -33,7 +34,7 @@ def search_tool(search: Search, tiers: MemoryTiers, room: Room) -> Tool:
             )
         except NotFound as error:
             raise ToolFailed(str(error), "ERROR_NOT_FOUND") from error
-        entries = passages([(each, _more(each)) for each in found])
+        entries = with_passages([(each, _more(each)) for each in found])
         return answer("found", entries, {"scope": tiers.scope}, room)
 
     # Over many sessions it may take a tenth of a second, which a turn's own task should not.

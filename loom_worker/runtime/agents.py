@@ -29,10 +29,12 @@ from loom_worker.memory.recall_tools import RecallParts, recall_tools
 from loom_worker.memory.recalled import MOST_BYTES, RECALLED_SHARE
 from loom_worker.memory.results import results_tokens
 from loom_worker.memory.search_tool import search_tool
+from loom_worker.memory.semantic_tool import SemanticParts, semantic_tool
 from loom_worker.memory.sizes import Sizes
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.memory.tier_tools import TierParts, tier_tools
 from loom_worker.patterns.tools import pattern_tools
+from loom_worker.runtime.embedders import Embedders, model_of
 from loom_worker.runtime.models import Absent, Models
 from loom_worker.runtime.prompt_context import Knowledge, RankingAccounts
 from loom_worker.runtime.tool_sets import ToolProvider
@@ -87,7 +89,10 @@ class AgentRegistry:
         tool_provider: ToolProvider,
         knowledge: Knowledge,
         messages: MessageParts,
+        embedders: Embedders,
     ) -> None:
+        self.embedders = embedders
+        """The embedding models of this process."""
         self._settings = settings
         self._agents = agents
         self._database = database
@@ -300,6 +305,7 @@ class AgentRegistry:
         compressor = self._models.compressor(_served(agent, choice), chosen)
         deadline_s = min(DEADLINE_S, self._settings.limits.tool_timeout_s / 2)
         sessions = Sessions(self._database)
+        semantic = self.embedders.semantic(agent)
         parts = RecallParts(
             memories=Memories(self._database),
             search=Search(self._database),
@@ -314,12 +320,19 @@ class AgentRegistry:
             answer_tokens=results_tokens(window - reserved) // 2,
             answer_bytes=min(MOST_BYTES, self._settings.tools.reference_bytes * 9 // 10),
             candidates=ranked_at_once((agent.compressor.max_context_tokens or window) - reserved),
+            semantic=semantic if model_of(agent) else None,
             has_swap=agent.memory.has_swap,
         )
-        if agent.tiers is None:
+        if agent.tiers is None or semantic is None:
             return recall_tools(parts)
         beyond = TierParts(agent.tiers, DatedSummaries(self._database), Facts(self._database), parts.room)
-        return (*recall_tools(parts), search_tool(parts.search, agent.tiers, parts.room), *tier_tools(beyond))
+        semantic_parts = SemanticParts(semantic, parts.room)
+        return (
+            *recall_tools(parts),
+            search_tool(parts.search, agent.tiers, parts.room),
+            *tier_tools(beyond),
+            semantic_tool(semantic_parts),
+        )
 
     def _accounts(self, agent: Agent, sessions: Sessions, compressor: Model) -> RankingAccounts:
         ledger, budgets = Ledger(self._database), Budgets(self._database)

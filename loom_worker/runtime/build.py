@@ -25,6 +25,7 @@ from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.lanes.slots import FreeSlots
 from loom_worker.memory.compress import THREADS_PER_SESSION, Compressor
+from loom_worker.memory.embed import MessageEmbedding
 from loom_worker.runtime.components import Components, components
 from loom_worker.runtime.sweeping import Links, events_of, process_name, redis_of, sweeper
 from loom_worker.service.announcer import ActionQueue, Announcer
@@ -49,6 +50,7 @@ from loom_worker.store.journal import Journal
 from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.turn_statuses import TurnStatuses
 from loom_worker.store.turns import Turns
+from loom_worker.store.vectors import MessageVectors
 from loom_worker.store.verdicts import Verdicts
 from loom_worker.tasks import worker
 from loom_worker.tasks.app import app, configure
@@ -120,6 +122,7 @@ def service(settings: Settings) -> Service:
         schedules=Schedules(database, settings.schedules, Starter(settings, database, runs, agents, announcer)),
         runtimes=fitted.registry,
         contexts=ContextReport.at(fitted.registry, fitted.knowledge, database),
+        semantics=fitted.registry.embedders,
         patterns=_pattern_catalog(fitted, client),
         references=fitted.expiring.references,
         bodies=_bodies(settings),
@@ -274,6 +277,9 @@ def _compressor(turns: TurnWorker, links: Links, fitted: Components) -> Compress
         agents=fitted.registry,
         workers=turns.workers,
         stopping=turns.stopping,
+        embedding=MessageEmbedding(
+            fitted.registry.embedders, MessageVectors(links.database), turns.budgets, turns.stopping
+        ),
         slots=threading.Semaphore(max(1, turns.settings.worker_concurrency // THREADS_PER_SESSION)),
         traces=turns.traces,
         monitor=turns.monitor,

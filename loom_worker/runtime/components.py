@@ -20,6 +20,7 @@ from loom_worker.patterns.live import LiveLibrary
 from loom_worker.patterns.watch import FileWatcher
 from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.content_versions import ContentVersions
+from loom_worker.runtime.embedders import Embedders
 from loom_worker.runtime.metrics_flusher import MetricsFlusher
 from loom_worker.runtime.models import Models
 from loom_worker.runtime.prompt_context import Knowledge
@@ -96,7 +97,6 @@ def components(
     breakers, expiring = Breakers(client), ExpiringStores.of(settings, database)
     kept = result_tools(expiring.references, reference_bytes=settings.tools.reference_bytes)
     standing = (*kept, error_detail_tool(expiring.errors))
-
     models = Models(settings, breakers=breakers, stopping=stopping)
     library_events = LibraryEvents(client, process=process)
     knowledge = _knowledge(settings, database, library_events, content)
@@ -107,6 +107,7 @@ def components(
         database,
         models=models,
         knowledge=knowledge,
+        embedders=Embedders(settings, agents, database, models=models, breakers=breakers, stopping=stopping),
         messages=MessageParts(
             AgentMessages(database), expiring.references, waker, settings.tools.agent_reference_bytes
         ),

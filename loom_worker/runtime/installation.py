@@ -20,7 +20,7 @@ from loom_worker.agents import check
 from loom_worker.agents.load import Agents, files_of
 from loom_worker.backends.mcp import config
 from loom_worker.backends.sql import SqlBackend
-from loom_worker.core.errors import LoomError
+from loom_worker.core.errors import LoomError, Transient
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent, McpServer, Scope
 from loom_worker.core.values.problems import Problem, in_order
@@ -28,7 +28,9 @@ from loom_worker.core.values.tools import Tool
 from loom_worker.demo.workflows import shipped_workflows
 from loom_worker.judge.python_judges import judging_function
 from loom_worker.llm.bedrock import PACKAGES
+from loom_worker.llm.embeddings_local import StaticModel
 from loom_worker.runtime.agents import AgentRegistry
+from loom_worker.runtime.embedders import adapter, model_of
 from loom_worker.runtime.tool_sets import Data
 from loom_worker.tools import custom
 from loom_worker.workflows import load as workflow_files
@@ -36,6 +38,8 @@ from loom_worker.workflows.check import faults
 
 LOOK_S = 15.0
 """For all sources together; those that are not done by then are reported as silent."""
+EMBEDDING_S = 5.0
+"""For the vector of one word; a model that must be loaded first may take longer, which is but a warning."""
 LOOKERS = 16
 """Sources that are looked at at the same time."""
 BACKEND_URL = "LOOM_BACKEND_URL"
@@ -120,6 +124,8 @@ class Inspection:
         for server in agent.mcp_servers:
             yield _ServerLook(self, agent, server)
         yield _PythonLook(self, agent)
+        if self.calls_model and (model := model_of(agent)):
+            yield _EmbedderLook(self, agent, model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +235,33 @@ class _ServerLook:
                 listed = f"{path}.tools[{place}]"
                 return self.agent.problem(listed if listed in self.agent.lines else path, text)
         return self.agent.problem(path, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _EmbedderLook:
+    inspection: Inspection
+    agent: Agent
+    model: str
+
+    def found(self) -> Found:
+        """Why its messages would get no vectors: a setting or a package is missing, or the provider does not answer."""
+        try:
+            embedder = adapter(self.model, self.inspection.settings)
+            if isinstance(embedder, StaticModel):
+                embedder.check()
+            if self.inspection.reaches_out:
+                embedder.embed(["Loom"], kind="query", timeout_s=EMBEDDING_S, may_be_sent=lambda: True)
+        except LoomError as error:
+            return Found(problems=(self._problem(str(error), is_warning=isinstance(error, Transient)),))
+        return Found()
+
+    def failed(self, why: str) -> Found:
+        """See Look."""
+        return Found(problems=(self._problem(f"the embedding model {self.model} {why}", is_warning=True),))
+
+    def _problem(self, text: str, *, is_warning: bool) -> Problem:
+        path = self.agent.at("sessions.memory.embeddings.model")
+        return self.agent.problem(path, text, is_warning=is_warning)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ class Models:
         """An adapter, measured, behind its breaker and with retries."""
         # An open breaker's wait is longer than any retry's, so the turn parks at once.
         guarded = Guarded(Measured(adapter), self._breakers, provider=provider, probe_s=probe_s)
-        return Retrying(Metered(guarded), pause=self._pause, chance=random.random, clock=time.monotonic)
+        return Retrying(Metered(guarded), pause=self.pause, chance=random.random, clock=time.monotonic)
 
     def _remote(self, name: str, remote: RemoteAgent) -> Model:
         """The adapter of an agent elsewhere.
@@ -180,7 +180,8 @@ class Models:
             max_reply_bytes=llm.max_reply_bytes,
         )
 
-    def _pause(self, wait_s: float, is_given_up: Callable[[], bool]) -> None:
+    def pause(self, wait_s: float, is_given_up: Callable[[], bool]) -> None:
+        """Wait between two tries; Interrupted if the process is to stop, or nobody wants the reply any more."""
         until_s = time.monotonic() + wait_s
         while (left_s := until_s - time.monotonic()) > 0:
             if self._stopping.is_asked or is_given_up():

@@ -8,6 +8,6 @@ who waits for an end, ``turn_looks`` what is looked up in case news was lost · 
 ``pattern_catalog`` patterns · ``keys`` API keys · ``rate_limits`` of keys · ``metrics`` figures and readiness ·
 ``administration`` rules of workspaces · ``terms`` what agents may spend · ``user_deletion`` deletes all of a user ·
 ``input_guard`` holds messages against guardrails · ``workflow_runs`` workflows and their runs, with ``run_events`` ·
-``schedules`` what begins by itself · ``facts`` what is known of users · ``learned`` what optimizers have found for
-agents
+``schedules`` what begins by itself · ``session_search`` search in a session · ``facts`` what is known of users ·
+``learned`` what optimizers have found for agents
 """

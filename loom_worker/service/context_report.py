@@ -20,6 +20,7 @@ from loom_worker.store.dated_summaries import DatedSummaries
 from loom_worker.store.facts import Facts
 from loom_worker.store.memory import Memories
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.vectors import MessageVectors, Reach
 from loom_worker.turn import context
 from loom_worker.turn.agent_runtime import AgentRuntime, AgentRuntimes, PromptKnowledge
 
@@ -53,11 +54,14 @@ class ContextReport:
     sessions: Sessions
     memories: Memories
     tiers: TierFigures
+    vectors: MessageVectors
 
     @classmethod
     def at(cls, agents: AgentRuntimes, knowledge: PromptKnowledge, database: Database) -> "ContextReport":
         """Reports on the sessions of a database."""
-        return cls(agents, knowledge, Sessions(database), Memories(database), TierFigures(database))
+        return cls(
+            agents, knowledge, Sessions(database), Memories(database), TierFigures(database), MessageVectors(database)
+        )
 
     def context(self, tenant: Tenant, session_id: str) -> Json:
         """What the model would be sent now (API: ``GET …/context``).
@@ -89,6 +93,7 @@ class ContextReport:
             "learned": learned,
             "memory_version": remembered.state.version,
             "tiers": None if tiers is None else self.tiers.of(session, tiers, remembered.state),
+            "embeddings": self._embeddings(session, runtime),
         }
 
     def recall(self, tenant: Tenant, session_id: str, message_ids: Sequence[str]) -> int:
@@ -161,6 +166,15 @@ class ContextReport:
         learned = self.knowledge.learned(where, lane, runtime.agent, version)
         made = context.new_rom(runtime, self.knowledge, learned)
         return made.text, None if made.learned is None else made.learned.as_json()
+
+    def _embeddings(self, session: Session, runtime: AgentRuntime) -> Json | None:
+        """How far the session's messages have vectors; None: the agent's file enables none."""
+        tiers = runtime.agent.tiers
+        if tiers is None or not tiers.has_embeddings:
+            return None
+        embedded = self.vectors.embedded(session.lane, tiers.embedding_model)
+        missing = self.vectors.left(Reach(session.lane), tiers.embedding_model)
+        return {"model": tiers.embedding_model, "messages": embedded, "missing": missing}
 
     def _runtime(self, session: Session) -> AgentRuntime:
         return self.agents.runtime(session.agent, session.choice, session.workspace)

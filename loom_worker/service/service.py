@@ -37,6 +37,7 @@ from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.rate_limits import RateLimits
 from loom_worker.service.schedules import Schedules
+from loom_worker.service.session_search import Semantics, SessionSearch
 from loom_worker.service.terms import Terms
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.user_deletion import UserDeletions
@@ -91,6 +92,7 @@ class ServiceParts:
     schedules: Schedules
     runtimes: AgentRuntimes
     contexts: ContextReport
+    semantics: Semantics
     patterns: PatternCatalog
     references: References
     bodies: WebhookBodies
@@ -121,7 +123,7 @@ class Service:
         self.settings = settings
         self.sessions = Sessions(database)
         self.messages = Messages(database)
-        self.search = Search(database)
+        self.search = SessionSearch(self.sessions, Search(database), parts.semantics)
         self.memories = Memories(database)
         self.outbox = Outbox(database)
         self.agent_errors = AgentErrors(database)

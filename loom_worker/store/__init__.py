@@ -2,9 +2,9 @@
 
 Foundations: ``database`` connections and transactions, ``prepared`` the shorter way to the driver, ``schema`` the
 tables (with ``agent_tables``, ``audit_tables``, ``blob_tables``, ``learned_tables``, ``run_tables``,
-``schedule_tables``, ``tier_tables``, ``trace_tables``, ``workspace_tables`` and ``table_parts``), ``rows`` rows to
-values, ``prepare`` schema versions (with ``migrations/``), ``file`` the file and what can go wrong with it, ``space``
-its disk space, ``backup`` copies.
+``schedule_tables``, ``tier_tables``, ``trace_tables``, ``vector_tables``, ``workspace_tables`` and ``table_parts``),
+``rows`` rows to values, ``prepare`` schema versions (with ``migrations/``), ``file`` the file and what can go wrong
+with it, ``space`` its disk space, ``backup`` copies.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``fence`` keeps others from writing, ``journal`` records
 its steps and its end; ``turn_statements`` holds all that a plain turn asks, ``turn_conditions`` what indexes answer.
@@ -20,7 +20,8 @@ Workflows: ``run_journal`` accepts runs and makes them go on, each time by one o
 Sessions: ``sessions``, their ``messages`` and ``memory`` (``history_cache`` keeps what was read); ``search`` finds
 messages: ``search_words`` parses the question, ``search_names`` tells whom it is about, ``search_index`` asks the
 index, ``search_rank`` orders the hits, ``search_passages`` shows what stands around them. Beyond them:
-``dated_summaries``, and ``facts``, which ``fact_changes`` takes in and removes.
+``dated_summaries``, and ``facts``, which ``fact_changes`` takes in and removes; ``vectors`` says which messages are
+near to a question, and ``vector_scan`` compares them.
 
 Other tables: ``outbox`` webhook deliveries, ``trace_outbox`` traces to be exported, ``ledger`` costs, ``budgets`` what
 may be spent, ``workspaces`` their rules, ``api_keys`` (``usable_keys`` counts them before anything starts),

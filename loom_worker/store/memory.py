@@ -53,13 +53,14 @@ _HOLD = _held.on_conflict_do_update(
     index_elements=["lane"], set_={"held_by": _held.excluded.held_by, "held_ms": _held.excluded.held_ms}
 )
 _seen = bindparam("seen_due_ms", type_=BigInteger)
+_is_over = bindparam("is_done") & (func.coalesce(memory.c.due_ms, 0) == func.coalesce(_seen, 0))
 _LET_GO = (
     update(memory)
     .where(_OURS, memory.c.held_by == bindparam("holder"))
     .values(
         held_by=None,
         held_ms=None,
-        due_ms=case((bindparam("is_done") & (memory.c.due_ms == _seen), None), else_=memory.c.due_ms),
+        due_ms=case((_is_over, bindparam("again_ms", type_=BigInteger)), else_=memory.c.due_ms),
     )
     .returning(memory.c.due_ms)
 )
@@ -195,20 +196,23 @@ class Memories:
             turn = last_ended(tx, lane, until_ms=due_ms or now_ms)
         return MemoryClaim(rows.session(owner), state, due_ms, turn)
 
-    def release(self, lane: str, worker: str, *, is_done: bool, seen_due_ms: int | None) -> bool:
+    def release(
+        self, lane: str, worker: str, *, is_done: bool, seen_due_ms: int | None, again_ms: int | None = None
+    ) -> bool:
         """Give the right to compress back, if this worker still has it.
 
         Args:
             is_done: L1 is short enough again, so the memory is no longer due.
             seen_due_ms: since when it was due when it was claimed.
+            again_ms: when it becomes due again, if that is known already; at most AHEAD_MS from now.
 
         Returns:
             True if it has become due again meanwhile. Then claim it again, for others found it claimed and went away.
         """
         with self._database.write() as tx:
             ours = {"our_lane": lane, "holder": worker, "is_done": is_done, "seen_due_ms": seen_due_ms}
-            due_ms = tx.execute(_LET_GO, ours).scalar()
-        return due_ms is not None and due_ms != seen_due_ms
+            due_ms = tx.execute(_LET_GO, ours | {"again_ms": again_ms}).scalar()
+        return due_ms is not None and due_ms not in (seen_due_ms, again_ms)
 
     def oldest(self, lane: str, state: MemoryState, *, limit: int) -> tuple[Message, ...]:
         """The oldest messages of L1, as whole turns.

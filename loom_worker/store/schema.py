@@ -32,6 +32,7 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
     schedule_tables,
     tier_tables,
     trace_tables,
+    vector_tables,
     workspace_tables,
 )
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
@@ -341,7 +342,7 @@ usage = Table(
     *(Column(name, Integer, nullable=False) for name in ("input_tokens", "output_tokens")),
     *(Column(name, Integer, nullable=False) for name in ("cache_read_tokens", "cache_write_tokens", "llm_calls")),
     Column("at_ms", BigInteger, nullable=False),
-    Column("kind", String(16), nullable=False, server_default="turn"),  # what for: turn, summary, rerank
+    Column("kind", String(16), nullable=False, server_default="turn"),  # what for: turn, summary, rerank…
     Column("tool_calls", Integer, nullable=False, server_default="0"),
     Column("cost_nano", BigInteger),  # billionths of a USD, so that sums are exact; null: no price is known
     Column("key_id", String(40)),  # with which the turn was submitted

@@ -175,6 +175,20 @@ class Search:
             hits = search(tx, newest, asked, older=older, limit=limit, is_apart=is_apart)
             return _with_messages(tx, [each["lane"] for each in owners], hits)
 
+    def among(self, lane: str, numbers: Sequence[int], question: str) -> tuple[MessageHit, ...]:
+        """These messages of a session as hits with a score of 0, in this order; those that are gone are left out.
+
+        Raises:
+            NotFound: the session is deleted.
+        """
+        looked_for = search_rank.stems(terms(question))
+        with self._database.read() as tx:
+            reach = search_passages.reach(2 * of_lane(tx, lane)["next_seq"])
+            texts = _texts(tx, {lane}, list(numbers))
+            hits = {n: _hit(*texts[n], 0.0, looked_for) for n in numbers if n in texts}
+            sides = search_passages.chosen(tx, hits, {}, limit=len(hits), reach=reach, is_apart=False)
+            return _with_messages(tx, [lane], search_passages.with_passages(tx, hits, sides, is_apart=False))
+
 
 def _lanes(owners: Sequence[Any]) -> Lanes:
     return Lanes(tuple(owner["lane"] for owner in owners), sum(2 * owner["next_seq"] for owner in owners))

@@ -61,7 +61,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
     crash_points.reached("turn.ending")
     messages = _messages(state, execution, now_ms) if ending.leaves_messages else ()
-    is_full = bool(messages) and is_pressed(execution.runtime, execution.session.memory, messages)
+    is_due = bool(messages) and _makes_work(messages, execution)
     final = Final(
         ending=ending,
         progress={**execution.progress(state), "judge": turn.judge, "run_ms": turn.run_ms, "completed_ms": now_ms},
@@ -79,7 +79,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         learned_part=_learned_part(execution) if state.replies else None,
         token_correction=state.correction,
         memory_seen=execution.session.memory.state.version if state.replies else None,
-        memory_due=is_full,
+        memory_due=is_due,
         uses=uses(state.patterns),
         has_succeeded=has_succeeded(ending, turn.judge),
         all_calls=turn.calls,
@@ -98,6 +98,13 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     worker.traces.added(SPANS + SPANS_OF_REPLY * len(state.replies) + SPANS_OF_CALL * len(state.calls))
     _send_what_follows(turn, final, worker)
     tell_others(turn, children, worker)
+
+
+def _makes_work(messages: Sequence[Message], execution: Execution) -> bool:
+    """True if a worker is to compress the session's memory now, or to embed what was said."""
+    tiers = execution.runtime.agent.tiers
+    must_embed = tiers is not None and tiers.has_embeddings
+    return must_embed or is_pressed(execution.runtime, execution.session.memory, messages)
 
 
 def _send_what_follows(turn: Turn, final: Final, worker: TurnWorker) -> None:

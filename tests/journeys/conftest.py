@@ -31,6 +31,16 @@ AGENTS: dict[str, Json] = {
     },
     "lead": {"backend": False, "tools": [], "may_call": ["aide"]},
     "aide": {"backend": False, "tools": []},
+    "embedder": {
+        "backend": False,
+        "tools": [],
+        "sessions": {
+            "memory": {
+                "summaries": {"enabled": False, "extract_facts": False},
+                "embeddings": {"enabled": True, "model": "scripted/hash"},
+            }
+        },
+    },
     "brief": {"backend": False, "tools": ["handmade.py:count"], "config": {"max_tool_executions": 8}},
     "keeper": {
         "backend": False,

@@ -7,7 +7,8 @@ from typing import Any
 from loom_worker.core.errors import LoomError
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.tools import Tool
+from loom_worker.core.values.sessions import Session
+from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.service.service import ServiceParts
 from tests.support.callers import a_tool
@@ -50,6 +51,7 @@ class Out:
             schedules=here,
             runtimes=here,
             contexts=here,
+            semantics=here,
             patterns=here,
             references=here,
             bodies=here,
@@ -58,6 +60,9 @@ class Out:
             components=here,
             rates=here,
         )
+
+    def of_session(self, session: Session) -> tuple[None, Caller]:
+        return None, Caller(session.lane, session.id, session.workspace, "", "", session.agent)
 
     def accepted(self, turn: Turn) -> None:
         self.announced.append(turn)

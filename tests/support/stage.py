@@ -17,7 +17,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.learned import NONE, LearnedLayer
 from loom_worker.core.values.notifications import Delivery, Event
-from loom_worker.core.values.sessions import Choice, NewSession
+from loom_worker.core.values.sessions import Choice, NewSession, Session
 from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import CancelAction, NewTurn, Step, Turn
 from loom_worker.events.log import EventLog
@@ -162,6 +162,13 @@ class StageAgents:
 
     def runtime(self, _name: str, _choice: Choice | None = None, _workspace: str | None = None) -> AgentRuntime:
         return self._stage.runtime()
+
+
+class ByWords:
+    """No session's agent has embeddings."""
+
+    def of_session(self, session: Session) -> tuple[None, Caller]:
+        return None, Caller(session.lane, session.id, session.workspace, "", "", session.agent)
 
 
 class StageWorkers:

@@ -68,7 +68,7 @@ from tests.support.callers import a_tool
 from tests.support.models import Plays
 from tests.support.played_worker import PlayedWorker
 from tests.support.runs import run_journal
-from tests.support.stage import Book, StageKnowledge
+from tests.support.stage import Book, ByWords, StageKnowledge
 from tests.support.until import until
 from web.serve import HttpServer
 
@@ -265,6 +265,7 @@ class WebStage:
             schedules=Schedules(database, settings.schedules, Starter(settings, database, runs, known, announcer)),
             runtimes=runtimes,
             contexts=ContextReport.at(runtimes, StageKnowledge(), database),
+            semantics=ByWords(),
             patterns=PatternCatalog(
                 library=library,
                 uses=uses,

@@ -9,7 +9,7 @@ from loom_worker.core.isolation import process
 from loom_worker.core.settings_tree import Settings
 
 PROVIDER = "provider"
-"""The model's provider: keys, tokens, address."""
+"""The providers of models and of embeddings: keys, tokens, address."""
 NAMED = "named"
 """LOOM_SECRET_*: what agents' files name."""
 CLIENTS = "clients"
@@ -25,6 +25,8 @@ DATA = "data"
 
 _GROUPS: Mapping[str, str] = {
     "LOOM_API_KEYS": CLIENTS,
+    "LOOM_OPENAI_KEY": PROVIDER,
+    "LOOM_VOYAGE_KEY": PROVIDER,
     "LOOM_KEY": COMMANDS,
     "LOOM_WEBHOOK_SECRET": WEBHOOKS,
     "LOOM_TRACE_HEADERS": TRACES,
@@ -107,6 +109,8 @@ def handed_on(settings: Settings) -> dict[str, str]:
     given = {
         "ANTHROPIC_API_KEY": settings.llm.api_key,
         "ANTHROPIC_BASE_URL": settings.llm.base_url,
+        "LOOM_OPENAI_KEY": settings.embeddings.openai_key,
+        "LOOM_VOYAGE_KEY": settings.embeddings.voyage_key,
         "LOOM_REDIS_URL": settings.redis_url,
         "LOOM_DATABASE_URL": settings.database_url,
         "LOOM_BACKEND_URL": settings.backend_url,
@@ -121,6 +125,7 @@ def _with(settings: Settings, needs: Needs) -> Settings:
     return replace(
         settings,
         llm=settings.llm if PROVIDER in needs else replace(settings.llm, api_key=None, base_url=None),
+        embeddings=settings.embeddings if PROVIDER in needs else settings.embeddings.without_keys(),
         secrets=settings.secrets if NAMED in needs else {},
         web=settings.web if CLIENTS in needs else replace(settings.web, api_keys={}),
         key=settings.key if COMMANDS in needs else None,

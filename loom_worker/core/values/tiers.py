@@ -9,6 +9,7 @@ Scope = Literal["session", "user", "workspace"]
 Strategy = Literal["summarize", "heuristic"]
 """Who writes summaries by date: the agent's compressor, or Loom itself by choosing sentences."""
 SCOPES: tuple[Scope, ...] = ("session", "user", "workspace")
+EMBEDDING_PROVIDERS = ("openai", "ollama", "voyage", "local", "scripted")
 STRATEGIES: tuple[Strategy, ...] = ("summarize", "heuristic")
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 GROUPS = ("turn", "session", "agent", "workspace", "model", "kind", "hour", "day", "month")
 """What usage can be summed by."""
-Purpose = Literal["turn", "summary", "rerank", "judge"]
+Purpose = Literal["turn", "summary", "rerank", "judge", "embedding"]
 """What a model was called for; turn: to answer."""
 
 

@@ -97,6 +97,10 @@ def test_without_a_summary_model_the_compressor_writes() -> None:
         ({"knowledge": {"scope": "everyone"}}, {}, "spec.sessions.memory.knowledge.scope"),
         ({"knowledge": {"enabled": False, "inject": True}}, {}, "spec.sessions.memory.knowledge.inject"),
         ({"embeddings": {"enabled": True}}, {}, "spec.sessions.memory.embeddings.model"),
+        *(
+            ({"embeddings": {"enabled": True, "model": name}}, {}, "spec.sessions.memory.embeddings.model")
+            for name in ("text-embedding-3-small", "openai/", "anthropic/claude", "openai/" + "x" * 200)
+        ),
         ({}, {"storage": {"vector": {"backend": "lancedb"}}}, "spec.storage.vector.backend"),
         ({}, {"storage": {"memory": {"knowledge": {"backend": "ladybugdb"}}}}, "spec.storage.memory.knowledge.backend"),
     ],

@@ -28,6 +28,13 @@ SET: dict[str, tuple[str, str, object]] = {
     "ANTHROPIC_API_KEY": (KEY, "llm.api_key", KEY),
     "ANTHROPIC_BASE_URL": ("http://h", "llm.base_url", "http://h"),
     "OLLAMA_HOST": ("box:1", "llm.ollama_host", "box:1"),
+    "LOOM_OPENAI_KEY": ("sk-1", "embeddings.openai_key", "sk-1"),
+    "LOOM_OPENAI_URL": ("http://gpu:8080/v1", "embeddings.openai_url", "http://gpu:8080/v1"),
+    "LOOM_VOYAGE_KEY": ("pa-1", "embeddings.voyage_key", "pa-1"),
+    "LOOM_VOYAGE_URL": ("https://proxy/v1", "embeddings.voyage_url", "https://proxy/v1"),
+    "LOOM_EMBEDDINGS_DIR": ("/", "embeddings.folder", Path("/")),
+    "LOOM_EMBEDDING_TIMEOUT_S": ("60", "embeddings.timeout_s", 60.0),
+    "LOOM_EMBEDDING_QUERY_TIMEOUT_S": ("0.5", "embeddings.query_timeout_s", 0.5),
     "LOOM_AGENTS_DIR": ("/", "agents_dir", Path("/")),
     "LOOM_WORKFLOWS_DIR": ("/", "workflows_dir", Path("/")),
     "LOOM_PATTERNS_DIR": ("/", "patterns.folder", Path("/")),
@@ -110,6 +117,11 @@ WRONG: dict[str, tuple[str, ...]] = {
         "http://[::1", "http://h?a=b",
     ),
     "LOOM_AGENTS_DIR": ("/no/such/folder", "/etc/passwd"),
+    "LOOM_OPENAI_URL": ("api.openai.com", "https://sk-1@h", "ftp://h"),
+    "LOOM_VOYAGE_URL": ("api.voyageai.com", "https://h?key=x"),
+    "LOOM_EMBEDDINGS_DIR": ("/no/such/folder", "/etc/passwd"),
+    "LOOM_EMBEDDING_TIMEOUT_S": ("0", "-1"),
+    "LOOM_EMBEDDING_QUERY_TIMEOUT_S": ("0", "1s"),
     "LOOM_WORKFLOWS_DIR": ("/no/such/folder", "/etc/passwd"),
     "LOOM_TRACE_ENDPOINT": (
         "localhost:4318", "grpc://h:4317", "http://", "http://h?key=x", "http://user:pw@h", "http://h#x", "http://h:0",
@@ -179,7 +191,7 @@ def test_the_tables_here_know_every_variable() -> None:
     assert set(SET) == set(KNOWN)
     assert set(KNOWN) - set(WRONG) == {
         "LOOM_MODEL", "LOOM_BACKEND_URL", "ANTHROPIC_API_KEY", "LOOM_WEBHOOK_SECRET", "OLLAMA_HOST",
-        "LOOM_KEY",
+        "LOOM_KEY", "LOOM_OPENAI_KEY", "LOOM_VOYAGE_KEY",
     }  # fmt: skip
 
 
@@ -270,6 +282,7 @@ def test_secrets_of_agents_are_found_by_their_names() -> None:
 def test_no_secret_is_ever_printed() -> None:
     secrets = {"ANTHROPIC_API_KEY": KEY, "LOOM_API_KEYS": "acme=k-hidden-1", "LOOM_WEBHOOK_SECRET": "whsec_hidden2"}
     secrets |= {"LOOM_KEY": "loom_hidden3", "LOOM_TRACE_HEADERS": "x-key=hidden4"}
+    secrets |= {"LOOM_OPENAI_KEY": "sk-hidden5", "LOOM_VOYAGE_KEY": "pa-hidden6"}
     assert set(secrets) == SECRET
     shown = repr(from_env(secrets)) + str(from_env(secrets).llm) + str(from_env(secrets).web)
     with pytest.raises(BadSettings) as refused:

@@ -83,6 +83,7 @@ def test_the_end_of_a_turn_is_written_in_all_tables(database: Database) -> None:
         "pairings": 0, "learned_layers": 0, "learned_activations": 0,
             "guard_actions": 0, "verdicts": 0, "spans": 0, "trace_outbox": 0,
             "dated_summaries": 0, "facts": 0, "fact_sources": 0, "forgotten_facts": 0,
+        "message_vectors": 0, "embedding_cursors": 0,
     }  # fmt: skip
     session = Sessions(database).get(WORKSPACE, "s1")
     assert (session.usage, session.queue_depth, session.is_busy) == (SPENT, 0, False)

@@ -171,6 +171,7 @@ def test_rows_go_in_batches_of_a_bounded_size_and_others_stay(database: Database
             "learned_layers": 0, "learned_activations": 0,
             "dated_summaries": 0, "facts": 0, "fact_sources": 0, "forgotten_facts": 0,
         "pairings": 0, "guard_actions": 0, "verdicts": 0, "spans": 0, "trace_outbox": 0,
+        "message_vectors": 0, "embedding_cursors": 0,
     }  # fmt: skip
     assert Sessions(database).purge() == 0
 

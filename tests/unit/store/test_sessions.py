@@ -108,6 +108,7 @@ def test_a_deleted_session_leaves_no_row_but_what_it_cost(database: Database) ->
         "learned_layers": 0, "learned_activations": 0,
             "dated_summaries": 0, "facts": 0, "fact_sources": 0, "forgotten_facts": 0,
         "pairings": 0, "guard_actions": 0, "verdicts": 0, "spans": 0, "trace_outbox": 0,
+        "message_vectors": 0, "embedding_cursors": 0,
     }  # fmt: skip
     with pytest.raises(NotFound):
         Sessions(database).get(WORKSPACE, "s1")

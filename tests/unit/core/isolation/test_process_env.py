@@ -12,6 +12,8 @@ WHOLE = {
     "LOOM_LOG_LEVEL": "INFO",
     "LOOM_REDIS_URL": "redis://:p@h/0",
     "ANTHROPIC_API_KEY": "k",
+    "LOOM_OPENAI_KEY": "k",
+    "LOOM_VOYAGE_KEY": "k",
     "ANTHROPIC_AUTH_TOKEN": "k",
     "AWS_SECRET_ACCESS_KEY": "k",
     "LOOM_SECRET_CRM": "k",
@@ -22,7 +24,7 @@ WHOLE = {
     "LOOM_TRACE_HEADERS": "x-key=k",
     "LOOM_BACKEND_URL": "postgresql://u:p@h/d",
 }
-PROVIDER = {"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY"}
+PROVIDER = {"LOOM_OPENAI_KEY", "LOOM_VOYAGE_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY"}
 SHARED = {"PATH", "PYTHONPATH", "LOOM_LOG_LEVEL", "LOOM_REDIS_URL", "LOOM_TRACE_ENDPOINT"}
 
 
@@ -59,6 +61,8 @@ def test_a_child_inherits_no_secret_whatever_is_known() -> None:
 def test_a_process_of_the_same_kind_gets_the_same_settings_from_what_is_handed_on() -> None:
     environ = {
         "ANTHROPIC_API_KEY": "k",
+        "LOOM_OPENAI_KEY": "k",
+        "LOOM_VOYAGE_KEY": "k",
         "ANTHROPIC_BASE_URL": "http://u:p@h",
         "LOOM_SECRET_CRM": " s ",
         "LOOM_REDIS_URL": "unix:///srv/r.sock",

@@ -8,23 +8,27 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import insert
 
-from loom_worker.core.errors import Interrupted, ProviderFailed, Unavailable
+from loom_worker.core.errors import Interrupted, Overloaded, ProviderFailed, Unavailable
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import Request
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import NewSession, Session
 from loom_worker.memory.compress import STEPS, Compressor
+from loom_worker.memory.embed import AGAIN_MS
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store import rows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.facts import Facts
 from loom_worker.store.ledger import Ledger
-from loom_worker.store.memory import Memories, NewMemory
+from loom_worker.store.memory import AHEAD_MS, Memories, NewMemory
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.vectors import MessageVectors
 from tests.support.notes import Notes
 from tests.unit.memory.summary.conversation import BY_NUMBER, Says, count, means, talk
+from tests.unit.memory.vectors import NOW_MS as VECTORS_NOW_MS
+from tests.unit.memory.vectors import Told, embedding
 
 NOW_MS = 1_760_000_000_000
 
@@ -368,3 +372,29 @@ def test_nothing_of_a_session_that_is_deleted_meanwhile_reaches_the_compressor(r
 
     assert not room.with_rules(delete_first).compress(session.lane)
     assert model.asked == []
+
+
+def test_a_session_at_ease_gets_its_vectors(room: Room) -> None:
+    session = room.session("s1", turns=3)
+    room.mark_due(session)
+    work = replace(room.compressor, embedding=embedding(room.database, Told()))
+    assert not work.compress(session.lane)
+    assert MessageVectors(room.database).embedded(session.lane, "scripted/hash") == 6
+    assert work.memories.due(due_before_ms=NOW_MS, limit=10) == ()
+
+
+def test_a_session_whose_embedding_provider_is_down_is_due_again_later(room: Room) -> None:
+    session = room.session("s1", turns=3)
+    room.mark_due(session)
+    work = replace(room.compressor, embedding=embedding(room.database, Told(fails=lambda _: Overloaded("busy", None))))
+    assert not work.compress(session.lane)
+    again_ms = VECTORS_NOW_MS + AGAIN_MS
+    assert work.memories.due(due_before_ms=again_ms, limit=10) == (session.lane,)
+    assert work.memories.due(due_before_ms=again_ms - AHEAD_MS, limit=10) == ()
+
+
+def test_a_session_that_becomes_due_while_it_is_embedded_is_taken_again(room: Room) -> None:
+    session = room.session("s1", turns=3)
+    room.mark_due(session)
+    told = Told(before=lambda: room.mark_due(session, due_ms=NOW_MS + 1))
+    assert replace(room.compressor, embedding=embedding(room.database, told)).compress(session.lane)
