@@ -8,7 +8,7 @@ the views; ``auth``, ``caller``, ``rate_limits`` and ``connection_limits`` decid
 ``openapi``, ``operations``, ``admin_operations``, ``run_operations``, ``a2a_operations``, ``schedule_operations``,
 ``learned_operations``, ``api_operation``, ``parameters``, ``request_schemas``, ``answer_schemas``, ``judge_schemas``,
 ``workspace_schemas``, ``audit_schemas``, ``trace_schemas``, ``run_schemas``, ``agent_message_schemas``,
-``schedule_schemas``, ``learned_schemas``, ``fact_schemas`` (and operations), ``schemas`` and ``docs`` describe it;
-``serve``, ``connections``, ``loop``, ``request_threads``, ``channel``, ``parser`` and ``detached`` (requests that wait
-without a thread) run it; ``long_polls`` and ``events`` wait so.
+``schedule_schemas``, ``learned_schemas``, ``fact_schemas`` (and operations), ``memory_schemas``, ``schemas`` and
+``docs`` describe it; ``serve``, ``connections``, ``loop``, ``request_threads``, ``channel``, ``parser`` and
+``detached`` (requests that wait without a thread) run it; ``long_polls`` and ``events`` wait so.
 """

@@ -9,9 +9,7 @@ from typing import get_args
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import Role, Usage
-from loom_worker.core.values.memory import Snapshot
 from loom_worker.core.values.notifications import Delivery, EventType
-from loom_worker.core.values.pages import Excerpt, Hit
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tools import StoredError, Tool
@@ -19,9 +17,10 @@ from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from web.agent_message_schemas import AGENT_MESSAGE
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
-from web.fact_schemas import FACT_ANSWERS, TIERS
+from web.fact_schemas import FACT_ANSWERS
 from web.judge_schemas import JUDGE
 from web.learned_schemas import LEARNED_ANSWERS
+from web.memory_schemas import MEMORY_ANSWERS
 from web.run_schemas import RUN_ANSWERS
 from web.schedule_schemas import SCHEDULE_ANSWERS
 from web.schemas import (
@@ -44,7 +43,6 @@ from web.schemas import (
 from web.trace_schemas import TRACE_SPAN
 from web.workspace_schemas import CHANNEL, KEY, MADE_KEY, PAIRING, SPENDING, WORKSPACE
 
-_SHORT: Schema = {"type": "string", "maxLength": 200}
 _USAGE = members(Usage, "input_tokens output_tokens cache_read_tokens cache_write_tokens cost_usd llm_calls")
 
 _TURN = answer(
@@ -125,75 +123,6 @@ _MESSAGE = answer(
     ),
     description="One message of a conversation.",
     also=CUT,
-)
-
-_EXCERPT = answer(
-    members(Excerpt, "message_id turn_id role text", text=_SHORT),
-    description="What is shown of one message of a passage.",
-)
-_HIT = answer(
-    members(
-        Hit,
-        "message_id turn_id role snippet score passage created_at",
-        created_at=TIME,
-        snippet=_SHORT,
-        passage={
-            "type": "array",
-            "items": _EXCERPT,
-            "maxItems": 5,
-            "description": "The message and up to two on each side of it, in the order of the conversation.",
-        },
-    ),
-    description="A message that a search found; a larger score is better, within one search.",
-)
-
-_LAYER = answer(
-    {"tokens": WHOLE, "share": {**NUMBER, "minimum": 0}},
-    description="What one layer takes; `share` is of the input budget, 0 to 1.",
-)
-_LAYER_OF_MESSAGES: Schema = {
-    **_LAYER,
-    "properties": {**_LAYER["properties"], "messages": WHOLE},
-    "required": ["messages", *_LAYER["required"]],
-}
-_CONTEXT = answer(
-    {
-        "object": {"const": "context"},
-        "layers": answer(
-            {
-                "tools": _LAYER,
-                "rom": _LAYER,
-                "kernel": _LAYER,
-                "l2": _LAYER,
-                "l1": _LAYER_OF_MESSAGES,
-                "recalled": _LAYER_OF_MESSAGES,
-                "patterns": _LAYER,
-            },
-            description="In the order of a request.",
-        ),
-        "input_budget_tokens": WHOLE,
-        "used_tokens": WHOLE,
-        "model": TEXT,
-        "rom_digest": TEXT,
-        "agent_version": or_null(TEXT),
-        "learned": {"anyOf": [ref("LearnedPart"), {"type": "null"}]},
-        "memory_version": WHOLE,
-        "tiers": {"anyOf": [TIERS, {"type": "null"}]},
-        "embeddings": or_null(
-            answer({"model": TEXT, "messages": WHOLE, "missing": WHOLE}, description="With vectors, and without.")
-        ),
-    },
-    description="What the model would be sent now, without the next question. Tokens are the provider's, as its latest "
-    "reply reported them.",
-)
-
-_SNAPSHOT = answer(
-    members(
-        Snapshot,
-        "id object session_id snapshot_type content token_count from_message_id to_message_id created_at",
-        object={"const": "snapshot"},
-    ),
-    description="Summaries that left the context when they had grown too long, with the messages they speak of.",
 )
 
 _EVENT = answer(
@@ -364,14 +293,12 @@ ANSWERS: dict[str, Schema] = {
     **SCHEDULE_ANSWERS,
     **LEARNED_ANSWERS,
     **FACT_ANSWERS,
+    **MEMORY_ANSWERS,
     "Session": _SESSION,
     "Message": _MESSAGE,
-    "Hit": _HIT,
-    "Context": _CONTEXT,
     "Recalled": answer(
         {"recalled_tokens": WHOLE}, description="What all recalled messages of the session take of its context."
     ),
-    "Snapshot": _SNAPSHOT,
     "Event": _EVENT,
     "Delivery": _DELIVERY,
     "AgentMessage": AGENT_MESSAGE,

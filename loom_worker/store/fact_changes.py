@@ -13,7 +13,7 @@ from loom_worker.core.values.fact_changes import changes
 from loom_worker.core.values.facts import SUBJECT_CHARS, Fact, Learned, Owner, Statement, digest_of, text_key
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.tenants import WorkspaceUser
-from loom_worker.store.tier_tables import fact_sources, facts, forgotten_facts
+from loom_worker.store.memory_tables import fact_sources, facts, forgotten_facts
 
 MOST_IDS = 500
 """Of one statement."""

@@ -16,10 +16,10 @@ from loom_worker.core.values.tiers import Scope
 from loom_worker.store.audit import append
 from loom_worker.store.database import Database
 from loom_worker.store.fact_changes import COLUMNS, add, forget
+from loom_worker.store.memory_tables import fact_sources, facts
 from loom_worker.store.schema import sessions
 from loom_worker.store.sessions import find_lane, found
 from loom_worker.store.tenants import ours
-from loom_worker.store.tier_tables import fact_sources, facts
 from loom_worker.store.turns import checked_cursor
 
 MOST_FOUND = 200

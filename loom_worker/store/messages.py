@@ -14,7 +14,8 @@ from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.schema import memory, messages
+from loom_worker.store.memory_tables import memory
+from loom_worker.store.schema import messages
 from loom_worker.store.sessions import found, of_lane
 
 # One character more than a list shows, to see whether a text was cut.

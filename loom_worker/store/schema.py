@@ -28,9 +28,9 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
     audit_tables,
     blob_tables,
     learned_tables,
+    memory_tables,
     run_tables,
     schedule_tables,
-    tier_tables,
     trace_tables,
     vector_tables,
     workspace_tables,
@@ -46,7 +46,6 @@ DELETED = "/deleted"
 metadata = METADATA
 """All tables: those of this module and of the modules that it imports for theirs."""
 
-_DUE = text("due_ms IS NOT NULL")
 _OF_USER: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("user IS NOT NULL"))
 _BY_KEY: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("key_id IS NOT NULL"))
 _UNFINISHED = text("status IN ('queued', 'in_progress', 'requires_action')")
@@ -233,40 +232,6 @@ messages = Table(
     Column("usage", JSON_OR_NULL),
     Column("created_ms", BigInteger, nullable=False),
     Index("messages_by_session", "lane", "n"),
-)
-
-memory = Table(
-    "memory",
-    metadata,
-    Column("lane", ForeignKey("sessions.lane", ondelete="CASCADE"), primary_key=True),
-    Column("version", Integer, nullable=False, server_default="0"),
-    Column("first_n", BigInteger, nullable=False, server_default="0"),
-    Column("l2_text", Text, nullable=False, server_default=""),
-    Column("l2_from_n", BigInteger, nullable=False, server_default="0"),
-    Column("dated_n", BigInteger, nullable=False, server_default="0"),
-    Column("schemas", JSON_OR_NULL),
-    Column("refs", JSON_OR_NULL),
-    Column("promoted", JSON_OR_NULL),
-    Column("changes", JSON_OR_NULL),
-    Column("due_ms", BigInteger),  # since when L1 is to be compressed; null when it is not
-    Column("held_by", String(64)),  # the worker that compresses it
-    Column("held_ms", BigInteger),
-    Index("memory_due", "due_ms", sqlite_where=_DUE, postgresql_where=_DUE),
-)
-
-memory_snapshots = Table(
-    "memory_snapshots",
-    metadata,
-    Column("id", String(40), primary_key=True),
-    Column("lane", ForeignKey("sessions.lane", ondelete="CASCADE"), nullable=False),
-    Column("session_id", String(128), nullable=False),
-    Column("snapshot_type", String(16), nullable=False),
-    Column("content", Text, nullable=False),
-    Column("token_count", Integer, nullable=False),
-    Column("from_n", BigInteger, nullable=False),
-    Column("to_n", BigInteger, nullable=False),
-    Column("created_ms", BigInteger, nullable=False),
-    Index("memory_snapshots_by_session", "lane", "id"),
 )
 
 agent_errors = Table(

@@ -24,12 +24,12 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.store import rows
 from loom_worker.store.audit_tables import audit, audit_chains
+from loom_worker.store.memory_tables import memory
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.run_tables import workflow_runs
 from loom_worker.store.schema import (
     calls,
     kept,
-    memory,
     messages,
     pattern_uses,
     sessions,

@@ -19,7 +19,7 @@ from loom_worker.core.values.turns import NewTurn
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.agent_errors import NewAgentError
 from loom_worker.store.fact_changes import learn
-from loom_worker.store.schema import memory_snapshots
+from loom_worker.store.memory_tables import memory_snapshots
 from loom_worker.store.sessions import of_lane
 from tests.support.agent_messages import dead
 from tests.support.callers import CALLER

@@ -52,8 +52,9 @@ from loom_worker.store.database import Database
 from loom_worker.store.facts import Facts
 from loom_worker.store.learned import LearnedLayers
 from loom_worker.store.ledger import Ledger
+from loom_worker.store.memory_tables import memory_snapshots
 from loom_worker.store.patterns import PatternUses
-from loom_worker.store.schema import memory_snapshots, sessions, turns
+from loom_worker.store.schema import sessions, turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turn_statuses import TurnStatuses
 from loom_worker.store.turns import Turns

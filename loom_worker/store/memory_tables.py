@@ -1,8 +1,44 @@
-"""The tables of summaries by date and of facts, which belong to the same schema as those of ``schema``."""
+"""The tables of what is remembered, of a session and beyond it, which belong to the same schema as ``schema``'s."""
 
-from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, String, Table, Text
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, String, Table, Text, text
 
-from loom_worker.store.table_parts import METADATA
+from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
+
+_DUE = text("due_ms IS NOT NULL")
+
+memory = Table(
+    "memory",
+    METADATA,
+    Column("lane", ForeignKey("sessions.lane", ondelete="CASCADE"), primary_key=True),
+    Column("version", Integer, nullable=False, server_default="0"),
+    Column("first_n", BigInteger, nullable=False, server_default="0"),
+    Column("l2_text", Text, nullable=False, server_default=""),
+    Column("l2_from_n", BigInteger, nullable=False, server_default="0"),
+    Column("dated_n", BigInteger, nullable=False, server_default="0"),
+    Column("schemas", JSON_OR_NULL),
+    Column("refs", JSON_OR_NULL),
+    Column("promoted", JSON_OR_NULL),
+    Column("changes", JSON_OR_NULL),
+    Column("due_ms", BigInteger),  # since when L1 is to be compressed; null when it is not
+    Column("held_by", String(64)),  # the worker that compresses it
+    Column("held_ms", BigInteger),
+    Index("memory_due", "due_ms", sqlite_where=_DUE, postgresql_where=_DUE),
+)
+
+memory_snapshots = Table(
+    "memory_snapshots",
+    METADATA,
+    Column("id", String(40), primary_key=True),
+    Column("lane", ForeignKey("sessions.lane", ondelete="CASCADE"), nullable=False),
+    Column("session_id", String(128), nullable=False),
+    Column("snapshot_type", String(16), nullable=False),
+    Column("content", Text, nullable=False),
+    Column("token_count", Integer, nullable=False),
+    Column("from_n", BigInteger, nullable=False),
+    Column("to_n", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Index("memory_snapshots_by_session", "lane", "id"),
+)
 
 dated_summaries = Table(
     "dated_summaries",
