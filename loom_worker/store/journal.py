@@ -90,7 +90,7 @@ class Final:
     rom: str | None = None
     """The system text that was sent; stored if the session had none and its database is still the same."""
     agent_version: str | None = None
-    """Version of the agent that the system text comes from; stored with it."""
+    """Version of the agent that the system text comes from; stored with it where the session keeps none."""
     token_correction: float | None = None
     """The provider's tokens over our estimate; None leaves the session's as it is."""
     memory_seen: int | None = None
@@ -295,6 +295,7 @@ def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
         # A session that had a system text when this turn began, and has none now, must get a new one.
         "sent_rom": final.rom if claim.rom is None else None,
         "sent_backend": claim.choice.backend,
+        "kept_version": claim.choice.version,  # a session that has moved to another version gets a text of that one
         "version": final.agent_version,
         "correction": final.token_correction,
         "seen": final.memory_seen,

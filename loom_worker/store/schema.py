@@ -25,6 +25,7 @@ from sqlalchemy import (
 from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store import (  # noqa: F401 - they belong to it, too
     agent_tables,
+    agent_version_tables,
     audit_tables,
     blob_tables,
     run_tables,
@@ -34,7 +35,7 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
 )
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0021"
+VERSION = "0024"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -71,7 +72,7 @@ sessions = Table(
     Column("tools", JSON_OR_NULL),
     Column("backend", Text),
     Column("rom", Text),
-    Column("agent_version", String(64)),  # of the agent whose system text ``rom`` is
+    Column("agent_version", String(64)),  # of its agent, which it keeps; ``rom`` comes from it
     Column("token_correction", Float),  # the provider's tokens, by its latest reply, over our estimate
     Column("memory_seen", Integer, nullable=False, server_default="0"),  # version of memory last sent to readers
     Column("next_seq", Integer, nullable=False),
@@ -133,6 +134,7 @@ turns = Table(
     Column("parent_turn_id", String(40)),  # of the turn that waits for it
     Column("output_ref", JSON_OR_NULL),  # of a long answer that another agent is to read: {"ref", "preview"}
     Column("ancestors", JSON_OR_NULL),  # the turns that wait for it, that one last (values/children.py)
+    Column("agent_version", String(64)),  # of the agent that ran it; null before it has run
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
     Index("turns_open_by_status", *("status", "workspace", "created_ms"), **_NOT_COMPLETED),

@@ -57,11 +57,17 @@ class Sessions:
         with self._database.read() as tx:
             return _with_queue(tx, found(tx, tenant, session_id))
 
-    def asked(self, tenant: Tenant, session_id: str) -> tuple[str, Rules]:
-        """The agent of a session, empty where the tenant has no such session or it has none yet; and all rules."""
+    def asked(self, tenant: Tenant, session_id: str, named: str) -> tuple[str, str | None, Rules]:
+        """Who answers in a session: its agent, the version of it that the session keeps, and the workspace's rules.
+
+        A session that keeps no version has that with the label ``production``, if there is one; None: the newest.
+
+        Args:
+            named: the agent of a session that has none yet, or that does not exist.
+        """
         with self._database.read() as tx:
-            row = statements.ASKED.one(tx, {**parameters(tenant), "our_id": session_id})
-        return row["agent"] or "", Rules.of(row["rules"])
+            row = statements.ASKED.one(tx, {**parameters(tenant), "our_id": session_id, "named": named})
+        return row["agent"] or named, row["version"], Rules.of(row["rules"])
 
     def page(self, tenant: Tenant, *, limit: int, after: str | None) -> Page[Session]:
         """List sessions, the newest first; ``after`` is a page's ``next``, or the id of the last session seen.

@@ -104,7 +104,7 @@ def test_a_deleted_session_leaves_no_row_but_what_it_cost(database: Database) ->
         "usage": 2,
         "memory": 0, "memory_snapshots": 0, "spending": 0, "workspaces": 0, "user_deletions": 0,
         "workflow_runs": 0, "run_stages": 0, "run_events": 0,
-        "agent_messages": 0, "agent_message_refs": 0, "schedules": 0,
+        "agent_messages": 0, "agent_message_refs": 0, "schedules": 0, "agent_versions": 0, "agent_labels": 0,
         "pairings": 0, "guard_actions": 0, "verdicts": 0, "spans": 0, "trace_outbox": 0,
     }  # fmt: skip
     with pytest.raises(NotFound):
