@@ -18,6 +18,7 @@ from loom_worker.core.values.tools import StoredError, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from web.agent_message_schemas import AGENT_MESSAGE
+from web.agent_version_schemas import AGENT_VERSION_ANSWERS
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
 from web.judge_schemas import JUDGE
 from web.run_schemas import RUN_ANSWERS
@@ -359,6 +360,7 @@ ANSWERS: dict[str, Schema] = {
     "Turn": _TURN,
     **RUN_ANSWERS,
     **SCHEDULE_ANSWERS,
+    **AGENT_VERSION_ANSWERS,
     "Session": _SESSION,
     "Message": _MESSAGE,
     "Hit": _HIT,

@@ -2,6 +2,7 @@
 
 from web.a2a_operations import A2A_OPERATIONS
 from web.admin_operations import ADMIN_OPERATIONS
+from web.agent_version_operations import AGENT_VERSION_OPERATIONS
 from web.api_operation import PAGE, ApiOperation
 from web.run_operations import RUN_OPERATIONS
 from web.schedule_operations import SCHEDULE_OPERATIONS
@@ -344,6 +345,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
     ),
     *RUN_OPERATIONS,
     *SCHEDULE_OPERATIONS,
+    *AGENT_VERSION_OPERATIONS,
     *ADMIN_OPERATIONS,
     ApiOperation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
     ApiOperation(

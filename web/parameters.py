@@ -46,6 +46,7 @@ PARAMETERS: dict[str, Json] = {
         "schema": {"type": "integer", "minimum": 1, "default": 10},
         "description": "Most hits; more than 50 counts as 50.",
     },
+    "from": {"in": "query", "schema": TEXT, "description": "A version or label; unless given, the version before it."},
     "after": {"in": "query", "schema": TEXT, "description": "The `next` of the page before; else 422."},
     "status": {"in": "query", "schema": one_of(TurnStatus)},
     "reason": {"in": "query", "schema": TEXT, "description": "Such as `dead`."},

@@ -96,6 +96,8 @@ class Sessions:
         with self._database.write(durable=True) as tx:
             row = found(tx, tenant, session_id)
             changes = patch.changes()
+            if patch.version is not None and patch.agent is not None and not row["agent"]:
+                changes["agent"] = patch.agent.partition("@")[0]  # the version is one of this agent
             tx.execute(update(sessions).where(sessions.c.lane == row["lane"]).values(**changes, updated_ms=now_ms))
             if "backend" in changes:  # the remembered schemas are those of another database
                 tx.execute(update(memory).where(memory.c.lane == row["lane"]).values(schemas=None))
