@@ -33,6 +33,8 @@ BOUNDS = {
     "blobs": "LOOM_BLOB_TTL_S",
     "blob_grants": "LOOM_BLOB_TTL_S",
     "schedules": "the schedules that were ever in a file",
+    "agent_versions": "the edits of agents' files",
+    "agent_labels": "two for each agent and workspace",
     "agent_messages": "LOOM_ERROR_DAYS",
     "agent_message_refs": "LOOM_ERROR_DAYS",
     "shared_memory": "the agents that write it",
