@@ -16,6 +16,7 @@ from loom_worker.core.values.tools import StoredError, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from web.agent_message_schemas import AGENT_MESSAGE
+from web.agent_version_schemas import AGENT_VERSION_ANSWERS
 from web.audit_schemas import AUDIT_ROW, DELETED_USER
 from web.fact_schemas import FACT_ANSWERS
 from web.judge_schemas import JUDGE
@@ -48,11 +49,12 @@ _USAGE = members(Usage, "input_tokens output_tokens cache_read_tokens cache_writ
 _TURN = answer(
     members(
         Turn,
-        "id object session_id seq status reason position attempt input output_text output_parts "
+        "id object session_id seq agent_version status reason position attempt input output_text output_parts "
         "channel tool_calls patterns judge learned_version usage error waiting timings trace_id metadata retry_of "
         "run_id parent_turn_id cancel created_at started_at completed_at",
         object={"const": "turn"},
         attempt=WHOLE,
+        agent_version=described(or_null(TEXT), "Of the agent that ran it; null before it has run."),
         parent_turn_id=described(or_null(TEXT), "Of the turn that asked for it and waits, if another agent did."),
         output_text=described(or_null(TEXT), "All that the turn said, as it was streamed."),
         output_parts=described(or_null(array(TEXT)), "The answer as messages of its channel, in order."),
@@ -294,6 +296,7 @@ ANSWERS: dict[str, Schema] = {
     **LEARNED_ANSWERS,
     **FACT_ANSWERS,
     **MEMORY_ANSWERS,
+    **AGENT_VERSION_ANSWERS,
     "Session": _SESSION,
     "Message": _MESSAGE,
     "Recalled": answer(

@@ -13,6 +13,7 @@ from loom_worker.fronts.a2a.cards import CARD_PATH
 from web import auth, problems, rate_limits
 from web.a2a import A2aViews
 from web.agent_messages import AgentMessageViews
+from web.agent_versions import AgentVersionViews
 from web.audit import AuditViews
 from web.auth import require_scope
 from web.blobs import BlobViews
@@ -78,6 +79,7 @@ def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> 
         FactViews(service),
         BlobViews(service),
         CatalogViews(service),
+        AgentVersionViews(service),
         AgentMessageViews(service),
         PatternViews(service),
         WorkspaceViews(service),

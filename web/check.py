@@ -7,7 +7,7 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from loom_worker.core.errors import Flaw
 from loom_worker.core.values.json import Json
-from web.request_schemas import IDENTIFIER, LATEST, NOT_BLANK, SESSION_ID
+from web.request_schemas import IDENTIFIER, NOT_BLANK, SESSION_ID, VERSIONED
 from web.schemas import Schema
 
 MAX_FLAWS = 100
@@ -17,7 +17,7 @@ _PATTERNS = {
     NOT_BLANK: "must not be blank",
     IDENTIFIER: "must be 1 to 128 of A-Z a-z 0-9 . _ -",
     SESSION_ID: "must be 1 to 128 of A-Z a-z 0-9 . _ -, but neither . nor ..",
-    LATEST: "must be the agent's name, followed by @latest",
+    VERSIONED: "must be the agent's name, followed by @ and a version, a label, or latest",
 }
 
 

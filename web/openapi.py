@@ -6,6 +6,7 @@ from http import HTTPStatus
 from loom_worker.core.values.json import Json
 from web import request_schemas
 from web.a2a_operations import A2A_ANSWERS, A2A_REQUESTS
+from web.agent_version_schemas import AGENT_VERSION_REQUESTS
 from web.answer_schemas import ANSWERS, LISTS
 from web.api_operation import ApiOperation
 from web.fact_schemas import FACT_REQUESTS
@@ -37,6 +38,7 @@ SCHEMAS: dict[str, Schema] = {
     **SCHEDULE_REQUESTS,
     **LEARNED_REQUESTS,
     **FACT_REQUESTS,
+    **AGENT_VERSION_REQUESTS,
     **{f"{name}List": list_of(name) for name in LISTS},
 }
 

@@ -2,6 +2,7 @@
 
 from web.a2a_operations import A2A_OPERATIONS
 from web.admin_operations import ADMIN_OPERATIONS
+from web.agent_version_operations import AGENT_VERSION_OPERATIONS
 from web.api_operation import PAGE, ApiOperation
 from web.fact_schemas import FACT_OPERATIONS
 from web.learned_operations import LEARNED_OPERATIONS
@@ -348,6 +349,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
     *SCHEDULE_OPERATIONS,
     *LEARNED_OPERATIONS,
     *FACT_OPERATIONS,
+    *AGENT_VERSION_OPERATIONS,
     *ADMIN_OPERATIONS,
     ApiOperation("GET", "/healthz", "The process is alive", "probes", {200: "Health"}),
     ApiOperation(

@@ -54,6 +54,7 @@ PARAMETERS: dict[str, Json] = {
         "description": "What takes one place of the limit: each message that matches, or all that match in one "
         "passage; then no message is in two passages.",
     },
+    "from": {"in": "query", "schema": TEXT, "description": "A version or label; unless given, the version before it."},
     "after": {"in": "query", "schema": TEXT, "description": "The `next` of the page before; else 422."},
     "status": {"in": "query", "schema": one_of(TurnStatus)},
     "reason": {"in": "query", "schema": TEXT, "description": "Such as `dead`."},

@@ -16,7 +16,7 @@ IDENTIFIER = r"^[A-Za-z0-9._-]{1,128}$(?!\n)"
 SESSION_ID = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$(?!\n)"
 """``.`` and ``..`` are steps of a path: most clients take them out of it, and would never reach such a session."""
 NAME: Schema = {"type": "string", "pattern": IDENTIFIER}
-LATEST = r"^[A-Za-z0-9._-]{1,128}@latest$(?!\n)"
+VERSIONED = r"^[A-Za-z0-9._-]{1,128}@[A-Za-z0-9._+-]{1,64}$(?!\n)"
 MOST_RECALLED = 200
 """Messages of one request to recall them; a person seldom means more, and each is looked up."""
 MAX_DEADLINE_S = 86_400
@@ -206,8 +206,10 @@ SESSION_PATCH = object_of(
         },
         "agent": {
             "type": "string",
-            "pattern": LATEST,
-            "description": "`name@latest`, the session's own agent: the system text is made anew from its file.",
+            "pattern": VERSIONED,
+            "description": "The session's own agent in another version: `name@latest`, `name@VERSION`, "
+            "`name@production` or `name@canary`. The system text is made anew. A version that no new session "
+            "gets can only be chosen with the scope admin.",
         },
     },
     description="What is to change: absent members stay as they are, null clears.",

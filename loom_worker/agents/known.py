@@ -10,15 +10,26 @@ from loom_worker.core.values.learned import AS_ACTIVATED, LearnedPolicy
 
 
 class AgentSource(Protocol):
-    """Agents as they are at a moment (``Agents``, ``LiveAgents``, ``KnownAgents``)."""
+    """Agents as they are at a moment (``Agents``, ``LiveAgents``, ``RecordedAgents``, ``KnownAgents``)."""
 
     def current(self, wanted: str = DEFAULT) -> Agents:
         """The agents as of a moment ago; as of now if ``wanted`` was not among them."""
         ...
 
+    def kept(self, name: str, version: str | None) -> Agent | None:
+        """An agent in the version that a session keeps; None: there is no such agent any more.
+
+        Args:
+            version: a stored version; None: as the agent's file is now.
+
+        Raises:
+            LoomError: that version cannot be read, or is refused.
+        """
+        ...
+
 
 class FollowedAgents(AgentSource, Protocol):
-    """Agents that follow their files (``agents/live.py``: LiveAgents)."""
+    """Agents that follow their files (``LiveAgents``, ``RecordedAgents``)."""
 
     def share(self, content: Content) -> None:
         """Compare them with those of other processes from now on."""
@@ -55,6 +66,10 @@ class KnownAgents:
             return self._own.current(wanted)
         agents = self._own.current()
         return replace(agents, agents={**agents.agents, **self._inline.agents(wanted)})
+
+    def kept(self, name: str, version: str | None) -> Agent | None:
+        """See AgentSource; agents of workflows follow their files."""
+        return self._own.kept(name, version) if ":" not in name else self.find(name)
 
     def find(self, name: str) -> Agent | None:
         """The agent of that name; None if there is none, or its file cannot be read."""

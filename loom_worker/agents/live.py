@@ -51,3 +51,7 @@ class LiveAgents(LiveFiles[Agents]):
     def current(self, wanted: str = DEFAULT) -> Agents:
         """The agents as of a moment ago; as of now if ``wanted`` was not among them: another process may know it."""
         return self.latest(wanted)
+
+    def kept(self, name: str, version: str | None) -> Agent | None:
+        """The agent of that name as its file is now, for nobody stores what it was."""
+        return self.current(name).agents.get(name)

@@ -12,6 +12,7 @@ from loom_worker.agents import judges, memory, remote, tiers, work
 from loom_worker.agents.schedules import schedules_of
 from loom_worker.core.fields import Fields, InvalidField
 from loom_worker.core.values.agents import PROVIDERS, Agent
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.yaml_files import MAX_BYTES, Document, Unreadable, marked_documents
 
@@ -48,6 +49,10 @@ class Agents:
     def current(self, wanted: str = DEFAULT) -> "Agents":
         """These agents; ``LiveAgents`` follow their files."""
         return self
+
+    def kept(self, name: str, version: str | None) -> Agent | None:
+        """The agent of that name, for there is only one version of it here; None: there is none."""
+        return self.agents.get(name)
 
 
 def load(folder: Path | None) -> Agents:
@@ -164,7 +169,46 @@ def _agent(path: Path, document: Document) -> tuple[Agent, list[Problem]]:
     Raises:
         InvalidField: a value cannot be used.
     """
-    root = Fields(document.content, what="an agent")
+    plain, root = _described(document.content)
+    agent = replace(
+        plain,
+        unknown_keys=tuple(key for key, _ in root.unknown()),
+        raw=document.content or {},
+        source=f"{path}:{document.line}",
+        lines=document.lines(),
+    )
+    return agent, sorted(_without_effect(agent, root, document), key=lambda problem: problem.line)
+
+
+def stored(document: Json, *, version: str, source: str) -> Agent:
+    """Build an agent from what its file said once.
+
+    Args:
+        document: the content of the file's document.
+        version: what the stored version is called.
+        source: the agent's place as of now; files that it names lie beside it.
+
+    Raises:
+        InvalidField: a value cannot be used, at least not by this Loom.
+    """
+    plain, root = _described(document)
+    return replace(
+        plain,
+        version=version,
+        unknown_keys=tuple(key for key, _ in root.unknown()),
+        raw=document,
+        source=source,
+        lines=dict.fromkeys(document, 0),  # where things stood is not known; the keys tell the form it was written in
+    )
+
+
+def _described(content: Any) -> tuple[Agent, Fields]:
+    """The agent that a document describes, without its place, and the document's fields.
+
+    Raises:
+        InvalidField: a value cannot be used.
+    """
+    root = Fields(content, what="an agent")
     if "agent" in root:
         meta = spec = root.under("agent")
     else:
@@ -178,15 +222,7 @@ def _agent(path: Path, document: Document) -> tuple[Agent, list[Problem]]:
     if not _NAME.fullmatch(name):
         raise meta.invalid("name", "a name of letters, digits, '.', '_' and '-', at most 128,", name)
     meta.get("labels")
-    plain = built(meta, spec, name)
-    agent = replace(
-        plain,
-        unknown_keys=tuple(key for key, _ in root.unknown()),
-        raw=document.content or {},
-        source=f"{path}:{document.line}",
-        lines=document.lines(),
-    )
-    return agent, sorted(_without_effect(agent, root, document), key=lambda problem: problem.line)
+    return built(meta, spec, name), root
 
 
 def _without_effect(agent: Agent, root: Fields, document: Document) -> Iterator[Problem]:

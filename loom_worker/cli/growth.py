@@ -41,6 +41,8 @@ BOUNDS = {
     "schedules": "the schedules that were ever in a file",
     "learned_layers": "1,000 versions of an agent",
     "learned_activations": "the agents of each workspace",
+    "agent_versions": "the edits of agents' files",
+    "agent_labels": "two for each agent and workspace",
     "agent_messages": "LOOM_ERROR_DAYS",
     "agent_message_refs": "LOOM_ERROR_DAYS",
     "shared_memory": "the agents that write it",

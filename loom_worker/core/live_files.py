@@ -5,19 +5,23 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from loom_worker.core.values.agents import Alone, Content
+from loom_worker.core.values.agents import Alone, Content, ContentChange
 from loom_worker.core.values.problems import Problem
 
 LOOK_S = 1.0
 """Between two checks of the files."""
 SETTLE_S = 1.0
 """A file that was written less than this ago may be incomplete: half of it can be an agent that needs no approvals."""
+DIGITS = 12
+"""Of a digest that are told."""
 STEP_S = 0.05
 """Between two checks of a file that is waited for."""
 _PLACES = frozenset({"source", "lines", "needed"})
@@ -92,6 +96,8 @@ class LiveFiles(Generic[FoundT]):
         self._clock, self._wall_clock, self._pause = clock, wall_clock, pause
         self._content: Content = Alone()
         self._looking = threading.Lock()
+        self._news: deque[ContentChange] = deque()
+        """Edits that were noticed and not told yet."""
         self._looked_s = clock()
         self._stamp: Stamp | None = _stamp(source.files)
         self._found = source.load()
@@ -124,6 +130,7 @@ class LiveFiles(Generic[FoundT]):
                 self._looking.release()
         if self._digest != before:
             self._content.accepted(self._source.part)
+        self._tell_news()
         return self._found
 
     def renew(self) -> None:
@@ -134,6 +141,7 @@ class LiveFiles(Generic[FoundT]):
                 self._pause(STEP_S)
             self._stamp = None  # whatever the times of the files say: those of a share may lag behind
             self._look()
+        self._tell_news()
 
     def _look(self) -> None:
         self._looked_s = self._clock()
@@ -145,7 +153,14 @@ class LiveFiles(Generic[FoundT]):
         entries = self._source.entries(self._found)
         self._digest = digest(entries)
         log.info("%s read anew: %s", self._source.part, ", ".join(sorted(entries)))
-        self._log(tuple(problem for problem in self._found.problems if problem not in before.problems))
+        new = tuple(problem for problem in self._found.problems if problem not in before.problems)
+        self._log(new)
+        self._news += edits(self._source.part, (self._source.entries(before), entries), new, stamp)
+
+    def _tell_news(self) -> None:
+        with suppress(IndexError):  # another thread tells the rest
+            while True:
+                self._content.tell(self._news.popleft())
 
     def _is_fresh(self, stamp: Stamp) -> bool:
         now_s = self._wall_clock()
@@ -166,6 +181,35 @@ def following(source: Source[FoundT], found: FoundT, before: FoundT) -> FoundT:
     kept = {name: entry for name, entry in former.items() if name in found.refused or Path(entry.file) in found.unread}
     refused = {name: problem for name, problem in found.refused.items() if name not in kept}
     return source.with_entries(found, MappingProxyType({**new, **same, **kept}), MappingProxyType(refused))
+
+
+def edits(
+    part: str,
+    entries: tuple[Mapping[str, FileEntry], Mapping[str, FileEntry]],
+    problems: Sequence[Problem],
+    stamp: Stamp,
+) -> Iterator[ContentChange]:
+    """What the files of a part say otherwise now, and what is refused. Pure.
+
+    That an agent has changed is told by who stores its versions (``agents/versions.py``).
+
+    Args:
+        entries: those of before, and those of now.
+        problems: those that are new.
+    """
+    marks = {path: f"{size}:{changed_ns}" for path, _, size, changed_ns in stamp}
+    former, new = entries
+    if part == "workflows":
+        for name in sorted(former.keys() & new.keys()):
+            if former[name] is not new[name]:
+                before, now = (digest({name: each[name]})[:DIGITS] for each in entries)
+                yield ContentChange("workflow", name, "updated", marks.get(new[name].file, ""), now, before)
+    for problem in problems:
+        if not problem.is_warning:
+            place = f"{problem.file}:{problem.line}" if problem.line else problem.file
+            kind: Literal["agent", "workflow"] = "workflow" if part == "workflows" else "agent"
+            text = str(replace(problem, file="", line=0))
+            yield ContentChange(kind, place, "refused", marks.get(problem.file, ""), text)
 
 
 def digest(entries: Mapping[str, FileEntry]) -> str:

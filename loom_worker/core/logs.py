@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 IDS = (
     *("workspace", "session", "turn", "call", "tool_name", "judge", "error_id", "delivery", "key", "rotated_from"),
-    *("run", "workflow"),
+    *("run", "workflow", "agent", "version", "former"),
     *("status", "duration_ms", "attempt", "http_status", "late", "lost", "due", "full", "sessions", "keys"),
     *("kind", "messages", "from_tokens", "to_tokens", "by"),
     *("request", "lane", "task", "trace_id", "span_id"),

@@ -42,6 +42,12 @@ SCHEDULE_TIMES = Counter(
     "ended, refused, or missed.",
     (Label("kind", ("workflow", "agent")), Label("outcome", ("begun", "skipped", "refused", "missed"))),
 )
+CONTENT_CHANGES = Counter(
+    "loom_content_changes_total",
+    "Edits of the files of agents, tools and workflows that took effect, or were refused; each counted once, by the "
+    "process that was the first to notice.",
+    (Label("kind", ("agent", "tool", "workflow")), Label("outcome", ("updated", "refused"))),
+)
 TURN_QUEUE_WAIT = Histogram(
     "loom_turn_queue_wait_seconds",
     "From the acceptance of a turn to its first start by a worker.",
@@ -218,7 +224,17 @@ WRITE_WAITS = Histogram(
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        *(RUNS, SCHEDULE_TIMES, TURNS, TURN_QUEUE_WAIT, TURN_FIRST_TOKEN, TURN_RUN, TURN_DURATION, TURN_DEATHS),
+        *(
+            RUNS,
+            SCHEDULE_TIMES,
+            CONTENT_CHANGES,
+            TURNS,
+            TURN_QUEUE_WAIT,
+            TURN_FIRST_TOKEN,
+            TURN_RUN,
+            TURN_DURATION,
+            TURN_DEATHS,
+        ),
         *(LLM_REQUESTS, LLM_FIRST_TOKEN, LLM_TOKENS, LLM_COST, LLM_CALLS, LLM_UNPRICED_CALLS),
         *(TOOL_CALLS, TOOL_DURATION, JUDGE_SCORES, JUDGE_VERDICTS),
         *(PATTERN_HITS, PATTERN_LOOKUPS, PATTERN_RELOADS),

@@ -291,6 +291,8 @@ class Settings:
     llm: LlmSettings = LlmSettings()
     embeddings: EmbeddingSettings = EmbeddingSettings()
     agents_dir: Path | None = setting("LOOM_AGENTS_DIR", Folder(must_exist=True), None)
+    agent_pin: Literal["session", "none"] = setting("LOOM_AGENT_PIN", OneOf("session", "none"), "session")
+    """session: a session keeps the version of its agent with which it began; none: all follow the agent's file."""
     workflows_dir: Path | None = setting("LOOM_WORKFLOWS_DIR", Folder(must_exist=True), None)
     """The user's own workflows; unless set, those in the package, which work on the sample shop."""
     patterns: PatternSettings = PatternSettings()

@@ -69,6 +69,11 @@ def waiting(turn_id: str) -> str:
     return f"{PREFIX}waiting:{turn_id}"
 
 
+def told(edit: str) -> str:
+    """String: an edit of a file, named by its digest, has been logged and counted; a week."""
+    return f"{PREFIX}content:told:{edit}"
+
+
 def late(turn_id: str, reply_n: int) -> str:
     """String: it has been logged that the tool calls of a turn's reply take long."""
     return f"{PREFIX}late:{turn_id}:{reply_n}"

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.agents.load import Agents
-from loom_worker.core.errors import LoomError
+from loom_worker.core.errors import BadFile, LoomError
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, Session
 from loom_worker.core.values.tools import Occasion, Tool
+from loom_worker.core.values.turns import Claim
 from loom_worker.core.values.workspaces import ALL_NAMES, NameRules
 from loom_worker.judge.evaluate import JudgeModel
 from loom_worker.judge.llm import VERDICT_TOKENS
@@ -40,6 +41,7 @@ from loom_worker.runtime.prompt_context import Knowledge, RankingAccounts
 from loom_worker.runtime.tool_sets import ToolProvider
 from loom_worker.runtime.workspace_rules import RulesCache
 from loom_worker.skills.files import read_skill_file_tool
+from loom_worker.store.agent_versions import AgentVersions
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import DatedSummaries
@@ -102,6 +104,7 @@ class AgentRegistry:
         self._lock = threading.RLock()
         self._tool_provider = tool_provider
         self._rules = RulesCache(database)
+        self._versions = AgentVersions(database)
         self._runtimes: OrderedDict[tuple[str, Choice, str], AgentRuntime] = OrderedDict()
 
     def runtime(self, name: str, choice: Choice = AS_AGENT, workspace: str | None = None) -> AgentRuntime:
@@ -111,11 +114,13 @@ class AgentRegistry:
             workspace: whose rules hold and whose skills it has; None: of none, with the tool that reads skills if
                 there are any at all.
         """
-        choice = choice.under(self._rules.of(workspace))
-        agents = self._agents.current(name)
-        agent = agents.agents.get(name)
-        why = "" if agent else _why_absent(name, agents)
-        agent = agent or Agent(name, backend=None)
+        version, choice = choice.version, replace(choice.under(self._rules.of(workspace)), version=None)
+        try:
+            agent = self._agents.kept(name, version)
+            why = "" if agent else _why_absent(name, self._agents.current(name))
+        except BadFile as error:
+            agent, why = None, f"The agent {name!r} cannot work: {error}."
+        agent = agent or Agent(name, version=version or "1", backend=None)
         if workspace is None:
             return self._kept(agent, choice, why, has_skills=self._knowledge.has_skills_anywhere(agent))
         shelf = self._knowledge.shelf(agent, workspace)
@@ -125,7 +130,8 @@ class AgentRegistry:
 
     def _kept(self, agent: Agent, choice: Choice, why: str, *, has_skills: bool) -> AgentRuntime:
         """The agent runtime as it was built before, as long as the agent and its tools are the same."""
-        key = (agent.name, choice, why or f"{self._tool_provider.stamp(agent)} {has_skills} {self._peers(agent)}")
+        made_of = why or f"{self._tool_provider.stamp(agent)} {has_skills} {self._peers(agent)}"
+        key = (f"{agent.name}@{agent.version}", choice, made_of)
         with self._lock:
             runtime = self._runtimes.get(key)
         # Built outside of the lock: an agent whose servers are slow keeps no other waiting.
@@ -140,9 +146,19 @@ class AgentRegistry:
                 self._runtimes.popitem(last=False)
             return runtime
 
-    def tools(self, name: str) -> tuple[Tool, ...]:
+    def keeping(self, claim: Claim) -> Claim:
+        """See AgentRuntimes; agents of workflows, and those whose file is gone, have no versions to keep."""
+        name = claim.turn.agent
+        if claim.choice.version is not None or ":" in name or self._settings.agent_pin == "none":
+            return claim
+        if name not in self._agents.current(name).agents:
+            return claim
+        version = self._versions.keep(name, claim.turn.lane)
+        return replace(claim, choice=replace(claim.choice, version=version))
+
+    def tools(self, name: str, version: str | None = None) -> tuple[Tool, ...]:
         """The tools of an agent; no model and no index is built."""
-        agent = self._agent(name)
+        agent = self._agents.kept(name, version) or Agent(name, backend=None)
         tool_set = self._tool_set(agent, AS_AGENT, has_skills=self._knowledge.has_skills_anywhere(agent))
         return tool_set.registry.permitted(tool_set.allowed, read_only=agent.is_read_only)
 
@@ -162,9 +178,9 @@ class AgentRegistry:
         """What an agent works on; nothing is built or connected."""
         return self._tool_provider.kinds(self._agent(name))
 
-    def prepared(self, name: str, use: ToolUse) -> tuple[Json, str | None]:
+    def prepared(self, name: str, use: ToolUse, version: str | None = None) -> tuple[Json, str | None]:
         """A call's arguments as the agent's tool takes them, and why it would not."""
-        prepared = self.runtime(name).prepared(use)
+        prepared = self.runtime(name, Choice(version=version)).prepared(use)
         return prepared.arguments, prepared.error
 
     def warm(self) -> None:

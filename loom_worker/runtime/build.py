@@ -12,6 +12,7 @@ from celery import Celery
 
 from loom_worker.agents.known import KnownAgents
 from loom_worker.agents.live import LiveAgents
+from loom_worker.agents.versions import RecordedAgents
 from loom_worker.core import crash_points
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
@@ -40,6 +41,7 @@ from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
 from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.agent_messages import AgentMessages
+from loom_worker.store.agent_versions import AgentVersions
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
 from loom_worker.store.children import Children
@@ -109,7 +111,7 @@ def service(settings: Settings) -> Service:
     client, events = redis_of(settings), events_of(settings)
     lanes = Lanes(client, settings.lanes)
     workflows = workflows_of(settings)
-    agents = KnownAgents(LiveAgents(settings.agents_dir), workflows)
+    agents = agents_of(settings, database, workflows)
     stopping = Stopping(settings.lanes.drain_s)
     fitted = components(settings, agents, database, client, process=process_name(), stopping=stopping)
     fitted.metrics.start()
@@ -210,11 +212,17 @@ def workflows_of(settings: Settings) -> LiveWorkflows:
     return LiveWorkflows(settings.workflows_dir or shipped_workflows())
 
 
+def agents_of(settings: Settings, database: Database, workflows: LiveWorkflows) -> KnownAgents:
+    """All agents: those of files, each version of which is stored, and those of workflows."""
+    live, versions = LiveAgents(settings.agents_dir), AgentVersions(database)
+    return KnownAgents(RecordedAgents(live, versions, pins=settings.agent_pin == "session"), workflows)
+
+
 def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool = True) -> Process:
     links, events = Links.of(settings), TaskEvents()
     stopping = Stopping(settings.lanes.drain_s)
     workflows = workflows_of(settings)
-    agents = KnownAgents(LiveAgents(settings.agents_dir), workflows)
+    agents = agents_of(settings, links.database, workflows)
     fitted = components(
         settings, agents, links.database, links.client, process=links.name, stopping=stopping, waker=links
     )

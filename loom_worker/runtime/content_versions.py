@@ -5,19 +5,21 @@ published last was read last, whichever process was slower, and a process that r
 same or something newer. If it has something else, its source is not that of the others: it says so and goes on.
 """
 
+import hashlib
 import itertools
 import logging
 import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
+from loom_worker.core import metrics
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.redis_client import translate_redis_errors
-from loom_worker.core.values.agents import Part
-from loom_worker.lanes.keys import CONTENT_VERSION
+from loom_worker.core.values.agents import ContentChange, Part
+from loom_worker.lanes.keys import CONTENT_VERSION, told
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +84,22 @@ class ContentVersions:
             self._level(name, known or "")
         except Unavailable as error:
             self._miss(error)
+
+    def tell(self, change: ContentChange) -> None:
+        """Log and count an edit unless another process has; without Redis each process does."""
+        edit = hashlib.sha256("\n".join(astuple(change)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        try:
+            with translate_redis_errors():
+                if not self._client.set(told(edit), self._process, nx=True, ex=KEPT_S):
+                    return
+        except Unavailable as error:
+            self._miss(error)
+        metrics.CONTENT_CHANGES.count(change.kind, change.outcome)
+        if change.outcome == "updated":
+            extra = {"version": change.version, "former": change.former}
+            log.info("%s.updated: %s", change.kind, change.name, extra=extra)
+        else:
+            log.warning("%s.refused: %s: %s", change.kind, change.name, change.version)
 
     def catch_up(self, version: str = "") -> None:
         """Take up what any process has accepted so far; one read of Redis, or none where the version is known.

@@ -38,8 +38,8 @@ def check(patch: SessionPatch, agent: Agent, tools: Sequence[str]) -> None:
     ]
     if patch.backend is not None and patch.backend not in agent.databases:
         flaws.append(Flaw("/backend", f"its databases are {', '.join(agent.databases) or 'none but its own'}"))
-    if patch.agent is not None and patch.agent != f"{agent.name}@latest":
-        flaws.append(Flaw("/agent", f"a session keeps its agent, so only {agent.name}@latest can be asked for"))
+    if patch.agent is not None and not patch.agent.startswith(f"{agent.name}@"):
+        flaws.append(Flaw("/agent", f"a session keeps its agent, so only versions of {agent.name} can be asked for"))
     if flaws:
         details = sorted({flaw.detail for flaw in flaws})
         raise Invalid(f"The agent {agent.name!r} does not allow that: {'; '.join(details)}.", tuple(flaws))

@@ -47,7 +47,7 @@ class Approvals:
         if decision.verdict == "edit":
             turn, call = approvals.waiting(self._database, tenant, turn_id, call_id)
             use = ToolUse(call.id, call.name, decision.arguments or {})
-            arguments, flaw = self._agents.prepared(turn.agent, use)
+            arguments, flaw = self._agents.prepared(turn.agent, use, turn.agent_version)
             if flaw is not None:
                 detail = f"The tool {call.name} does not take these arguments: {flaw}"
                 raise Invalid(detail, (Flaw("/arguments", flaw),))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from loom_worker.agents.known import AgentSource
-from loom_worker.core.errors import Flaw, Invalid
+from loom_worker.core.errors import BadFile, Flaw, Invalid
 from loom_worker.core.values.audit import INPUT_BLOCKED, AuditEntry
 from loom_worker.core.values.guardrails import NO_GUARDRAILS, Guardrails
 from loom_worker.core.values.ids import now_ms
@@ -37,10 +37,12 @@ class InputGuard:
         Raises:
             Invalid: a rule blocks the message; nothing is stored but that (slug ``guardrail-blocked``).
         """
-        known, rules = self._sessions.asked(tenant, session_id)
         # The session's agent answers, or the one that is named where it has none yet; perhaps its file is gone.
-        name = known or named or DEFAULT_AGENT
-        agent = self._agents.current(name).agents.get(name)
+        name, version, rules = self._sessions.asked(tenant, session_id, named or DEFAULT_AGENT)
+        try:
+            agent = self._agents.kept(name, version)
+        except BadFile:  # no turn of it can run; its text may not be stored, either, unless the file lets it pass
+            agent = self._agents.kept(name, None)
         own = NO_GUARDRAILS if agent is None else agent.guardrails
         checked = check("input", new.input, own.with_those_of(Guardrails.of(rules.guardrails)).input)
         if not checked.decisions:

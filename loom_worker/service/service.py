@@ -26,6 +26,7 @@ from loom_worker.guard.rate import RateLimiter
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service import allowed
 from loom_worker.service.administration import WorkspaceRules
+from loom_worker.service.agent_versions import AgentCatalog
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.approvals import Approvals
 from loom_worker.service.context_report import ContextReport
@@ -37,6 +38,7 @@ from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.rate_limits import RateLimits
 from loom_worker.service.schedules import Schedules
+from loom_worker.service.session_changes import SessionChanges
 from loom_worker.service.session_search import Semantics, SessionSearch
 from loom_worker.service.terms import Terms
 from loom_worker.service.turn_waiter import TurnWaiter
@@ -156,6 +158,8 @@ class Service:
         self._components = parts.components
         self._waits = waiter.waits
         self._turns = Turns(database)
+        self.agent_versions = AgentCatalog(database, agents, pins=settings.agent_pin == "session")
+        self._changes = SessionChanges(self.sessions, agents, parts.runtimes, self.contexts, self.agent_versions)
         self._terms = Terms(settings, agents)
         self._input_guard = InputGuard(database, agents)
 
@@ -175,14 +179,15 @@ class Service:
             self.contexts.check_kernel(agent, new.kernel)
         return self.sessions.create(tenant, new, now_ms=now_ms())
 
-    def patch_session(self, tenant: Tenant, session_id: str, patch: SessionPatch) -> Session:
+    def patch_session(
+        self, tenant: Tenant, session_id: str, patch: SessionPatch, *, may_choose_any: bool = True
+    ) -> Session:
         """Change a session; one that becomes active goes on with its queue.
 
         Raises:
-            NotFound: the tenant has no such session.
-            Invalid: its agent does not allow that, or the kernel is larger than its share of the window.
+            NotFound, Invalid, Forbidden, Conflict: nothing was changed; see ``SessionChanges.checked``.
         """
-        self._check_patch(tenant, session_id, patch)
+        patch = self._changes.checked(tenant, session_id, patch, may_choose_any=may_choose_any)
         session = self.sessions.patch(tenant, session_id, patch, now_ms=now_ms())
         if patch.status == "active" and session.queue_depth:
             self._announcer.wake(session.lane)
@@ -369,16 +374,6 @@ class Service:
             with log_context.about(log_context.turn_ids(turn)):
                 log.info("turn.accepted")
                 self._announcer.accepted(turn)
-
-    def _check_patch(self, tenant: Tenant, session_id: str, patch: SessionPatch) -> None:
-        if patch.tools is None and patch.backend is None and patch.agent is None and not patch.kernel:
-            return
-        name = self.sessions.get(tenant, session_id).agent
-        agent = self._check_agent(name)
-        tools = () if patch.tools is None else self.tools(name)
-        allowed.check(patch, agent, [tool.spec.name for tool in tools])
-        if patch.kernel:
-            self.contexts.check_kernel(name, patch.kernel)
 
     def _check_asked(self, tenant: Tenant, session_id: str, agent: str | None) -> None:
         """Refuse an agent that cannot work; where none is named, only a new session would get the default one."""

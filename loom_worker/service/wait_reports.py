@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from loom_worker.agents.known import AgentSource
+from loom_worker.core.errors import BadFile
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
@@ -101,7 +102,10 @@ class WaitReports:
 
     def _asked_ms(self, turn: Turn, asked: Sequence[Call]) -> int:
         """When a person was asked: a decision is due so long after that as the agent says."""
-        agent = self.agents.current(turn.agent).agents.get(turn.agent)
+        try:
+            agent = self.agents.kept(turn.agent, turn.agent_version)
+        except BadFile:
+            agent = None
         due_ms = min((call.approve_by_ms for call in asked if call.approve_by_ms is not None), default=None)
         if agent is None or due_ms is None:
             return _latest_ms(turn)

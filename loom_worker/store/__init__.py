@@ -12,7 +12,9 @@ its steps and its end; ``turn_statements`` holds all that a plain turn asks, ``t
 requests, ``turns`` reads them, ``turn_statuses`` looks many up at once, ``turn_records`` reads all that their traces
 tell, and adds what no journal tells; ``turn_webhooks`` changes where its end is reported.
 
-Agents together: ``children`` are turns that another turn waits for, ``agent_messages`` the queues between agents.
+Agents: ``agent_versions`` keeps each text that their files have had, and what sessions keep of it (tables:
+``agent_version_tables``). Agents together: ``children`` are turns that another turn waits for, ``agent_messages`` the
+queues between agents.
 
 Workflows: ``run_journal`` accepts runs and makes them go on, each time by one of ``run_steps``; ``runs`` reads them,
 ``run_removal`` removes them. ``schedules`` says which due times are dealt with.

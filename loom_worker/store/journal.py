@@ -91,7 +91,7 @@ class Final:
     rom: str | None = None
     """The system text that was sent; stored if the session had none and its database is still the same."""
     agent_version: str | None = None
-    """Version of the agent that the system text comes from; stored with it."""
+    """Version of the agent that the system text comes from; stored with it where the session keeps none."""
     learned_part: Json | None = None
     """What of the learned layer is in the system text; stored with it."""
     token_correction: float | None = None
@@ -298,6 +298,7 @@ def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
         # A session that had a system text when this turn began, and has none now, must get a new one.
         "sent_rom": final.rom if claim.rom is None else None,
         "sent_backend": claim.choice.backend,
+        "kept_version": claim.choice.version,  # a session that has moved to another version gets a text of that one
         "version": final.agent_version,
         "learned_version": turn.learned_version,
         "learned_part": final.learned_part,

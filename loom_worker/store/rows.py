@@ -37,8 +37,8 @@ _NOT_COLUMNS = {
     ),
     *("is_busy", "is_cut"),
 }
-CHOSEN = ("model", "tools", "backend")
-"""What a session chose instead of its agent's own."""
+CHOSEN = ("model", "tools", "backend", "agent_version")
+"""What a session chose instead of its agent's own, and which version of the agent it keeps."""
 _TURN_FIELDS = tuple(name for name in Turn.__slots__ if name not in _NOT_COLUMNS)
 _SESSION_FIELDS = tuple(name for name in Session.__slots__ if name not in _NOT_COLUMNS)
 
@@ -55,7 +55,12 @@ def session(row: Row, *, is_busy: bool = False) -> Session:
 def choice(row: Row) -> Choice:
     """The columns of a session that say what it chose."""
     tools = row["tools"]
-    return Choice(model=row["model"], tools=None if tools is None else tuple(tools), backend=row["backend"])
+    return Choice(
+        model=row["model"],
+        tools=None if tools is None else tuple(tools),
+        backend=row["backend"],
+        version=row["agent_version"],
+    )
 
 
 def turn(row: Row, *, calls: Sequence[Call] = (), position: int = 0) -> Turn:

@@ -25,6 +25,7 @@ from sqlalchemy import (
 from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store import (  # noqa: F401 - they belong to it, too
     agent_tables,
+    agent_version_tables,
     audit_tables,
     blob_tables,
     learned_tables,
@@ -74,7 +75,7 @@ sessions = Table(
     Column("tools", JSON_OR_NULL),
     Column("backend", Text),
     Column("rom", Text),
-    Column("agent_version", String(64)),  # of the agent whose system text ``rom`` is
+    Column("agent_version", String(64)),  # of its agent, which it keeps; ``rom`` comes from it
     Column("learned_version", Integer),  # as the first claim found it; 0: none, null: no turn was claimed
     Column("learned_part", JSON_OR_NULL),  # what of that version ``rom`` holds
     Column("token_correction", Float),  # the provider's tokens, by its latest reply, over our estimate
@@ -139,6 +140,7 @@ turns = Table(
     Column("output_ref", JSON_OR_NULL),  # of a long answer that another agent is to read: {"ref", "preview"}
     Column("ancestors", JSON_OR_NULL),  # the turns that wait for it, that one last (values/children.py)
     Column("learned_version", Integer),  # of its session when it was claimed last
+    Column("agent_version", String(64)),  # of the agent that ran it; null before it has run
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
     Index("turns_open_by_status", *("status", "workspace", "created_ms"), **_NOT_COMPLETED),

@@ -58,11 +58,17 @@ class Sessions:
         with self._database.read() as tx:
             return _with_queue(tx, found(tx, tenant, session_id))
 
-    def asked(self, tenant: Tenant, session_id: str) -> tuple[str, Rules]:
-        """The agent of a session, empty where the tenant has no such session or it has none yet; and all rules."""
+    def asked(self, tenant: Tenant, session_id: str, named: str) -> tuple[str, str | None, Rules]:
+        """Who answers in a session: its agent, the version of it that the session keeps, and the workspace's rules.
+
+        A session that keeps no version has that with the label ``production``, if there is one; None: the newest.
+
+        Args:
+            named: the agent of a session that has none yet, or that does not exist.
+        """
         with self._database.read() as tx:
-            row = statements.ASKED.one(tx, {**parameters(tenant), "our_id": session_id})
-        return row["agent"] or "", Rules.of(row["rules"])
+            row = statements.ASKED.one(tx, {**parameters(tenant), "our_id": session_id, "named": named})
+        return row["agent"] or named, row["version"], Rules.of(row["rules"])
 
     def page(self, tenant: Tenant, *, limit: int, after: str | None) -> Page[Session]:
         """List sessions, the newest first; ``after`` is a page's ``next``, or the id of the last session seen.
@@ -91,6 +97,8 @@ class Sessions:
         with self._database.write(durable=True) as tx:
             row = found(tx, tenant, session_id)
             changes = patch.changes()
+            if patch.version is not None and patch.agent is not None and not row["agent"]:
+                changes["agent"] = patch.agent.partition("@")[0]  # the version is one of this agent
             tx.execute(update(sessions).where(sessions.c.lane == row["lane"]).values(**changes, updated_ms=now_ms))
             if "backend" in changes:  # the remembered schemas are those of another database
                 tx.execute(update(memory).where(memory.c.lane == row["lane"]).values(schemas=None))

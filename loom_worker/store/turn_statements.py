@@ -23,6 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.store import rows
+from loom_worker.store.agent_version_tables import agent_labels
 from loom_worker.store.audit_tables import audit, audit_chains
 from loom_worker.store.memory_tables import memory
 from loom_worker.store.prepared import PreparedStatement
@@ -54,9 +55,17 @@ BY_IDEMPOTENCY_KEY = PreparedStatement(
         turns.c.workspace == bindparam("our_workspace"), turns.c.idempotency_key == bindparam("key")
     )
 )
+_agent = select(sessions.c.agent).where(OURS, sessions.c.id == _OUR_ID).scalar_subquery()
+_kept_version = select(sessions.c.agent_version).where(OURS, sessions.c.id == _OUR_ID).scalar_subquery()
+_production = select(agent_labels.c.version).where(
+    agent_labels.c.workspace == bindparam("our_workspace"),
+    agent_labels.c.agent == func.coalesce(func.nullif(_agent, ""), bindparam("named", type_=String)),
+    agent_labels.c.label == "production",
+)
 ASKED = PreparedStatement(
     select(
-        select(sessions.c.agent).where(OURS, sessions.c.id == _OUR_ID).scalar_subquery().label("agent"),
+        _agent.label("agent"),
+        func.coalesce(_kept_version, _production.scalar_subquery()).label("version"),
         select(workspaces.c.rules)
         .where(workspaces.c.name == bindparam("our_workspace"))
         .scalar_subquery()
@@ -167,6 +176,7 @@ _IS_FIRST_ROM = and_(
     sessions.c.rom.is_(None),
     _sent_rom.is_not(None),
     sessions.c.backend.is_not_distinct_from(bindparam("sent_backend", type_=Text)),
+    sessions.c.agent_version.is_not_distinct_from(bindparam("kept_version", type_=String)),
 )
 CHARGE_SESSION = PreparedStatement(
     update(sessions)

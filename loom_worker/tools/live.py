@@ -8,12 +8,14 @@ import hashlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from loom_worker.core.errors import BadFile
-from loom_worker.core.values.agents import Alone, Content
+from loom_worker.core.values.agents import Alone, Content, ContentChange
 from loom_worker.core.values.tools import Tool
 from loom_worker.tools import targets
 from loom_worker.tools.custom import checked
@@ -22,6 +24,8 @@ SETTLE_S = 1.0
 """A file written so recently may be incomplete; one removed so recently may come back."""
 STEP_S = 0.05
 """Between two checks of a file that is being waited for."""
+DIGITS = 12
+"""Of a digest that are told."""
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +94,9 @@ class ToolFiles:
             file.look()
         if file.digest() != before:
             self._content.accepted(file.part)
+        with suppress(IndexError):  # another thread tells the rest
+            while True:
+                self._content.tell(file.news.popleft())
 
 
 class ToolFile:
@@ -111,6 +118,8 @@ class ToolFile:
         self._tools: tuple[Tool, ...] = ()
         self._digest: str | None = None
         self._problem = "not read yet"
+        self.news: deque[ContentChange] = deque()
+        """Edits that were noticed and not told yet."""
 
     def tools(self) -> tuple[Tool, ...]:
         """Its tools as of the last check.
@@ -171,7 +180,7 @@ class ToolFile:
         return True
 
     def _load(self, mark: Mark) -> None:
-        is_known = mark == self._mark
+        is_known, stamp = mark == self._mark, f"{mark[1]}:{mark[2]}"
         self._mark = mark
         try:
             source = targets.read(self._path)
@@ -182,8 +191,11 @@ class ToolFile:
         except BadFile as error:
             if self._tools and not (is_known and self._problem == str(error)):
                 log.warning("tool file: %s; the former version stays in use", error)
+                self.news.append(ContentChange("tool", str(self._path), "refused", stamp, str(error)))
             self._problem = str(error)
             return
         if self._tools:
             log.info("tool file reloaded: %s", self._path)
+            former = (self._digest or "")[:DIGITS]
+            self.news.append(ContentChange("tool", str(self._path), "updated", stamp, digest[:DIGITS], former))
         self._tools, self._digest, self._problem = tools, digest, ""

@@ -108,6 +108,7 @@ def _of_turn(frame: SpanFrame, record: TurnRecord) -> Json:
     return {
         names.OPERATION: "invoke_agent",
         names.AGENT: turn.agent,
+        names.AGENT_VERSION: turn.agent_version,
         names.CONVERSATION: turn.session_id,
         names.PROVIDER: names.provider(asked.provider) if asked else None,
         names.REQUEST_MODEL: asked.model if asked else None,

@@ -11,7 +11,7 @@ from loom_worker.core.values.learned import LearnedLayer
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.skills import SkillShelf
 from loom_worker.core.values.tools import Occasion, Tool
-from loom_worker.core.values.turns import Turn
+from loom_worker.core.values.turns import Claim, Turn
 from loom_worker.judge.evaluate import JudgeModel
 from loom_worker.llm.model import Model
 from loom_worker.memory.layers import Count
@@ -97,12 +97,20 @@ class AgentRuntimes(Protocol):
         """
         ...
 
+    def keeping(self, claim: Claim) -> Claim:
+        """The claim with the version of its agent that the session keeps, which is decided now if it keeps none.
+
+        Raises:
+            Unavailable: the database did not answer.
+        """
+        ...
+
     def window(self, name: str) -> tuple[int, int]:
         """The window of an agent's model, and what of it is reserved for its reply, in tokens."""
         ...
 
-    def tools(self, name: str) -> tuple[Tool, ...]:
-        """An agent's tools; no model is built.
+    def tools(self, name: str, version: str | None = ...) -> tuple[Tool, ...]:
+        """An agent's tools, as of a stored version or of now; no model is built.
 
         Raises:
             LoomError: the agent cannot work.
@@ -113,8 +121,8 @@ class AgentRuntimes(Protocol):
         """What an agent works on, see AgentRuntime.kinds."""
         ...
 
-    def prepared(self, name: str, use: ToolUse) -> tuple[Json, str | None]:
-        """A call's arguments as the agent's tool takes them, and why it would not."""
+    def prepared(self, name: str, use: ToolUse, version: str | None = ...) -> tuple[Json, str | None]:
+        """A call's arguments as the agent's tool takes them, and why it would not; see ``tools``."""
         ...
 
 

@@ -75,7 +75,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         settlement=execution.settlement(state),
         rom=execution.session.rom if state.replies else None,
         known_cancel=turn.cancel,
-        agent_version=execution.runtime.agent.version,
+        agent_version=turn.agent_version,
         learned_part=_learned_part(execution) if state.replies else None,
         token_correction=state.correction,
         memory_seen=execution.session.memory.state.version if state.replies else None,

@@ -27,6 +27,8 @@ from loom_worker.turn.worker import Execution, SessionContext, TurnWorker, guard
 
 log = logging.getLogger(__name__)
 
+VERSION_CHARS = 64
+"""Of a version that its file declares, so many are kept."""
 AGAIN_MS = 1_000
 """A turn that failed in a way we did not foresee is tried again after this; each time counts as an attempt."""
 
@@ -78,7 +80,9 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
     began_s = time.monotonic()
     try:
         worker.content.catch_up(lease.content)  # the turn has what any process had accepted when its lane was taken
+        claim = worker.agents.keeping(claim)
         runtime = worker.agents.runtime(claim.turn.agent, claim.choice, claim.turn.workspace)
+        claim = replace(claim, turn=replace(claim.turn, agent_version=runtime.agent.version[:VERSION_CHARS]))
         ownership = Ownership(held, worker.claims, claim, lease_s=worker.settings.lanes.lease_s)
         cancel_requests = CancelRequests(
             claim.turn.cancel,

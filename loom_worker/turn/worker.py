@@ -237,5 +237,6 @@ class Execution:
             "run_ms": self.run_ms,
             "patterns": list(state.patterns),
             "first_token_ms": state.first_token_ms,
+            "agent_version": self.claim.turn.agent_version,
             **({"judge": state.judge} if state.verdicts else {}),
         }

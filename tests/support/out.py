@@ -93,11 +93,11 @@ class Out:
     def check_fits(self, *question: object) -> None:
         self.ask("fits", *question)
 
-    def tools(self, agent: str) -> tuple[Tool, ...]:
+    def tools(self, agent: str, _version: str | None = None) -> tuple[Tool, ...]:
         self.ask("tools", agent)
         return (a_tool("add", "Adds.", {"type": "object"}), a_tool("note", "Notes.", {"type": "object"}))
 
-    def prepared(self, _agent: str, use: ToolUse) -> tuple[Json, str | None]:
+    def prepared(self, _agent: str, use: ToolUse, _version: str | None = None) -> tuple[Json, str | None]:
         return use.arguments, None if "b" in use.arguments else "/: 'b' is missing"
 
     def of(self, turn: Turn) -> str:

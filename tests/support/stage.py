@@ -19,7 +19,7 @@ from loom_worker.core.values.learned import NONE, LearnedLayer
 from loom_worker.core.values.notifications import Delivery, Event
 from loom_worker.core.values.sessions import Choice, NewSession, Session
 from loom_worker.core.values.tools import Caller, Outcome, Tool
-from loom_worker.core.values.turns import CancelAction, NewTurn, Step, Turn
+from loom_worker.core.values.turns import CancelAction, Claim, NewTurn, Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import queued, rebuild
 from loom_worker.events.run_news import RunNews
@@ -162,6 +162,9 @@ class StageAgents:
 
     def runtime(self, _name: str, _choice: Choice | None = None, _workspace: str | None = None) -> AgentRuntime:
         return self._stage.runtime()
+
+    def keeping(self, claim: Claim) -> Claim:
+        return claim
 
 
 class ByWords:

@@ -20,6 +20,7 @@ from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tools import Tool
+from loom_worker.core.values.turns import Claim
 from loom_worker.core.values.workflows import Workflow
 from loom_worker.events.log import EventLog
 from loom_worker.events.run_news import RunNews
@@ -157,13 +158,16 @@ class StageAgents:
     def window(self, _name: str) -> tuple[int, int]:
         return BUDGET_TOKENS + 1000, 1000
 
-    def tools(self, _name: str) -> tuple[Tool, ...]:
+    def tools(self, _name: str, _version: str | None = None) -> tuple[Tool, ...]:
         return tuple(self.known_tools)
 
     def kinds(self, _name: str) -> frozenset[str]:
         return frozenset({"sql"})
 
-    def prepared(self, name: str, use: ToolUse) -> tuple[Json, str | None]:
+    def keeping(self, claim: Claim) -> Claim:
+        return claim
+
+    def prepared(self, name: str, use: ToolUse, _version: str | None = None) -> tuple[Json, str | None]:
         found = self.runtime(name).prepared(use)
         return found.arguments, found.error
 

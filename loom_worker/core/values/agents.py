@@ -249,8 +249,26 @@ class Part(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class ContentChange:
+    """An edit of a file that a running process has noticed."""
+
+    kind: Literal["agent", "tool", "workflow"]
+    name: str
+    """Of what the file defines; of a file with an error its path and line, as far as they are known."""
+    outcome: Literal["updated", "refused"]
+    stamp: str
+    """Size and time of the file: what many processes notice is one edit if they are the same."""
+    version: str = ""
+    """Beginning of the new digest, or why the edit is refused."""
+    former: str = ""
+
+
 class Content(Protocol):
     """What all processes have accepted."""
+
+    def tell(self, change: ContentChange) -> None:
+        """Log and count an edit, once for all processes. Call it without holding a lock."""
 
     def follow(self, name: str, part: Part) -> None:
         """Compare a part of this process with those of the same name in others from now on."""
@@ -274,6 +292,9 @@ class Alone:
 
     def accepted(self, name: str) -> None:
         """Does nothing."""
+
+    def tell(self, change: ContentChange) -> None:
+        """Nobody is there to tell."""
 
     def catch_up(self, version: str = "") -> None:
         """There is nothing else."""

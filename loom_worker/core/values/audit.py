@@ -37,6 +37,8 @@ ACTIONS = (
     "workspace.changed",
     "workspace.disabled",
     "workspace.enabled",
+    "agent.updated",
+    "agent.activated",
     "schedule.changed",
     "schedule.started",
     "learned.imported",

@@ -32,6 +32,8 @@ class Choice:
     """Of the workspace."""
     permitted: NameRules = ALL_NAMES
     """Tools that the workspace permits."""
+    version: str | None = None
+    """The stored version of the agent that the session keeps; None: none yet, so the agent is as its file is now."""
 
     def under(self, rules: Rules) -> "Choice":
         """With what the session's workspace says: it chooses where the session did not, and restricts in any case."""
@@ -70,7 +72,10 @@ class SessionPatch:
     tools: tuple[str, ...] | None = None
     backend: str | None = None
     agent: str | None = None
-    """``name@latest``: the system text is made anew from the agent as it is now."""
+    """``name@version``: the session moves to that version of its agent, or to the one with that label, and its system
+    text is made anew; ``name@latest``: to the one that its file has when its next turn begins."""
+    version: str | None = None
+    """What ``agent`` names, once it is looked up; None: what a new session gets."""
     clear: frozenset[Clearable] = frozenset()
     """Fields that are to have no value any more."""
 
@@ -79,9 +84,10 @@ class SessionPatch:
         names = ("title", "metadata", "kernel", "status", "model", "budget", "tools", "backend")
         named = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         changed: Json = {**named, **dict.fromkeys(self.clear)}
-        is_new_rom = self.agent is not None or "backend" in changed
-        with_rom = ("rom", "agent_version", "learned_version", "learned_part")
-        return changed | (dict.fromkeys(with_rom) if is_new_rom else {})
+        if self.agent is not None:
+            moved = {"agent_version": self.version, **dict.fromkeys(("rom", "learned_version", "learned_part"))}
+            return changed | moved
+        return changed | (dict.fromkeys(("rom", "learned_part")) if "backend" in changed else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,7 @@ class Session:
     rom: str | None = None
     """The system text as first sent: byte-stable for the life of the session."""
     agent_version: str | None = None
-    """Of the agent that text comes from; None before the first turn."""
+    """Of its agent, which it keeps from its first turn on; None before that."""
     learned_version: int | None = None
     """Of the learned layer that it began with; 0: with none, None: it has not begun."""
     learned_part: Json | None = None
@@ -123,7 +129,7 @@ class Session:
     @property
     def choice(self) -> Choice:
         """What it chose instead of its agent's own."""
-        return Choice(self.model, self.tools, self.backend)
+        return Choice(self.model, self.tools, self.backend, version=self.agent_version)
 
     def brief(self) -> "Session":
         """As lists hold it: without the system text, which none shows."""

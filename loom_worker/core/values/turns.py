@@ -155,6 +155,8 @@ class Turn:
     """What it waits for, where somebody has looked; None for a turn that has ended."""
     is_cut: bool = False
     """True for a turn in a list whose fields are longer than shown."""
+    agent_version: str | None = None
+    """Of the agent that ran it; None before it has run."""
 
     def brief(self) -> "Turn":
         """As lists hold it."""
@@ -190,6 +192,7 @@ class Turn:
             "object": "turn",
             "session_id": self.session_id,
             "seq": self.seq,
+            "agent_version": self.agent_version,
             "status": self.status,
             "reason": self.reason,
             "position": self.position,

@@ -42,6 +42,9 @@ class Shelf:
     def current(self, wanted: str = "default") -> Agents:
         return self.agents
 
+    def kept(self, name: str, version: str | None) -> Agent | None:
+        return self.agents.kept(name, version)
+
 
 @pytest.fixture(scope="module")
 def shop_url(tmp_path_factory: pytest.TempPathFactory) -> str:

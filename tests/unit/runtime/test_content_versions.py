@@ -13,6 +13,7 @@ from loom_worker.agents.known import KnownAgents
 from loom_worker.agents.live import SETTLE_S, LiveAgents
 from loom_worker.core import redis_client
 from loom_worker.core.settings import PatternSettings, Settings
+from loom_worker.core.values.agents import ContentChange
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime.content_versions import APART_S, KEY, ContentVersions
 from loom_worker.store.database import Database
@@ -337,3 +338,22 @@ def test_all_that_a_worker_puts_agents_together_from_is_compared(
     names = {name.partition(":")[0] for name in valkey.hkeys(KEY)}
     assert names == {"agents", "patterns", "tools", "workflows"}
     fitted.close()
+
+
+def test_an_edit_is_told_by_the_first_process_that_notices_it(
+    valkey: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "loom_worker.runtime.content_versions")
+    processes = [Process(valkey, name, Source()) for name in ("a", "b", "c")]
+    edit = ContentChange("tool", "/tools/dice.py", "updated", "20:1", "0a1b", "9f8e")
+    refused = ContentChange("workflow", "/flows/a.yaml:3", "refused", "30:2", "a mapping is needed")
+    again = replace(edit, stamp="20:3")
+    for change in (edit, refused, again):
+        for process in processes:
+            process.content.tell(change)
+    assert [(line.levelname, line.getMessage()) for line in caplog.records] == [
+        ("INFO", "tool.updated: /tools/dice.py"),
+        ("WARNING", "workflow.refused: /flows/a.yaml:3: a mapping is needed"),
+        ("INFO", "tool.updated: /tools/dice.py"),
+    ]
+    assert (vars(caplog.records[0])["version"], vars(caplog.records[0])["former"]) == ("0a1b", "9f8e")

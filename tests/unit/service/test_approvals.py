@@ -34,7 +34,7 @@ def approvals(stage: Stage, out: Out) -> Approvals:
     """Those of a service whose tools are the stage's."""
 
     class Agents(Out):
-        def prepared(self, agent: str, use: ToolUse) -> tuple[Json, str | None]:
+        def prepared(self, agent: str, use: ToolUse, _version: str | None = None) -> tuple[Json, str | None]:
             assert agent == stage.agent.name
             found = stage.registry.prepared(use, stage.agent.tools, read_only=stage.agent.is_read_only)
             return found.arguments, found.error

@@ -111,7 +111,7 @@ def test_another_database_makes_the_system_text_anew(context_report: ContextRepo
         tx.exec_driver_sql("INSERT INTO memory (lane, schemas) SELECT lane, '[1]' FROM sessions")
     context_report.sessions.patch(made.WORKSPACE, "s1", SessionPatch(backend="other.db"), now_ms=2)
     session = context_report.sessions.get(made.WORKSPACE, "s1")
-    assert (session.rom, session.agent_version) == (None, None)
+    assert (session.rom, session.agent_version) == (None, "1")
     assert context_report.memories.load(session.lane, limit=1).state.schemas == ()
 
 

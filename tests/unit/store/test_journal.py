@@ -79,7 +79,7 @@ def test_the_end_of_a_turn_is_written_in_all_tables(database: Database) -> None:
         "usage": 1,
         "memory": 0, "memory_snapshots": 0, "spending": 0, "workspaces": 0, "user_deletions": 0,
         "workflow_runs": 0, "run_stages": 0, "run_events": 0,
-        "agent_messages": 0, "agent_message_refs": 0, "schedules": 0,
+        "agent_messages": 0, "agent_message_refs": 0, "schedules": 0, "agent_versions": 0, "agent_labels": 0,
         "pairings": 0, "learned_layers": 0, "learned_activations": 0,
             "guard_actions": 0, "verdicts": 0, "spans": 0, "trace_outbox": 0,
             "dated_summaries": 0, "facts": 0, "fact_sources": 0, "forgotten_facts": 0,
@@ -196,18 +196,35 @@ def test_a_version_without_a_system_text_is_not_kept(database: Database) -> None
     assert Sessions(database).get(WORKSPACE, "s1").agent_version is None
 
 
-@pytest.mark.parametrize("patch", [SessionPatch(agent="default@latest"), SessionPatch(backend="other.db")])
+@pytest.mark.parametrize(
+    ("patch", "version"),
+    [
+        (SessionPatch(agent="default@latest"), None),
+        (SessionPatch(agent="default@2", version="2"), "2"),
+        (SessionPatch(backend="other.db"), "1"),
+    ],
+)
 def test_a_turn_that_ran_meanwhile_does_not_bring_the_old_system_text_back(
-    database: Database, patch: SessionPatch
+    database: Database, patch: SessionPatch, version: str | None
 ) -> None:
     Journal(database).finish(running(database), final(rom="old", agent_version="1"))
     claim = running(database)
     Sessions(database).patch(WORKSPACE, "s1", patch, now_ms=NOW_MS)
     Journal(database).finish(claim, final(rom="old", agent_version="1"))
     session = Sessions(database).get(WORKSPACE, "s1")
-    assert (session.rom, session.agent_version) == (None, None)
+    assert (session.rom, session.agent_version) == (None, version)
     Journal(database).finish(running(database), final(rom="new", agent_version="2"))
     assert Sessions(database).get(WORKSPACE, "s1").rom == "new"
+
+
+def test_the_first_system_text_is_not_kept_if_the_session_moved_meanwhile(
+    database: Database,
+) -> None:
+    claim = running(database)
+    Sessions(database).patch(WORKSPACE, "s1", SessionPatch(agent="default@2", version="2"), now_ms=NOW_MS)
+    Journal(database).finish(claim, final(rom="of the first", agent_version="1"))
+    session = Sessions(database).get(WORKSPACE, "s1")
+    assert (session.rom, session.agent_version) == (None, "2")
 
 
 def test_the_first_system_text_is_not_kept_if_the_database_was_switched_meanwhile(database: Database) -> None:

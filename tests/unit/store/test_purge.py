@@ -167,7 +167,7 @@ def test_rows_go_in_batches_of_a_bounded_size_and_others_stay(database: Database
         "usage": spent,
         "memory": 1, "memory_snapshots": 0, "spending": 0, "workspaces": 0, "user_deletions": 0,
         "workflow_runs": 0, "run_stages": 0, "run_events": 0,
-        "agent_messages": 0, "agent_message_refs": 0, "schedules": 0,
+        "agent_messages": 0, "agent_message_refs": 0, "schedules": 0, "agent_versions": 0, "agent_labels": 0,
             "learned_layers": 0, "learned_activations": 0,
             "dated_summaries": 0, "facts": 0, "fact_sources": 0, "forgotten_facts": 0,
         "pairings": 0, "guard_actions": 0, "verdicts": 0, "spans": 0, "trace_outbox": 0,

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from loom_worker.core.errors import BadFile
+from loom_worker.core.values.agents import Alone, ContentChange
 from loom_worker.tools.live import SETTLE_S, ToolFiles
 from tests.support.callers import CALLER
 
@@ -95,6 +96,30 @@ def test_a_broken_edit_leaves_the_former_version_and_is_told_once_with_file_and_
     write(TEXT.format(word="Mended"))
     clock.now_s += SETTLE_S
     assert said(files, tmp_path) == "Mended"
+
+
+def test_an_edit_and_a_refused_one_are_told_of_once(write: Write, clock: Clock, tmp_path: Path) -> None:
+    class Told(Alone):
+        def __init__(self) -> None:
+            self.changes: list[ContentChange] = []
+
+        def tell(self, change: ContentChange) -> None:
+            self.changes.append(change)
+
+    content = Told()
+    files = ToolFiles(clock, content)
+    write(TEXT.format(word="Hello"))
+    said(files, tmp_path)
+    for text in ("1 / 0\n", TEXT.format(word="Hi")):
+        path = write(text)
+        clock.now_s += SETTLE_S
+        said(files, tmp_path)
+        said(files, tmp_path)
+    refused, updated = content.changes
+    assert (refused.kind, refused.name, refused.outcome) == ("tool", str(path), "refused")
+    assert refused.version.startswith(f"{path}:1: ZeroDivisionError")
+    assert (updated.outcome, len(updated.version), len(updated.former)) == ("updated", 12, 12)
+    assert updated.version != updated.former
 
 
 def test_a_second_edit_within_a_tick_of_the_file_systems_clock_is_taken_up_too(

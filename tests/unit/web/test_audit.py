@@ -67,6 +67,7 @@ def test_every_operation_that_needs_admin_and_changes_something_leaves_a_row() -
         "/v1/deliveries/{delivery_id}/replay": "delivery.replayed",
         "/v1/agent-messages/{agent_message_id}/replay": "message.replayed",
         "/v1/users/{user}": "user.deleted",
+        "/v1/agents/{name}/activate": "agent.activated",
         "/v1/schedules/{name}": "schedule.changed",
         "/v1/schedules/{name}/run": "schedule.started",
         "/v1/agents/{name}/learned": "learned.imported",

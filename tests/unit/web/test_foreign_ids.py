@@ -41,6 +41,10 @@ SHARED = (
         {
             "/v1/agents",
             "/v1/agents/{name}",
+            "/v1/agents/{name}/versions",
+            "/v1/agents/{name}/versions/{version}",
+            "/v1/agents/{name}/versions/{version}/diff",
+            "/v1/agents/{name}/activate",
             "/v1/tools",
             "/v1/patterns",
             "/v1/patterns/match",
@@ -247,8 +251,8 @@ def test_a_foreign_cursor_leads_to_nothing_of_others(client: FlaskClient, two: T
     for operation, cursor in itertools.product(lists, two.owner.ids.values()):
         path = operation.path.format(**two.stranger.ids)
         answer = ask(client, two.stranger, operation, f"{path}?after={cursor}")
-        assert answer.status_code in (200, 422)
-        assert answer.status_code == 422 or two.owner.marker not in answer.text, operation.path
+        assert answer.status_code in (200, 404, 422)
+        assert answer.status_code != 200 or two.owner.marker not in answer.text, operation.path
 
 
 def test_a_foreign_id_in_a_filter_or_a_body_finds_nothing(client: FlaskClient, two: Two) -> None:

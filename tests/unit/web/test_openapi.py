@@ -212,6 +212,7 @@ def test_a_body_is_required_where_there_is_something_to_say() -> None:
         "/v1/turns/{turn_id}/approvals/{call_id}",
         "/v1/workflows/{name}/runs",
         "/v1/runs/{run_id}/approvals/{stage_id}",
+        "/v1/agents/{name}/activate",
         "/v1/agents/{name}/learned",
         "/v1/agents/{name}/learned/activate",
         "/v1/keys",
@@ -226,5 +227,5 @@ def test_every_list_with_cursors_may_refuse_one() -> None:
         for operation in OPERATIONS
         if "after" in operation.parameters
     }
-    assert len(told) == 23
+    assert len(told) == 24
     assert [path for path, statuses in told.items() if "422" not in statuses] == []

@@ -96,7 +96,7 @@ def test_what_the_agent_does_not_allow_is_refused_with_what_it_does(client: Flas
     assert {flaw["pointer"]: flaw["detail"] for flaw in answer.get_json()["errors"]} == {
         "/tools/1": "its tools are clock, dice, pay",
         "/backend": "its databases are north, south",
-        "/agent": "a session keeps its agent, so only default@latest can be asked for",
+        "/agent": "a session keeps its agent, so only versions of default can be asked for",
     }
     assert client.get("/v1/sessions/s").get_json()["title"] == "old"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.core.values.agents import Part
+from loom_worker.core.values.agents import ContentChange, Part
 from loom_worker.workflows.live import LOOK_S, PART, SETTLE_S, LiveWorkflows
 from tests.unit.workflows.files import document
 
@@ -31,12 +31,16 @@ class Told:
     def __init__(self) -> None:
         self.parts: dict[str, Part] = {}
         self.accepted_parts: list[str] = []
+        self.changes: list[ContentChange] = []
 
     def follow(self, name: str, part: Part) -> None:
         self.parts[name] = part
 
     def accepted(self, name: str) -> None:
         self.accepted_parts.append(name)
+
+    def tell(self, change: ContentChange) -> None:
+        self.changes.append(change)
 
     def catch_up(self, version: str = "") -> None:
         raise AssertionError("nobody asks")
@@ -175,3 +179,23 @@ def test_the_digest_is_of_what_is_said_and_not_of_where(
     assert live(other, clock).digest() == first.digest()
     (other / "moved.yml").write_text(text.replace("{{x}}", "{{y}}"), encoding="utf-8")
     assert live(other, clock).digest() != first.digest()
+
+
+def test_each_edit_is_told_with_what_changed_and_each_error_with_its_place(
+    tmp_path: Path, clock: Clock, write: Callable[..., Path]
+) -> None:
+    path = write("a", "one")
+    write("b", "one", file="two.yaml")
+    workflows, content = live(tmp_path, clock), Told()
+    workflows.share(content)
+    for topic, tail in (("two", ""), ("two", "\n--- ["), ("three", "")):
+        clock.now_s += 10
+        write("a", topic, tail=tail)
+        clock.now_s += SETTLE_S + LOOK_S
+        workflows.current()
+    edited, refused, mended = content.changes
+    assert (edited.kind, edited.name, edited.outcome, len(edited.version)) == ("workflow", "a", "updated", 12)
+    assert (refused.kind, refused.outcome) == ("workflow", "refused")
+    assert refused.name.startswith(f"{path}:")
+    assert (mended.name, mended.former) == ("a", edited.version)
+    assert len({each.stamp for each in content.changes}) == 3

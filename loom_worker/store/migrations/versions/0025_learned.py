@@ -5,7 +5,7 @@ from pathlib import Path
 from alembic import op
 
 revision = "0025"
-down_revision = "0023"
+down_revision = "0024"
 
 
 def upgrade() -> None:
