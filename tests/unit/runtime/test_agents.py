@@ -329,7 +329,7 @@ def test_only_agents_with_tiers_have_their_tools_and_rules(settings: Settings, d
         database,
     )
     offered = {name: {spec.name for spec in fitted.registry.runtime(name).specs} for name in ("plain", "t")}
-    assert offered["t"] - offered["plain"] == {"memory_recall"}
+    assert offered["t"] - offered["plain"] == {"memory_search", "memory_recall", "memory_semantic"}
     for name, kept in (("plain", None), ("t", tiers)):
         session = Sessions(database).create("default", NewSession(name, agent=name), now_ms=1)
         assert fitted.registry.compression(session).tiers == kept
