@@ -227,7 +227,7 @@ def _repin(tx: Connection, workspace: str, agent: str, version: str) -> int:
     """Move all sessions of an agent to a version; those that keep it already keep their system text, too."""
     is_other = or_(sessions.c.agent_version.is_(None), sessions.c.agent_version != version)
     ours = update(sessions).where(sessions.c.workspace == workspace, sessions.c.agent == agent, is_other)
-    return tx.execute(ours.values(agent_version=version, rom=None)).rowcount
+    return tx.execute(ours.values(agent_version=version, rom=None, learned_part=None)).rowcount
 
 
 def _version(row: Any) -> AgentVersion:
