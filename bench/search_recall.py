@@ -224,10 +224,11 @@ WITHOUT: dict[str, Callable[[], Any]] = {
     "dates": lambda: mock.patch.object(searching, "date_range", return_value=None),
     "what is told on the next days": lambda: mock.patch.object(searching, "TOLD_AFTER_MS", 0),
     "dates that messages name": lambda: mock.patch.object(searching, "NARROW_MS", 0),
-    "authors, names' being worth less and dates": lambda: without_all_three(),
+    "authors, names' being worth less, dates and synonyms": lambda: without_all_four(),
     "neighbours": lambda: mock.patch.object(search_rank, "PARTS", ()),
     "what follows a question": lambda: mock.patch.object(search_rank, "ANSWERS", ()),
     "irregular forms": lambda: mock.patch.object(search_words, "forms_of", lambda word: frozenset({word})),
+    "synonyms": lambda: mock.patch.object(searching, "synonyms", return_value=()),
     "stop words": lambda: mock.patch.object(search_words, "STOP_WORDS", frozenset()),
     "coverage": lambda: mock.patch.object(search_rank, "WHOLE", 0.0),
     "nearness": lambda: mock.patch.object(search_rank, "nearness", return_value=0.0),
@@ -237,7 +238,9 @@ WITHOUT: dict[str, Callable[[], Any]] = {
 
 
 @contextmanager
-def without_all_three() -> Iterator[None]:
+def without_all_four() -> Iterator[None]:
     """As the search was before it knew of them."""
-    with constants(author=0.0, name=1.0, days=0), mock.patch.object(searching, "date_range", return_value=None):
+    no_dates = mock.patch.object(searching, "date_range", return_value=None)
+    no_synonyms = mock.patch.object(searching, "synonyms", return_value=())
+    with constants(author=0.0, name=1.0, days=0), no_dates, no_synonyms:
         yield

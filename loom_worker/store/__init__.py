@@ -20,10 +20,10 @@ Workflows: ``run_journal`` accepts runs and makes them go on, each time by one o
 ``run_removal`` removes them. ``schedules`` says which due times are dealt with.
 
 Sessions: ``sessions``, their ``messages`` and ``memory`` (``history_cache`` keeps what was read); ``search`` finds
-messages: ``search_words`` parses the question, ``search_names`` tells whom it is about, ``search_index`` asks the
-index, ``search_rank`` orders the hits, ``search_passages`` shows what stands around them. Beyond them:
-``dated_summaries``, and ``facts``, which ``fact_changes`` takes in and removes; ``vectors`` says which messages are
-near to a question, and ``vector_scan`` compares them.
+messages: ``search_words`` parses the question, ``search_synonyms`` knows other words for its own, ``search_names``
+tells whom it is about, ``search_index`` asks the index, ``search_rank`` orders the hits, ``search_passages`` shows what
+stands around them. Beyond them: ``dated_summaries``, and ``facts``, which ``fact_changes`` takes in and removes;
+``vectors`` says which messages are near to a question, and ``vector_scan`` compares them.
 
 Other tables: ``outbox`` webhook deliveries, ``trace_outbox`` traces to be exported, ``ledger`` costs, ``budgets`` what
 may be spent, ``workspaces`` their rules, ``api_keys`` (``usable_keys`` counts them before anything starts),

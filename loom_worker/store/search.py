@@ -26,6 +26,7 @@ from loom_worker.store.search_index import LONG, NO_LANES, Lanes
 from loom_worker.store.search_names import Subject, is_name, speakers, subject_of, with_names
 from loom_worker.store.search_passages import neighbours, numbers_in
 from loom_worker.store.search_rank import QUESTION_MARKS, Holders, Position
+from loom_worker.store.search_synonyms import synonyms
 from loom_worker.store.search_words import SEARCHED, Term, terms
 from loom_worker.store.sessions import found, of_lane
 
@@ -279,7 +280,15 @@ def _held(tx: Connection, lanes: Lanes, older: Lanes, asked: Question) -> Holder
         numbers, count = search_index.dated(tx, all_lanes, (begin, end + TOLD_AFTER_MS))
         holding.append(numbers)
         weights.append(search_rank.rarity(count, size))
-    return search_rank.holders(holding, size=size, weights=weights)
+    return search_rank.holders(holding, size=size, weights=weights, synonyms=_with_synonyms(tx, lanes, asked))
+
+
+def _with_synonyms(tx: Connection, lanes: Lanes, asked: Question) -> dict[int, list[int]]:
+    """By place of a term the messages that hold another word for it; a name has none."""
+    words = {at: synonyms(term.forms[0]) for at, term in enumerate(asked.terms) if not is_name(term, asked.subject)}
+    wanted = {at: Term(others) for at, others in words.items() if others}
+    holding = search_index.holding(tx, lanes, tuple(wanted.values())) if wanted else ()
+    return dict(zip(wanted, holding, strict=True))
 
 
 def _with_written(tx: Connection, lanes: Lanes, holding: list[int], subject: Subject) -> list[int]:

@@ -33,6 +33,9 @@ AUTHOR = 0.5
 """Added to the score of a message by whom the question is about, as a share of it: people call themselves ``I``."""
 NAME = 0.5
 """Weight of a speaker's name as a word: it also stands in every greeting of the other one."""
+SYNONYM = 0.4
+"""Weight of a synonym in a message that lacks the word of the question. From 0.25 to 0.5 recall differs by 0.4 points,
+at 0.7 it is lower than without synonyms."""
 TOOL = 0.5
 """Factor for a hit in a tool's result, which is long, and data rather than speech."""
 K1, B = 1.2, 0.75
@@ -85,22 +88,34 @@ def rarity(count: int, size: int) -> float:
     return log(1 + (max(size, count) - count + 0.5) / (count + 0.5)) if count else 0.0
 
 
-def holders(found: Sequence[Collection[int]], *, size: int, weights: Sequence[float] | None = None) -> Holders:
+def holders(
+    found: Sequence[Collection[int]],
+    *,
+    size: int,
+    weights: Sequence[float] | None = None,
+    synonyms: Mapping[int, Collection[int]] | None = None,
+) -> Holders:
     """Sort what was found by message; terms that no message holds are worth nothing.
 
     Args:
         found: for each term of the question the messages that hold it.
         size: messages in the session, or about as many.
         weights: what each term is worth, unless its rarity says it.
+        synonyms: by place of a term the messages that hold a synonym of it.
     """
-    weights = weights or [rarity(len(rows), size) for rows in found]
+    weights = list(weights or [rarity(len(rows), size) for rows in found])
+    whole = sum(weights)
+    for at, others in (synonyms or {}).items():
+        only = set(others).difference(found[at])
+        found = [*found, only]
+        weights.append(SYNONYM * (weights[at] or rarity(len(only), size)))
     terms: dict[int, int] = {}
     sums: dict[int, float] = {}
     for at, (rows, weight) in enumerate(zip(found, weights, strict=True)):
         for n in rows:
             terms[n] = terms.get(n, 0) | 1 << at
             sums[n] = sums.get(n, 0.0) + weight
-    return Holders(terms, sums, tuple(weights), sum(weights))
+    return Holders(terms, sums, tuple(weights), whole or sum(weights))
 
 
 def best(scores: Mapping[int, float], most: int) -> list[int]:

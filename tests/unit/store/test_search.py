@@ -301,3 +301,22 @@ def test_no_question_raises_or_finds_what_another_session_said(database: Databas
         say(database, "their words, 他们的话", "no: a b c 1 2 3", session="s2")
     ours = {"our own words, 我们的话", "yes: a b c 1 2 3"}
     assert set(found(database, question)) <= ours
+
+
+def test_a_message_that_says_it_in_another_word_is_found_behind_those_that_say_the_word(database: Database) -> None:
+    say(
+        database,
+        "My career began in a bakery.",
+        "How nice.",
+        "The weather is grey.",
+        "It is.",
+        "My job is dull.",
+        "Oh.",
+    )
+    assert found(database, "jobs")[:2] == ["My job is dull.", "My career began in a bakery."]
+    assert found(database, "What is her profession?")[0] in ("My career began in a bakery.", "My job is dull.")
+
+
+def test_the_name_of_a_speaker_has_no_synonyms(database: Database) -> None:
+    say(database, "Art: I am here.", "Bea: Hello.", "Art: Good.", "Bea: That drawing is by Art.")
+    assert not any("drawing" in hit for hit in found(database, "Art", limit=1))
