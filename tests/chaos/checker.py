@@ -47,7 +47,7 @@ from tests.chaos.checks_runs import (
     check_stage_turns,
 )
 from tests.chaos.checks_summaries import check_covered, check_summaries, repeated_summaries, summary_stages
-from tests.chaos.checks_tiers import check_dated, check_learned
+from tests.chaos.checks_tiers import check_dated, check_embedded, check_learned
 from tests.chaos.checks_told import check_read, check_shown, check_webhooks
 from tests.chaos.checks_traces import check_traces
 from tests.chaos.checks_turns import check_accepted, check_messages, check_order
@@ -78,6 +78,7 @@ CHECKS = (
     check_summaries,
     check_covered,
     check_dated,
+    check_embedded,
     check_learned,
     check_people,
     check_decisions,

@@ -30,7 +30,7 @@ def check_ledger(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         yield from (_i9(f"{turn.name}: {flaw}") for flaw in flaws)
     for session in facts.sessions:
         entries = [row for turn in facts.by_lane.get(session["lane"], ()) for row in turn.usage]
-        entries += facts.summary_charges.get((session["workspace"], session["id"]), ())
+        entries += facts.memory_charges.get((session["workspace"], session["id"]), ())
         if of_usage(session["usage"]) != (spent := total(map(of_entry, entries))):
             yield _i9(f"session {session['id']} was charged {session['usage']}, its turns and summaries used {spent}")
 
@@ -163,7 +163,7 @@ class Books:
     @cached_property
     def _all_entries(self) -> Sequence[Row]:
         of_turns = [row for turn in self.facts.turns for row in turn.usage]
-        return [*of_turns, *(row for rows in self.facts.summary_charges.values() for row in rows)]
+        return [*of_turns, *(row for rows in self.facts.memory_charges.values() for row in rows)]
 
 
 def _figures(spent: Spent) -> dict[str, int]:

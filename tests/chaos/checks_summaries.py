@@ -36,9 +36,10 @@ def check_summaries(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
             yield _i11(call, f"is for a summary of the sessions {sorted(of)}")
         # Notes that were made without the model may name no turn: their digest may be any session's.
         written.update((of or {ANY}) if call.is_complete else ())
-    for (_, session), charges in facts.summary_charges.items():
-        if len(charges) > (most := written[session] + written[ANY]):
-            yield Violation("I9", f"session {session} was charged {len(charges)} summaries, {most} were written")
+    for (_, session), charges in facts.memory_charges.items():
+        charged = sum(charge["kind"] == "summary" for charge in charges)
+        if charged > (most := written[session] + written[ANY]):
+            yield Violation("I9", f"session {session} was charged {charged} summaries, {most} were written")
 
 
 def summary_stages(evidence: Evidence) -> Mapping[str, Sequence[ModelCall]]:

@@ -1,9 +1,10 @@
-"""I23: what has left the context is in one summary by date, and each fact that was found is there once."""
+"""I23: what has left the context is in one summary by date, each fact is there once, and what was said has vectors."""
 
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
+from tests.chaos.agent_plan import MAY_CALL
 from tests.chaos.checks_memory import HEURISTIC, Remembered, remembered
 from tests.chaos.facts import Facts, Row
 from tests.chaos.records import Evidence
@@ -35,6 +36,24 @@ def check_learned(_evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         for mark in sorted(named.keys() | stored.keys()):
             if named[mark] != 1 or stored[mark] != 1:
                 yield _i23(one, f"{mark} is in {named[mark]} summaries by date, and is a fact {stored[mark]} times")
+
+
+def check_embedded(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
+    """I23: at rest all that users and assistants said has a vector, unless the session has a budget.
+
+    It is a turn's end that has them made, so the last turn must have completed. Agents that work together have none.
+    """
+    thrifty = {session["lane"] for session in facts.sessions if session["budget"]}
+    for one in remembered(facts):
+        last = next((turn for turn in reversed(one.turns) if turn.messages), None)
+        if not evidence.embeds or last is None or last.status != "completed" or _lane(one) in thrifty:
+            continue
+        if ":run_" in one.name or any(turn.row["agent"] in MAY_CALL for turn in one.turns):
+            continue
+        for message in one.messages:
+            is_said = message["role"] != "tool" and message["content"].strip()
+            if is_said and message["n"] not in facts.embedded:
+                yield _i23(one, f"message {message['n']} has no vector")
 
 
 def _gaps(one: Remembered, rows: tuple[Row, ...]) -> Iterator[str]:

@@ -160,8 +160,10 @@ class Facts:
     """Summaries by date by lane, in the order of the conversation."""
     learned: Mapping[str | None, tuple[Row, ...]]
     """What was learned of users, by the lane that said it first."""
-    summary_charges: Mapping[tuple[str, str], tuple[Row, ...]]
-    """What summaries cost, by workspace and session."""
+    embedded: frozenset[int]
+    """Numbers of the messages that have a vector."""
+    memory_charges: Mapping[tuple[str, str], tuple[Row, ...]]
+    """What summaries and vectors cost, by workspace and session."""
     deliveries: tuple[Row, ...]
     blobs: Mapping[str, Row]
     """Large results by their reference."""
@@ -232,8 +234,10 @@ def read_facts(home: Path) -> Facts:
         snapshots=_grouped(tables["memory_snapshots"], lambda row: row["lane"]),
         dated=_grouped(tables["dated_summaries"], lambda row: row["lane"]),
         learned=_grouped(tables["facts"], lambda row: row["lane"]),
-        summary_charges=_grouped(
-            (row for row in tables["usage"] if not row["turn_id"]), lambda row: (row["workspace"], row["session_id"])
+        embedded=frozenset(row["n"] for row in tables["message_vectors"]),
+        memory_charges=_grouped(
+            (row for row in tables["usage"] if not row["turn_id"]),
+            lambda row: (row["workspace"], row["session_id"]),
         ),
         deliveries=tables["outbox"],
         blobs={row["id"]: row for row in tables["blobs"]},
@@ -255,6 +259,7 @@ _ORDERS = {
     "memory_snapshots": "lane, from_n",
     "dated_summaries": "lane, from_n, id",
     "facts": "id",
+    "message_vectors": "n",
     "outbox": "id",
     "usage": "n",
     "blobs": "id",

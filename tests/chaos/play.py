@@ -160,6 +160,7 @@ def _evidence(world: World, clients: Clients, left: tuple[str, ...], scenario: S
         budget_tokens=world.budget_tokens,
         planned_points=scenario.points,
         memory=world.memory,
+        embeds="embeddings" in world.plan.memory,
         agent_budgets=world.agent_budgets,
         decided=tuple(clients.log.decided),
         read=tuple(clients.log.read),

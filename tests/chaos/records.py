@@ -191,6 +191,8 @@ class Evidence:
     lease_s: float = 3.0
     """LOOM_LEASE_S of the run: for so long after a disturbance a worker may find that its turn is another's."""
     memory: MemoryPolicy = field(default_factory=MemoryPolicy)
+    embeds: bool = False
+    """What is said gets vectors."""
     """The rules by which the agent's sessions are remembered."""
     agent_budgets: Mapping[str, Json] = field(default_factory=dict)
     """Budgets of agents that have one, by name."""

@@ -64,6 +64,10 @@ def test_a_fact_that_is_there_twice_is_found(long: Run) -> None:
     assert_found(seen(long), "I23", "is a fact 2 times")
 
 
+def test_what_was_said_and_has_no_vector_is_found(long: Run) -> None:
+    assert_found(seen(long, embeds=True), "I23", "has no vector")
+
+
 def long_enough(run: Run) -> bool:
     """True if there are summaries by date to look at."""
     return bool(run.row("SELECT count(*) >= 2 FROM dated_summaries")[0])
