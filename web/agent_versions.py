@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from flask import Response
 
 from loom_worker.core.errors import Flaw, NotFound
-from loom_worker.core.values.agent_versions import LATEST, Activation, AgentVersion
+from loom_worker.core.values.agent_versions import LATEST, ActivationRequest, AgentVersion
 from loom_worker.core.values.json import Json
 from web.agent_version_schemas import AGENT_ACTIVATION
 from web.answers import Route, json_answer, page_answer
@@ -66,7 +66,7 @@ def _known(name: str) -> str:
     return name
 
 
-def _activation(body: Json) -> Activation:
+def _activation(body: Json) -> ActivationRequest:
     """What is asked for; raises Refused (422), with every flaw."""
     if flaws := _ACTIVATION.flaws(body):
         raise invalid(flaws)
@@ -78,4 +78,4 @@ def _activation(body: Json) -> Activation:
     }
     if found := tuple(Flaw(pointer, detail) for pointer, detail in wrong.items() if detail):
         raise invalid(found)
-    return Activation(body["version"], label, float(body.get("share", 1.0)), repins)
+    return ActivationRequest(body["version"], label, float(body.get("share", 1.0)), repins)

@@ -17,7 +17,7 @@ from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import Payer, Settlement
 from loom_worker.core.values.dated import DatedSummary
-from loom_worker.core.values.facts import Learned
+from loom_worker.core.values.facts import LearnedFacts
 from loom_worker.core.values.ids import new_id, now_ms, now_us
 from loom_worker.core.values.memory import Change, MemoryPolicy, MemoryState, Summary
 from loom_worker.core.values.sessions import Message, Session
@@ -92,7 +92,7 @@ class _Step:
     summary: Summary
     snapshot: NewSnapshot | None = None
     dated: DatedSummary | None = None
-    learned: Learned | None = None
+    learned: LearnedFacts | None = None
 
 
 class CompressionAgents(Protocol):

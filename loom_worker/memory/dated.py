@@ -8,13 +8,13 @@ from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed
 from loom_worker.core.text import clean
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.dated import DatedSummary
-from loom_worker.core.values.facts import SPEAKER, Fact, Learned
+from loom_worker.core.values.facts import SPEAKER, Fact, LearnedFacts
 from loom_worker.core.values.memory import Summary
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.llm.model import Model, whole_reply
 from loom_worker.memory import heuristic
-from loom_worker.memory.extract import Answer, Material, about, asked, read
+from loom_worker.memory.extract import Extraction, Material, about, asked, read
 from loom_worker.memory.layers import turns
 from loom_worker.memory.summarize import HEURISTIC, LEAST_TOKENS, PART, CompressionRules
 
@@ -31,7 +31,7 @@ class Noted:
     messages: tuple[Message, ...]
     summary: Summary
     """Without text where the agent wants no summaries."""
-    learned: Learned | None
+    learned: LearnedFacts | None
     """None: the agent wants no facts, or there was no model to find any."""
 
     def dated(self, summary_id: str, *, token_count: int, now_ms: int) -> DatedSummary:
@@ -100,13 +100,15 @@ def note(messages: Sequence[Message], rules: CompressionRules, known: Sequence[F
         text = ""
     elif not text:
         text, by = heuristic.summarize(messages, most_tokens=most_tokens, count=rules.count), HEURISTIC
-    learned = Learned(tiers.scope, answer.statements, answer.ended) if answer is not None and tiers.learns else None
+    learned = (
+        LearnedFacts(tiers.scope, answer.statements, answer.ended) if answer is not None and tiers.learns else None
+    )
     return Noted(tuple(messages), Summary(text, by, spent, paid), learned)
 
 
 def _answered(
     model: Model | None, material: Material, rules: CompressionRules, most_tokens: int
-) -> tuple[Answer | None, str, Usage, str]:
+) -> tuple[Extraction | None, str, Usage, str]:
     """What the model made of it, None if it made nothing; who wrote it, what it cost, and the model that was paid."""
     spent, paid = Usage(), ""
     if model is None:

@@ -16,9 +16,9 @@ from loom_worker.core.values.facts import (
     RELATION_CHARS,
     SPEAKER,
     SUBJECT_CHARS,
-    Ended,
+    EndedFact,
     Fact,
-    Statement,
+    StatedFact,
     search_words,
 )
 from loom_worker.core.values.sessions import Message
@@ -68,13 +68,13 @@ NO_FACTS = "always []; nothing is asked about facts here."
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Extraction:
     """What could be read of an answer."""
 
     summary: str
     """Empty where there is none."""
-    statements: tuple[Statement, ...]
-    ended: tuple[Ended, ...]
+    statements: tuple[StatedFact, ...]
+    ended: tuple[EndedFact, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def about(known: Sequence[Fact], messages: Sequence[Message], person: str) -> tu
     return tuple(fact for fact, _ in zip(near, range(MOST_KNOWN), strict=False))
 
 
-def read(text: str, material: Material) -> Answer | None:
+def read(text: str, material: Material) -> Extraction | None:
     """What the answer of a model says; None if it holds no JSON object with a summary or facts."""
     found = _object(text)
     if found is None or not ({"summary", "facts"} & found.keys()):
@@ -122,7 +122,7 @@ def read(text: str, material: Material) -> Answer | None:
     summary = found.get("summary")
     statements = _statements(found.get("facts"), material) if material.has_facts else ()
     ended = _ended(found.get("ended"), material) if material.has_facts else ()
-    return Answer(summary.strip() if isinstance(summary, str) else "", tuple(statements)[:MOST_FACTS], tuple(ended))
+    return Extraction(summary.strip() if isinstance(summary, str) else "", tuple(statements)[:MOST_FACTS], tuple(ended))
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -139,7 +139,7 @@ def _object(text: str) -> dict[str, Any] | None:
     return None
 
 
-def _statements(given: object, material: Material) -> Iterator[Statement]:
+def _statements(given: object, material: Material) -> Iterator[StatedFact]:
     for each in given if isinstance(given, list) else ():
         if not isinstance(each, dict):
             continue
@@ -148,7 +148,7 @@ def _statements(given: object, material: Material) -> Iterator[Statement]:
         object_ = _part(each.get("object"), OBJECT_CHARS)
         if source is None or not (subject and relation and object_) or scan(object_, KEPT_OUT):
             continue
-        yield Statement(
+        yield StatedFact(
             subject=material.person if subject.casefold().removeprefix("the ") in _SPEAKERS else subject,
             relation=relation,
             object=object_,
@@ -166,10 +166,10 @@ def _statements(given: object, material: Material) -> Iterator[Statement]:
 _SPEAKERS = frozenset({SPEAKER, "i", "me", "speaker"})
 
 
-def _ended(given: object, material: Material) -> Iterator[Ended]:
+def _ended(given: object, material: Material) -> Iterator[EndedFact]:
     for each in given if isinstance(given, list) else ():
         if isinstance(each, dict) and (source := _source(each.get("message"), material)) is not None:
-            yield from (Ended(fact_id, source.created_ms) for fact_id in _named(each.get("fact"), material))
+            yield from (EndedFact(fact_id, source.created_ms) for fact_id in _named(each.get("fact"), material))
 
 
 def _source(given: object, material: Material) -> Message | None:

@@ -2,7 +2,7 @@
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.core.errors import BadFile, Conflict, Flaw, Forbidden, Invalid
-from loom_worker.core.values.agent_versions import LATEST, RESERVED, Activation, AgentVersion, diff
+from loom_worker.core.values.agent_versions import LATEST, RESERVED, ActivationRequest, AgentVersion, diff
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page
@@ -56,7 +56,7 @@ class AgentCatalog:
         names = {"agent": agent, "from": old.version, "to": new.version}
         return {"object": "agent.diff", **names, "diff": diff(old, new)}
 
-    def activate(self, tenant: Tenant, agent: str, asked: Activation, *, by: Actor = LOCAL) -> Json:
+    def activate(self, tenant: Tenant, agent: str, asked: ActivationRequest, *, by: Actor = LOCAL) -> Json:
         """Let new sessions of the workspace have a version, and if asked all others, too.
 
         Returns:

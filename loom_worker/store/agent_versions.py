@@ -11,10 +11,10 @@ from loom_worker.core.values.agent_versions import (
     BY_FILE,
     LABELS,
     LATEST,
-    Activation,
+    ActivationRequest,
     AgentVersion,
-    Label,
     Seen,
+    VersionLabel,
     for_new_session,
     free_version,
 )
@@ -149,7 +149,7 @@ class AgentVersions:
         return None if row is None else str(row["document"])
 
     def activate(
-        self, workspace: str, agent: str, asked: Activation, *, now_ms: int, by: Actor = LOCAL
+        self, workspace: str, agent: str, asked: ActivationRequest, *, now_ms: int, by: Actor = LOCAL
     ) -> tuple[AgentVersion, int]:
         """Label a version, so that new sessions of the workspace get it; ``latest`` takes the label away.
 
@@ -194,7 +194,7 @@ def _newest_of(tx: Connection, agent: str) -> str:
     return newest
 
 
-def _resolved(version: str, agent: str, newest: str, labels: Mapping[str, Label]) -> str:
+def _resolved(version: str, agent: str, newest: str, labels: Mapping[str, VersionLabel]) -> str:
     """What a version is called that is named by its label, or as the latest."""
     if version == LATEST:
         return newest
@@ -212,12 +212,12 @@ def _found(tx: Connection, agent: str, version: str) -> AgentVersion:
     return _version(row)
 
 
-def _labels(tx: Connection, workspace: str, agent: str) -> dict[str, Label]:
+def _labels(tx: Connection, workspace: str, agent: str) -> dict[str, VersionLabel]:
     rows = tx.execute(_LABELS, {"our_workspace": workspace, "our_agent": agent})
-    return {row.label: Label(row.label, row.version, row.share) for row in rows}
+    return {row.label: VersionLabel(row.label, row.version, row.share) for row in rows}
 
 
-def _labelled(version: AgentVersion, labels: Mapping[str, Label], newest: str) -> AgentVersion:
+def _labelled(version: AgentVersion, labels: Mapping[str, VersionLabel], newest: str) -> AgentVersion:
     active = labels["production"].version if "production" in labels else newest
     its_own = tuple(name for name in LABELS if name in labels and labels[name].version == version.version)
     return replace(version, labels=its_own, is_active=version.version == active)
@@ -247,7 +247,9 @@ def _updated(before: AgentVersion, new: AgentVersion) -> AuditEntry:
     )
 
 
-def _activated(workspace: str, version: AgentVersion, asked: Activation, *, now_ms: int, by: Actor) -> AuditEntry:
+def _activated(
+    workspace: str, version: AgentVersion, asked: ActivationRequest, *, now_ms: int, by: Actor
+) -> AuditEntry:
     label = "cleared" if asked.version == LATEST else "set"
     changes = [(asked.label, label), ("sessions", "all" if asked.repins else "new")]
     return AuditEntry(

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, sel
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.fact_changes import changes
-from loom_worker.core.values.facts import SUBJECT_CHARS, Fact, Learned, Owner, Statement, digest_of, text_key
+from loom_worker.core.values.facts import SUBJECT_CHARS, Fact, LearnedFacts, Owner, StatedFact, digest_of, text_key
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.store.memory_tables import fact_sources, facts, forgotten_facts
@@ -20,7 +20,7 @@ MOST_IDS = 500
 COLUMNS = [facts.c[name] for name in Fact.__slots__]
 
 
-def learn(tx: Connection, session: Any, learned: Learned, *, now_ms: int) -> None:
+def learn(tx: Connection, session: Any, learned: LearnedFacts, *, now_ms: int) -> None:
     """Take in what a session's messages state.
 
     Args:
@@ -107,7 +107,7 @@ def _remove_sources(tx: Connection, lane: str, gone: ColumnElement[bool]) -> Non
         tx.execute(update(facts).where(some, facts.c.lane == lane).values(**no_session))
 
 
-def _known(tx: Connection, owner: Owner, learned: Learned) -> list[Fact]:
+def _known(tx: Connection, owner: Owner, learned: LearnedFacts) -> list[Fact]:
     """The owner's facts of the subjects that are spoken of, and those that are named."""
     subjects = {_subject_key(said.subject) for said in learned.statements}
     named = {fact_id for said in learned.statements for fact_id in said.replaces}
@@ -125,7 +125,7 @@ def _subject_key(subject: str) -> str:
     return text_key(subject)[:SUBJECT_CHARS]
 
 
-def _forgotten(tx: Connection, owner: Owner, statements: Sequence[Statement]) -> dict[str, int]:
+def _forgotten(tx: Connection, owner: Owner, statements: Sequence[StatedFact]) -> dict[str, int]:
     digests = {digest_of(said.subject, said.relation, said.object) for said in statements}
     table = forgotten_facts
     ours = (table.c.workspace == owner.workspace, table.c.owner == owner.key, table.c.digest.in_(digests))

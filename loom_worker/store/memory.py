@@ -19,7 +19,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.dated import DatedSummary
-from loom_worker.core.values.facts import Learned
+from loom_worker.core.values.facts import LearnedFacts
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryState, Remembered, Snapshot
 from loom_worker.core.values.pages import Page, page_of
@@ -121,7 +121,7 @@ class NewMemory:
     state: MemoryState
     snapshot: NewSnapshot | None = None
     dated: DatedSummary | None = None
-    learned: Learned | None = None
+    learned: LearnedFacts | None = None
     """What its messages state as facts."""
     charge: Charge | None = None
     """What making it cost."""

@@ -22,7 +22,7 @@ from loom_worker.store import search_index, search_passages, search_rank
 from loom_worker.store.database import Database
 from loom_worker.store.messages import messages_with_ids
 from loom_worker.store.schema import messages, sessions
-from loom_worker.store.search_index import LONG, NO_LANES, Lanes
+from loom_worker.store.search_index import LONG, NO_LANES, SearchedLanes
 from loom_worker.store.search_names import Subject, is_name, speakers, subject_of, with_names
 from loom_worker.store.search_passages import neighbours, numbers_in
 from loom_worker.store.search_rank import QUESTION_MARKS, Holders, Position
@@ -98,7 +98,7 @@ class MessageHit:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SearchQuestion:
     """What is looked for."""
 
     terms: tuple[Term, ...]
@@ -191,8 +191,8 @@ class Search:
             return _with_messages(tx, [lane], search_passages.with_passages(tx, hits, sides, is_apart=False))
 
 
-def _lanes(owners: Sequence[Any]) -> Lanes:
-    return Lanes(tuple(owner["lane"] for owner in owners), sum(2 * owner["next_seq"] for owner in owners))
+def _lanes(owners: Sequence[Any]) -> SearchedLanes:
+    return SearchedLanes(tuple(owner["lane"] for owner in owners), sum(2 * owner["next_seq"] for owner in owners))
 
 
 def _others(tx: Connection, owner: Any, scope: Scope) -> Sequence[Any]:
@@ -212,7 +212,7 @@ def _recent(owners: Sequence[Any], messages_wanted: int) -> int:
     return next((at for at, total in enumerate(sums, 1) if total >= messages_wanted), len(owners))
 
 
-def _question(tx: Connection, owner: Any, text: str, *, now_ms: int | None) -> Question:
+def _question(tx: Connection, owner: Any, text: str, *, now_ms: int | None) -> SearchQuestion:
     """Read a question: its words, whom it is about, when.
 
     Args:
@@ -223,11 +223,17 @@ def _question(tx: Connection, owner: Any, text: str, *, now_ms: int | None) -> Q
     heard = search_index.beginnings(tx, owner["lane"])
     subject = subject_of(text, speakers(str(name or owner["user"] or ""), owner["agent"] or "", heard))
     between = date_range(text, now_ms=moment_ms() if now_ms is None else now_ms)
-    return Question(with_names(terms(text), subject), subject, between)
+    return SearchQuestion(with_names(terms(text), subject), subject, between)
 
 
 def search(
-    tx: Connection, lanes: Lanes, asked: Question, *, limit: int, is_apart: bool = False, older: Lanes = NO_LANES
+    tx: Connection,
+    lanes: SearchedLanes,
+    asked: SearchQuestion,
+    *,
+    limit: int,
+    is_apart: bool = False,
+    older: SearchedLanes = NO_LANES,
 ) -> tuple[Hit, ...]:
     """The messages that hold some of the terms, and some of their neighbours; the best first.
 
@@ -259,7 +265,7 @@ def search(
     return search_passages.with_passages(tx, hits, shown, is_apart=is_apart)
 
 
-def _held(tx: Connection, lanes: Lanes, older: Lanes, asked: Question) -> Holders:
+def _held(tx: Connection, lanes: SearchedLanes, older: SearchedLanes, asked: SearchQuestion) -> Holders:
     """Which messages hold which terms of a question; that one was written when the question says is the last term."""
     if not asked.terms:
         return search_rank.holders([], size=0)
@@ -276,14 +282,14 @@ def _held(tx: Connection, lanes: Lanes, older: Lanes, asked: Question) -> Holder
             weights[at] = search_rank.NAME * search_rank.rarity(count, size)
     if asked.between:
         begin, end = asked.between
-        all_lanes = Lanes((*lanes.keys, *older.keys), size)
+        all_lanes = SearchedLanes((*lanes.keys, *older.keys), size)
         numbers, count = search_index.dated(tx, all_lanes, (begin, end + TOLD_AFTER_MS))
         holding.append(numbers)
         weights.append(search_rank.rarity(count, size))
     return search_rank.holders(holding, size=size, weights=weights, synonyms=_with_synonyms(tx, lanes, asked))
 
 
-def _with_synonyms(tx: Connection, lanes: Lanes, asked: Question) -> dict[int, list[int]]:
+def _with_synonyms(tx: Connection, lanes: SearchedLanes, asked: SearchQuestion) -> dict[int, list[int]]:
     """By place of a term the messages that hold another word for it; a name has none."""
     words = {at: synonyms(term.forms[0]) for at, term in enumerate(asked.terms) if not is_name(term, asked.subject)}
     wanted = {at: Term(others) for at, others in words.items() if others}
@@ -291,7 +297,7 @@ def _with_synonyms(tx: Connection, lanes: Lanes, asked: Question) -> dict[int, l
     return dict(zip(wanted, holding, strict=True))
 
 
-def _with_written(tx: Connection, lanes: Lanes, holding: list[int], subject: Subject) -> list[int]:
+def _with_written(tx: Connection, lanes: SearchedLanes, holding: list[int], subject: Subject) -> list[int]:
     """With what the one of that name wrote, where roles say who wrote it."""
     return list({*holding, *search_index.written(tx, lanes, subject.role)}) if subject.role else holding
 

@@ -67,7 +67,7 @@ _WRITTEN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class SearchedLanes:
     """Sessions that are searched together, by their internal keys."""
 
     keys: tuple[str, ...]
@@ -76,10 +76,10 @@ class Lanes:
     """Messages in all of them, or about as many: what makes a word rare."""
 
 
-NO_LANES = Lanes((), 0)
+NO_LANES = SearchedLanes((), 0)
 
 
-def holding(tx: Connection, lanes: Lanes, wanted: Sequence[Term]) -> list[list[int]]:
+def holding(tx: Connection, lanes: SearchedLanes, wanted: Sequence[Term]) -> list[list[int]]:
     """For each term the messages of the sessions that hold it.
 
     Of long sessions, and of many, only the newest: MOST_ROWS for all terms together.
@@ -100,7 +100,7 @@ def holding(tx: Connection, lanes: Lanes, wanted: Sequence[Term]) -> list[list[i
     return found
 
 
-def dated(tx: Connection, lanes: Lanes, between: tuple[int, int]) -> tuple[list[int], int]:
+def dated(tx: Connection, lanes: SearchedLanes, between: tuple[int, int]) -> tuple[list[int], int]:
     """The messages that were written from one moment to another (ms since 1970, the second one excluded).
 
     The table has no index by time, but in a session later messages have larger numbers.
@@ -119,7 +119,7 @@ def dated(tx: Connection, lanes: Lanes, between: tuple[int, int]) -> tuple[list[
     return found, max(len(found), int(share * lanes.size / max(1, len(lanes.keys))))
 
 
-def written(tx: Connection, lanes: Lanes, role: str) -> list[int]:
+def written(tx: Connection, lanes: SearchedLanes, role: str) -> list[int]:
     """The newest messages of the session that was used last whose role this is."""
     return list(tx.execute(_WRITTEN, {"our_lane": lanes.keys[0], "role": role}).scalars())
 

@@ -19,7 +19,7 @@ MOST_PROBLEMS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StartReport:
     """What was found and chosen while starting."""
 
     settings: Settings
@@ -44,7 +44,7 @@ class Facts:
         return self.has_stored_keys or bool(self.settings.web.api_keys)
 
 
-def screen(facts: Facts) -> str:
+def screen(facts: StartReport) -> str:
     """One screen: what runs where, on which model and data, and what to try first."""
     rows = [
         ("web", _web(facts)),
@@ -78,7 +78,7 @@ def problem_counts(problems: Sequence[Problem] | None) -> str:
     return f", with {' and '.join(count for count in counts if count[0] != '0')}:\n" + "\n".join(shown)
 
 
-def _web(facts: Facts) -> str:
+def _web(facts: StartReport) -> str:
     if facts.port == facts.wanted_port:
         return facts.url
     return f"{facts.url}  (port {facts.wanted_port} was taken; choose one with --port)"
@@ -97,7 +97,7 @@ def _data(settings: Settings) -> str:
     return without_password(settings.backend_url)
 
 
-def _clients(facts: Facts) -> str:
+def _clients(facts: StartReport) -> str:
     if facts.settings.web.api_keys:
         return "those with an API key: Authorization: Bearer <key>"
     if facts.has_stored_keys:
@@ -105,7 +105,7 @@ def _clients(facts: Facts) -> str:
     return "there is no API key, so only this machine is served (make one: loom keys create NAME)"
 
 
-def _webhooks(facts: Facts) -> str:
+def _webhooks(facts: StartReport) -> str:
     if facts.webhook_secret is None:
         return "signed with LOOM_WEBHOOK_SECRET"
     return f"signed with the secret {_shown_once(facts.webhook_secret)}"
@@ -116,14 +116,14 @@ def _shown_once(secret: Secret) -> str:
     return f"{secret.text}, shown this once and kept in {secret.file}" if secret.is_new else f"in {secret.file}"
 
 
-def _warnings(facts: Facts) -> list[str]:
+def _warnings(facts: StartReport) -> list[str]:
     found = []
     if facts.sqlite_version < sqlite_driver.SOUND:
         found.append(sqlite_driver.unsound(".".join(map(str, facts.sqlite_version))))
     return [f"\nWarning: {each}" for each in found]
 
 
-def _try_it(facts: Facts) -> str:
+def _try_it(facts: StartReport) -> str:
     key = "     -H 'Authorization: Bearer <key>' \\\n" if facts.has_keys else ""
     body = shlex.quote(f'{{"input": "{QUESTION}"}}')
     return (

@@ -153,8 +153,8 @@ class Watcher:
     def _children(self) -> Iterable[str]:
         return self._written.children if self._written else ()
 
-    def _facts(self, waited_s: float) -> screen.Facts:
-        return screen.Facts(
+    def _facts(self, waited_s: float) -> screen.StartReport:
+        return screen.StartReport(
             settings=self._settings,
             url=self._places.url,
             flower_url=self._places.flower_url,

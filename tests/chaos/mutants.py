@@ -17,7 +17,7 @@ from loom_worker.core.errors import Conflict
 from loom_worker.core.values.budgets import Account, Amount, Settlement
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.decisions import Decision
-from loom_worker.core.values.facts import Learned
+from loom_worker.core.values.facts import LearnedFacts
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.memory import MemoryState
 from loom_worker.core.values.turns import Claim, NewTurn, Turn
@@ -211,7 +211,7 @@ def _forgotten_fact() -> None:
     """A summary by date is stored without the first of its facts."""
     learn = fact_changes.learn
 
-    def forgetful(tx: Connection, session: Any, learned: Learned, *, now_ms: int) -> None:
+    def forgetful(tx: Connection, session: Any, learned: LearnedFacts, *, now_ms: int) -> None:
         learn(tx, session, replace(learned, statements=learned.statements[1:]), now_ms=now_ms)
 
     memory.learn = forgetful  # type: ignore[attr-defined]

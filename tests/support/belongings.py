@@ -8,7 +8,7 @@ from sqlalchemy import insert
 from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, NewKey
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.channels import Pairing
-from loom_worker.core.values.facts import FactFilter, Learned, Statement
+from loom_worker.core.values.facts import FactFilter, LearnedFacts, StatedFact
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import NewRun, Run
@@ -103,9 +103,9 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
 
 def _fact(stage: WebStage, lane: str, who: WorkspaceUser, marker: str) -> str:
     """A fact that a session of the user says."""
-    said = Statement("user", "likes", marker, "msg_1", n=1, said_ms=1_795_253_400_000)
+    said = StatedFact("user", "likes", marker, "msg_1", n=1, said_ms=1_795_253_400_000)
     with stage.database.write() as tx:
-        learn(tx, of_lane(tx, lane), Learned("user", (said,)), now_ms=1_795_253_400_000)
+        learn(tx, of_lane(tx, lane), LearnedFacts("user", (said,)), now_ms=1_795_253_400_000)
     return stage.service.facts.page(who, FactFilter(), limit=1, after=None).items[0].id
 
 

@@ -24,7 +24,7 @@ class LearnedText:
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
+class _LearnedSection:
     """A signature or a tuned prompt, with its examples."""
 
     name: str
@@ -61,26 +61,26 @@ def whole(layer: LearnedLayer) -> str:
     return _text(_sections(layer, LearnedPolicy()))
 
 
-def _sections(layer: LearnedLayer, policy: LearnedPolicy) -> list[_Section]:
+def _sections(layer: LearnedLayer, policy: LearnedPolicy) -> list[_LearnedSection]:
     """In the order of the file; of an agent that names its own, in the order in which it names them."""
-    found: dict[str, _Section] = {}
+    found: dict[str, _LearnedSection] = {}
     for each in layer.signatures:
         described = "\n".join(f"- {one.name}: {one.description}" for one in each.fields)
         parts = (each.instructions, f"Fields:\n{described}" if described else "")
         demonstrations = tuple(one for one in layer.demonstrations if one.signature == each.name)
-        found[each.name] = _Section(each.name, "\n\n".join(filter(None, parts)), demonstrations)
+        found[each.name] = _LearnedSection(each.name, "\n\n".join(filter(None, parts)), demonstrations)
     for prompt in layer.gradients:
-        found[prompt.name] = _Section(prompt.name, prompt.value)
+        found[prompt.name] = _LearnedSection(prompt.name, prompt.value)
     if policy.signatures is None:
         return list(found.values())
     return [found[name] for name in policy.signatures if name in found]
 
 
-def _bare(sections: Sequence[_Section]) -> list[_Section]:
+def _bare(sections: Sequence[_LearnedSection]) -> list[_LearnedSection]:
     return [replace(section, demonstrations=()) for section in sections]
 
 
-def _with_first(sections: Sequence[_Section], kept: int) -> list[_Section]:
+def _with_first(sections: Sequence[_LearnedSection], kept: int) -> list[_LearnedSection]:
     """The sections with so many of their demonstrations: one of each in turn."""
     in_turn = zip_longest(*([(n, each) for each in range(len(s.demonstrations))] for n, s in enumerate(sections)))
     chosen = [one for one in chain.from_iterable(in_turn) if one is not None][:kept]
@@ -88,7 +88,7 @@ def _with_first(sections: Sequence[_Section], kept: int) -> list[_Section]:
     return [replace(s, demonstrations=s.demonstrations[: most[n]]) for n, s in enumerate(sections)]
 
 
-def _text(sections: Sequence[_Section]) -> str:
+def _text(sections: Sequence[_LearnedSection]) -> str:
     """All sections; empty if none says anything. A name is given where there are several."""
     parts = []
     for section in sections:

@@ -71,7 +71,7 @@ class AgentVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class VersionLabel:
     """What a version of an agent is to a workspace."""
 
     name: LabelName
@@ -81,7 +81,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Activation:
+class ActivationRequest:
     """What an administrator asks to be done with a version."""
 
     version: str
@@ -126,7 +126,7 @@ def free_version(declared: str, taken: Collection[str]) -> str:
     return found
 
 
-def for_new_session(lane: str, newest: str, labels: Mapping[str, Label]) -> str:
+def for_new_session(lane: str, newest: str, labels: Mapping[str, VersionLabel]) -> str:
     """The version that a session gets whose first turn begins.
 
     Args:

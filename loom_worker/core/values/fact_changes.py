@@ -7,7 +7,7 @@ earlier never closes what was said later: it becomes history.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from loom_worker.core.values.facts import Fact, Learned, Statement, raised, relation_key, text_key
+from loom_worker.core.values.facts import Fact, LearnedFacts, StatedFact, raised, relation_key, text_key
 
 MANY = frozenset(
     "like liked love loved enjoy dislike hate prefer want need plan own child son daughter kid sibling brother sister "
@@ -33,7 +33,7 @@ class FactChanges:
 
     facts: tuple[Fact, ...]
     """New ones, and known ones as they are now."""
-    said: tuple[tuple[str, Statement], ...]
+    said: tuple[tuple[str, StatedFact], ...]
     """Ids of facts, each with a message that states it."""
 
 
@@ -45,7 +45,7 @@ def is_many_valued(relation: str) -> bool:
 
 def changes(
     known: Sequence[Fact],
-    learned: Learned,
+    learned: LearnedFacts,
     *,
     forgotten: Mapping[str, int],
     new_id: Callable[[], str],
@@ -61,7 +61,7 @@ def changes(
         new_id: makes the id of a new fact.
         session_id: where it was said.
     """
-    work = _Work({fact.id: fact for fact in known}, {}, [])
+    work = _FactsInProgress({fact.id: fact for fact in known}, {}, [])
     for said in sorted(learned.statements, key=lambda each: (each.said_ms, each.n)):
         fact = _stated(said, new_id=new_id, session_id=session_id, now_ms=now_ms)
         if forgotten.get(fact.digest, -1) >= said.said_ms:
@@ -83,21 +83,21 @@ def changes(
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _FactsInProgress:
     facts: dict[str, Fact]
     """All, as they are by now."""
     changed: dict[str, Fact]
-    said: list[tuple[str, Statement]]
+    said: list[tuple[str, StatedFact]]
 
     def put(self, fact: Fact) -> None:
         self.facts[fact.id] = self.changed[fact.id] = fact
 
-    def keep(self, fact: Fact, said: Statement) -> None:
+    def keep(self, fact: Fact, said: StatedFact) -> None:
         self.put(fact)
         self.said.append((fact.id, said))
 
 
-def _stated(said: Statement, *, new_id: Callable[[], str], session_id: str, now_ms: int) -> Fact:
+def _stated(said: StatedFact, *, new_id: Callable[[], str], session_id: str, now_ms: int) -> Fact:
     since_ms = said.said_ms if said.since_ms is None else min(said.since_ms, said.said_ms)
     until_ms = said.until_ms
     if until_ms is not None:
@@ -120,7 +120,7 @@ def _stated(said: Statement, *, new_id: Callable[[], str], session_id: str, now_
     )
 
 
-def _said_again(fact: Fact, said: Statement) -> Fact:
+def _said_again(fact: Fact, said: StatedFact) -> Fact:
     since_ms = fact.since_ms if said.since_ms is None else min(fact.since_ms, said.since_ms)
     is_over = said.until_ms is not None and fact.seen_ms <= said.said_ms and said.until_ms <= said.said_ms
     return replace(
@@ -132,7 +132,7 @@ def _said_again(fact: Fact, said: Statement) -> Fact:
     )
 
 
-def _placed(work: _Work, fact: Fact, said: Statement) -> Fact:
+def _placed(work: _FactsInProgress, fact: Fact, said: StatedFact) -> Fact:
     """A new fact among the open ones that it cannot stand beside: it closes those before it, later ones close it."""
     if fact.until_ms is not None:
         return fact

@@ -103,7 +103,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class StatedFact:
     """A fact as a message of a conversation states it."""
 
     subject: str
@@ -126,7 +126,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedFact:
     """A fact that ceased to hold, with none in its place."""
 
     fact_id: str
@@ -134,12 +134,12 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearnedFacts:
     """What a part of a conversation says."""
 
     scope: Scope
-    statements: tuple[Statement, ...] = ()
-    ended: tuple[Ended, ...] = ()
+    statements: tuple[StatedFact, ...] = ()
+    ended: tuple[EndedFact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from loom_worker.core.errors import LoomError
 from loom_worker.demo.questions.plan import Plan, Where
-from loom_worker.demo.questions.shop import FACTS, PER_LINE, RULES, TIMES, Dimension, Fact
+from loom_worker.demo.questions.shop import FACTS, PER_LINE, RULES, TIMES, Dimension, FactTable
 from loom_worker.demo.slots import FOREVER, Period
 
 MOST_LISTED = 40
@@ -45,7 +45,7 @@ class _Query:
     def __init__(self, plan: Plan, period: Period | None) -> None:
         self._plan = plan
         self._head = plan.head
-        self._fact: Fact = FACTS[plan.head.fact]
+        self._fact: FactTable = FACTS[plan.head.fact]
         self._period = period
         self._needs: dict[str, None] = {}
         self._name = (plan.head.measures[0] if plan.head.measures else plan.head.fact).replace("_", " ")

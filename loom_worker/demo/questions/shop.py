@@ -23,7 +23,7 @@ class Dimension:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class FactTable:
     """The rows that a question is about."""
 
     source: str
@@ -84,8 +84,8 @@ _PROMOTION = {"promotion": Dimension("m.name", "m")}
 
 PER_LINE = frozenset("pgu")
 """Aliases of tables that an order's lines lead to: an order may have lines of several, so it has no one of them."""
-FACTS: Mapping[str, Fact] = {
-    "sales": Fact(
+FACTS: Mapping[str, FactTable] = {
+    "sales": FactTable(
         source="order_lines AS l JOIN orders AS o ON o.id = l.order_id",
         base="o.status <> 'cancelled'",
         day="o.ordered_at",
@@ -103,7 +103,7 @@ FACTS: Mapping[str, Fact] = {
         joins={**_PRODUCT_JOINS, **_ORDER_JOINS},
         note=SOLD,
     ),
-    "orders": Fact(
+    "orders": FactTable(
         source="orders AS o",
         day="o.ordered_at",
         measures={"orders": "COUNT(DISTINCT o.id)"},
@@ -127,7 +127,7 @@ FACTS: Mapping[str, Fact] = {
         row="o.id",
         note=ALL_ORDERS,
     ),
-    "customers": Fact(
+    "customers": FactTable(
         source="customers AS c",
         day="c.signed_up_on",
         is_day_plain=False,
@@ -137,7 +137,7 @@ FACTS: Mapping[str, Fact] = {
         "c.signed_up_on AS signed_up_on",
         order="c.name, c.id",
     ),
-    "products": Fact(
+    "products": FactTable(
         source="products AS p",
         measures={"products": "COUNT(DISTINCT p.id)", "average_list_price": "ROUND(AVG(p.list_price), 2)"},
         dimensions=_OF_PRODUCTS,
@@ -149,7 +149,7 @@ FACTS: Mapping[str, Fact] = {
         order="p.name, p.id",
         note="Prices are list prices.",
     ),
-    "returns": Fact(
+    "returns": FactTable(
         source="returns AS r JOIN order_lines AS l ON l.id = r.order_line_id JOIN orders AS o ON o.id = l.order_id",
         day="r.returned_on",
         measures={
@@ -161,21 +161,21 @@ FACTS: Mapping[str, Fact] = {
         joins={**_PRODUCT_JOINS, **_ORDER_JOINS},
         note="Returns are counted by the day they came back.",
     ),
-    "payments": Fact(
+    "payments": FactTable(
         source="payments AS y JOIN orders AS o ON o.id = y.order_id",
         day="y.paid_at",
         measures={"payments": "COUNT(DISTINCT y.id)", "amount": "ROUND(SUM(y.amount), 2)"},
         dimensions={**_OF_CUSTOMERS, **_STORE, "method": Dimension("y.method")},
         joins=_ORDER_JOINS,
     ),
-    "stores": Fact(
+    "stores": FactTable(
         source="stores AS s",
         measures={"stores": "COUNT(*)"},
         dimensions=_OWN_STORE,
         columns="s.name AS store, s.city AS city, s.country AS country",
         order="s.name",
     ),
-    "employees": Fact(
+    "employees": FactTable(
         source="employees AS e JOIN stores AS s ON s.id = e.store_id",
         day="e.hired_on",
         is_day_plain=False,
@@ -184,21 +184,21 @@ FACTS: Mapping[str, Fact] = {
         columns="e.name AS employee, s.name AS store, e.hired_on AS hired_on",
         order="e.hired_on, e.name",
     ),
-    "suppliers": Fact(
+    "suppliers": FactTable(
         source="suppliers AS u",
         measures={"suppliers": "COUNT(*)"},
         dimensions={"country": Dimension("u.country")},
         columns="u.name AS supplier, u.country AS country",
         order="u.name",
     ),
-    "categories": Fact(
+    "categories": FactTable(
         source="categories AS g",
         measures={"categories": "COUNT(*)"},
         dimensions={},
         columns="g.name AS category",
         order="g.name",
     ),
-    "promotions": Fact(
+    "promotions": FactTable(
         source="promotions AS m",
         measures={"promotions": "COUNT(*)"},
         dimensions={},

@@ -8,7 +8,7 @@ import pytest
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome
 from loom_worker.core.values.facts import Fact
 from loom_worker.core.values.sessions import Message
-from loom_worker.memory.extract import USUAL_CONFIDENCE, Answer, Material, about, asked, read
+from loom_worker.memory.extract import USUAL_CONFIDENCE, Extraction, Material, about, asked, read
 from tests.unit.memory.talk import count
 
 DAY = 86_400_000
@@ -34,7 +34,7 @@ def given(**more: Any) -> dict[str, Any]:
     return {"subject": "user", "relation": "lives in", "object": "Paris", "message": 1, **more}
 
 
-def answer(*facts: Any, **more: Any) -> Answer:
+def answer(*facts: Any, **more: Any) -> Extraction:
     found = read(json.dumps({"summary": "A move.", "facts": facts, **more}), MATERIAL)
     assert found is not None
     return found
@@ -61,7 +61,7 @@ def test_an_answer_gives_summary_facts_and_ends_with_their_messages() -> None:
     ],
 )
 def test_an_answer_is_found_among_other_words(text: str) -> None:
-    assert read(text, MATERIAL) == Answer("A move.", (), ())
+    assert read(text, MATERIAL) == Extraction("A move.", (), ())
 
 
 @pytest.mark.cases("text", ["", "no facts today", '{"summary": "cut', "[1]", '{"a": 1}', "{" * 5_000, '"x"'])
@@ -101,7 +101,7 @@ def test_whoever_writes_is_named_as_the_scope_needs_it() -> None:
 def test_no_facts_are_taken_from_an_answer_where_none_were_asked_for() -> None:
     material = Material(TALK, (), "user", has_facts=False)
     found = read(json.dumps({"summary": "A move.", "facts": [given()]}), material)
-    assert found == Answer("A move.", (), ())
+    assert found == Extraction("A move.", (), ())
     assert "nothing is asked about facts" in asked(material, most_tokens=100, budget_tokens=9_000, count=count).system
 
 

@@ -1,7 +1,7 @@
 """Sessions that state facts, for the tests of all that tells or removes them."""
 
 from loom_worker.core.values.dated import DatedSummary
-from loom_worker.core.values.facts import Fact, FactFilter, Learned, Statement, topic_words
+from loom_worker.core.values.facts import Fact, FactFilter, LearnedFacts, StatedFact, topic_words
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.tiers import Scope
@@ -24,9 +24,9 @@ def session_of(database: Database, who: WorkspaceUser | str, name: str) -> str:
 def states(database: Database, lane: str, triple: str, *, n: int = 1, scope: Scope = "user", at: int = 0) -> None:
     """A message of the session states ``subject|relation|object``, so many ms after NOW_MS."""
     subject, relation, object_ = triple.split("|")
-    said = Statement(subject, relation, object_, f"msg_{n}", n=n, said_ms=NOW_MS + at)
+    said = StatedFact(subject, relation, object_, f"msg_{n}", n=n, said_ms=NOW_MS + at)
     with database.write() as tx:
-        learn(tx, of_lane(tx, lane), Learned(scope, (said,)), now_ms=NOW_MS + at)
+        learn(tx, of_lane(tx, lane), LearnedFacts(scope, (said,)), now_ms=NOW_MS + at)
 
 
 def told(database: Database, lane: str, topic: str = "", *, scope: Scope = "user", history: bool = False) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from loom_worker.core.errors import Invalid, NotFound
 from loom_worker.core.settings import Settings
-from loom_worker.core.values.agent_versions import Activation, AgentVersion, seen
+from loom_worker.core.values.agent_versions import ActivationRequest, AgentVersion, seen
 from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.store.agent_versions import AgentVersions
@@ -114,17 +114,17 @@ def test_labels_steer_new_sessions_of_their_workspace_alone(
 ) -> None:
     record("one")
     record("two")
-    active, moved = versions.activate(ACME, "a", Activation("1"), now_ms=NOW_MS)
+    active, moved = versions.activate(ACME, "a", ActivationRequest("1"), now_ms=NOW_MS)
     assert (active.version, active.labels, active.is_active, moved) == ("1", ("production",), True, 0)
     assert versions.keep("a", a_lane(database, "s")) == "1"
     assert versions.keep("a", a_lane(database, "s", OTHER)) == "1-2"
-    canary = Activation("1-2", label="canary", share=1.0)
+    canary = ActivationRequest("1-2", label="canary", share=1.0)
     versions.activate(ACME, "a", canary, now_ms=NOW_MS)
     assert versions.keep("a", a_lane(database, "t")) == "1-2"
     assert versions.get(ACME, "a", "canary").version == "1-2"
-    versions.activate(ACME, "a", Activation("latest", label="canary"), now_ms=NOW_MS)
+    versions.activate(ACME, "a", ActivationRequest("latest", label="canary"), now_ms=NOW_MS)
     assert versions.keep("a", a_lane(database, "u")) == "1"
-    followed, _ = versions.activate(ACME, "a", Activation("latest"), now_ms=NOW_MS)
+    followed, _ = versions.activate(ACME, "a", ActivationRequest("latest"), now_ms=NOW_MS)
     assert (followed.version, followed.labels, followed.is_active) == ("1-2", (), True)
     assert versions.keep("a", a_lane(database, "v")) == "1-2"
     rows = AuditRows(database).page(ACME, AuditFilter(action="agent.activated"), limit=9, after=None).items
@@ -143,7 +143,7 @@ def test_an_activation_for_all_sessions_moves_those_of_the_workspace_in_one_step
     with database.write() as tx:
         tx.exec_driver_sql("UPDATE sessions SET agent_version = '1-2', rom = 'text' WHERE id != 'new'")
         tx.exec_driver_sql("UPDATE sessions SET agent_version = '1' WHERE id = 't'")
-    _, moved = versions.activate(ACME, "a", Activation("1", repins=True), now_ms=NOW_MS)
+    _, moved = versions.activate(ACME, "a", ActivationRequest("1", repins=True), now_ms=NOW_MS)
     assert moved == 2
     assert (kept_by(database, "s"), kept_by(database, "new")) == (("1", None), ("1", None))
     assert kept_by(database, "t") == ("1", "text")
@@ -157,7 +157,7 @@ def test_what_a_session_moves_to_is_named_by_version_label_or_as_the_latest(
     record("two")
     assert versions.resolved(ACME, "a", "latest") is None
     assert versions.resolved(ACME, "a", "1") == "1"
-    versions.activate(ACME, "a", Activation("1"), now_ms=NOW_MS)
+    versions.activate(ACME, "a", ActivationRequest("1"), now_ms=NOW_MS)
     assert versions.resolved(ACME, "a", "production") == "1"
     assert versions.resolved(ACME, "a", "latest") == "1-2"
     for name in ("9", "canary"):
@@ -183,4 +183,4 @@ def test_versions_are_paged_and_unknown_ones_are_refused(versions: AgentVersions
     with pytest.raises(NotFound, match="no version '9'"):
         versions.get(ACME, "a", "9")
     with pytest.raises(NotFound, match="labelled 'canary'"):
-        versions.activate(ACME, "a", Activation("canary"), now_ms=NOW_MS)
+        versions.activate(ACME, "a", ActivationRequest("canary"), now_ms=NOW_MS)

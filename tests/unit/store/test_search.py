@@ -15,7 +15,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.schema import messages
 from loom_worker.store.search import TOOLS_OF_MEMORY, Search
-from loom_worker.store.search_index import Lanes
+from loom_worker.store.search_index import SearchedLanes
 from loom_worker.store.search_words import terms
 from loom_worker.store.sessions import Sessions
 from tests.unit.store.made import WORKSPACE, final, message, purged, running
@@ -200,7 +200,7 @@ def lane_and_terms(database: Database, question: str) -> tuple[str, Any]:
 def held(database: Database, question: str, *, size: int) -> list[int]:
     lane, wanted = lane_and_terms(database, question)
     with database.read() as tx:
-        return search_index.holding(tx, Lanes((lane,), size), wanted)[0]
+        return search_index.holding(tx, SearchedLanes((lane,), size), wanted)[0]
 
 
 def test_in_a_long_session_the_newest_messages_with_a_common_word_are_looked_at(

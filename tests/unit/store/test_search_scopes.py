@@ -16,7 +16,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.schema import messages, sessions
 from loom_worker.store.search import Search
-from loom_worker.store.search_index import Lanes
+from loom_worker.store.search_index import SearchedLanes
 from loom_worker.store.sessions import Sessions
 from tests.unit.store.made import WORKSPACE, final, message, running
 
@@ -200,10 +200,10 @@ def test_a_range_of_time_is_found_by_bisection_and_in_no_other_session(database:
     with database.read() as tx:
         for first, behind in ((1, 2), (5, 9), (28, 29), (1, 29)):
             between = (ms("2023-02-01") + (first - 1) * DAY_MS, ms("2023-02-01") + (behind - 1) * DAY_MS)
-            numbers, count = search_index.dated(tx, Lanes((lane,), size), between)
+            numbers, count = search_index.dated(tx, SearchedLanes((lane,), size), between)
             texts = tx.execute(select(messages.c.content).where(messages.c.n.in_(numbers)).order_by(messages.c.n))
             assert texts.scalars().all() == [f"entry {day}" for day in range(first, behind)]
             assert count >= len(numbers)
         nothing = (ms("2024-01-01"), ms("2024-02-01"))
-        assert search_index.dated(tx, Lanes((lane,), size), nothing) == ([], 0)
-        assert search_index.dated(tx, Lanes(("nobody",), 0), nothing) == ([], 0)
+        assert search_index.dated(tx, SearchedLanes((lane,), size), nothing) == ([], 0)
+        assert search_index.dated(tx, SearchedLanes(("nobody",), 0), nothing) == ([], 0)

@@ -6,10 +6,10 @@ import pytest
 from loom_worker.core.settings import from_env
 from loom_worker.core.values.problems import Problem
 from loom_worker.supervisor.home import Secret
-from loom_worker.supervisor.screen import MOST_PROBLEMS, QUESTION, Facts, model_line, screen
+from loom_worker.supervisor.screen import MOST_PROBLEMS, QUESTION, StartReport, model_line, screen
 
 HOME = "/data/loom"
-FACTS = Facts(
+FACTS = StartReport(
     settings=from_env({"LOOM_HOME": HOME, "LOOM_WEBHOOK_SECRET": "whsec_c2VjcmV0"}),
     url="http://127.0.0.1:8000",
     flower_url="http://127.0.0.1:5556",

@@ -2,7 +2,7 @@ import pytest
 
 from loom_worker.core.values.agent_versions import (
     AgentVersion,
-    Label,
+    VersionLabel,
     chance_of,
     diff,
     for_new_session,
@@ -48,7 +48,7 @@ def test_the_order_of_keys_makes_no_version_and_any_value_does() -> None:
 
 
 def test_a_new_session_gets_the_newest_version_unless_labels_say_otherwise() -> None:
-    production, canary = Label("production", "1"), Label("canary", "3", 0.5)
+    production, canary = VersionLabel("production", "1"), VersionLabel("canary", "3", 0.5)
     lanes = [f"{n:032x}" for n in range(400)]
     assert for_new_session("x", "2", {}) == "2"
     assert for_new_session("x", "2", {"production": production}) == "1"
@@ -56,8 +56,8 @@ def test_a_new_session_gets_the_newest_version_unless_labels_say_otherwise() -> 
     assert set(chosen) == {"1", "3"}
     assert 140 < chosen.count("3") < 260
     assert chosen == [for_new_session(lane, "2", {"production": production, "canary": canary}) for lane in lanes]
-    assert {for_new_session(lane, "2", {"canary": Label("canary", "3", 0.0)}) for lane in lanes} == {"2"}
-    assert {for_new_session(lane, "2", {"canary": Label("canary", "3", 1.0)}) for lane in lanes} == {"3"}
+    assert {for_new_session(lane, "2", {"canary": VersionLabel("canary", "3", 0.0)}) for lane in lanes} == {"2"}
+    assert {for_new_session(lane, "2", {"canary": VersionLabel("canary", "3", 1.0)}) for lane in lanes} == {"3"}
 
 
 def test_who_gets_the_canary_grows_with_its_share() -> None:

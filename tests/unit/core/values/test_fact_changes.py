@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from loom_worker.core.values.fact_changes import FactChanges, changes, is_many_valued
 from loom_worker.core.values.facts import (
-    Ended,
+    EndedFact,
     Fact,
-    Learned,
-    Statement,
+    LearnedFacts,
+    StatedFact,
     digest_of,
     relation_key,
     search_words,
@@ -25,10 +25,10 @@ from loom_worker.core.values.facts import (
 DAY = 86_400_000
 
 
-def said(triple: str, day: int, **more: object) -> Statement:
+def said(triple: str, day: int, **more: object) -> StatedFact:
     """``subject|relation|object`` as a message of that day states it."""
     subject, relation, object_ = triple.split("|")
-    made = Statement(subject, relation, object_, f"msg_{day}", n=day, said_ms=day * DAY)
+    made = StatedFact(subject, relation, object_, f"msg_{day}", n=day, said_ms=day * DAY)
     return replace(made, **more)  # type: ignore[arg-type]
 
 
@@ -37,10 +37,10 @@ def numbered(first: int = 1) -> Callable[[], str]:
     return lambda: f"fact_{next(numbers)}"
 
 
-def learned(*statements: Statement, known: tuple[Fact, ...] = (), **more: object) -> FactChanges:
+def learned(*statements: StatedFact, known: tuple[Fact, ...] = (), **more: object) -> FactChanges:
     ended = more.pop("ended", ())
     forgotten = more.pop("forgotten", {})
-    found = Learned("user", statements, ended)  # type: ignore[arg-type]
+    found = LearnedFacts("user", statements, ended)  # type: ignore[arg-type]
     return changes(known, found, forgotten=forgotten, new_id=numbered(1 + len(known)), session_id="s1", now_ms=99 * DAY)  # type: ignore[arg-type]
 
 
@@ -48,7 +48,7 @@ def learned(*statements: Statement, known: tuple[Fact, ...] = (), **more: object
 class Case:
     """What is said one after the other, and what holds then and held once."""
 
-    says: tuple[Statement, ...]
+    says: tuple[StatedFact, ...]
     holds: tuple[str, ...]
     held: tuple[str, ...] = ()
 
@@ -83,7 +83,9 @@ def test_what_is_said_last_holds_and_what_it_replaced_is_history(case: Case) -> 
     by_step: tuple[Fact, ...] = ()
     ids = numbered()
     for one in case.says:  # each in a batch of its own
-        found = changes(by_step, Learned("user", (one,)), forgotten={}, new_id=ids, session_id="s1", now_ms=99 * DAY)
+        found = changes(
+            by_step, LearnedFacts("user", (one,)), forgotten={}, new_id=ids, session_id="s1", now_ms=99 * DAY
+        )
         by_step = tuple({fact.id: fact for fact in (*by_step, *found.facts)}.values())
     at_once = learned(*case.says).facts
     for facts in (by_step, at_once):
@@ -104,7 +106,7 @@ def test_what_was_said_last_holds_in_whatever_order_it_is_read(
     order.shuffle(statements)
     ids, facts = numbered(), dict[str, Fact]()
     for at in range(0, len(statements), size):
-        batch = Learned("user", tuple(statements[at : at + size]))
+        batch = LearnedFacts("user", tuple(statements[at : at + size]))
         found = changes(tuple(facts.values()), batch, forgotten={}, new_id=ids, session_id="s1", now_ms=99 * DAY)
         facts |= {fact.id: fact for fact in found.facts}
         assert len({fact_id for fact_id, _ in found.said} - facts.keys()) == 0
@@ -139,9 +141,9 @@ def test_the_model_may_say_what_a_fact_takes_the_place_of() -> None:
 
 def test_what_ended_is_closed_unless_it_was_said_again_later() -> None:
     [car] = learned(said("user|owns|car", 3)).facts
-    [closed] = learned(known=(car,), ended=(Ended(car.id, 5 * DAY),)).facts
+    [closed] = learned(known=(car,), ended=(EndedFact(car.id, 5 * DAY),)).facts
     assert (closed.until_ms, closed.superseded_by) == (5 * DAY, None)
-    assert learned(known=(car,), ended=(Ended(car.id, 2 * DAY), Ended("fact_9", 5 * DAY))).facts == ()
+    assert learned(known=(car,), ended=(EndedFact(car.id, 2 * DAY), EndedFact("fact_9", 5 * DAY))).facts == ()
 
 
 def test_what_a_person_had_forgotten_comes_back_only_if_it_is_said_later() -> None:
