@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from celery import signals
+from celery import platforms, signals
 
 from loom_worker.core import crash_points, redis_client
 from loom_worker.core.errors import LoomError
@@ -182,11 +182,28 @@ def run_beat(settings: Settings) -> None:
     metrics.start()
     signals.setup_logging.connect(keep_logging)
     try:
-        app.Beat(scheduler="celery.beat:Scheduler", pidfile=None, loglevel=settings.log.level, quiet=True).run()
+        beat = app.subclass_with_self("celery.apps.beat:Beat", install_sync_handler=stop_for_good)
+        beat(scheduler="celery.beat:Scheduler", pidfile=None, loglevel=settings.log.level, quiet=True).run()
     finally:
         thread.stop()
         metrics.stop()
         links.database.close()
+
+
+def stop_for_good(_: Any, service: Any) -> None:
+    """In place of ``Beat.install_sync_handler``, whose handler only raises SystemExit.
+
+    What a handler raises is lost if the signal comes while Python runs the callback of a weak reference, as it does at
+    the end of each import; beat would then go on. The mark that the service is to end is looked at before each turn of
+    its loop.
+    """
+
+    def stop(*_: object) -> None:
+        service.stop()
+        service.sync()
+        raise SystemExit
+
+    platforms.signals.update(SIGTERM=stop, SIGINT=stop)
 
 
 def keep_logging(**_: object) -> None:

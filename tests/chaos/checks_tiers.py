@@ -11,7 +11,7 @@ from tests.chaos.records import Evidence
 from tests.chaos.summaries import DATED, MENTIONED, marks_in
 from tests.chaos.verdict import Violation
 
-BATCH = 6
+BATCH = 12
 """Messages from which a summary by date is due (world.py)."""
 
 

@@ -65,7 +65,7 @@ SHORT_MEMORY = """
       max_l1_messages: 4
       min_l1_messages: 2
       max_l2_tokens: 240
-  sessions: {memory: {compaction: {batch_size: 6}, embeddings: {enabled: true, model: scripted/hash}}}
+  sessions: {memory: {compaction: {batch_size: 12}, embeddings: {enabled: true, model: scripted/hash}}}
 """
 """Small enough that a session of a few turns is compressed, and one of some more has snapshots and summaries by date;
 all that is said gets vectors."""

@@ -1,4 +1,4 @@
-"""A process that begins what is due at a moment: ``python -m tests.support.schedule_process MOMENT_MS``."""
+"""A process that begins what is due at moments, in turn: ``python -m tests.support.schedule_process MS…``."""
 
 import sys
 
@@ -9,12 +9,14 @@ from loom_worker.runtime.build import worker_schedules, workflows_of
 from loom_worker.runtime.sweeping import Links
 
 
-def main(moment_ms: int) -> None:
+def main(*moments_ms: int) -> None:
     settings = from_env()
     links, workflows = Links.of(settings), workflows_of(settings)
     agents = KnownAgents(LiveAgents(settings.agents_dir), workflows)
-    worker_schedules(settings, links, agents, workflows).fire_due(moment_ms)
+    schedules = worker_schedules(settings, links, agents, workflows)
+    for moment_ms in moments_ms:
+        schedules.fire_due(moment_ms)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

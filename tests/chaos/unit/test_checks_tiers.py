@@ -11,7 +11,7 @@ from tests.chaos.unit.made import Run, assert_found
 @pytest.fixture
 def long(run: Run) -> Run:
     """The good run, with a session that has several summaries by date."""
-    return long_run(run)
+    return long_run(run, turns=28)
 
 
 def test_a_long_session_with_summaries_by_date_is_not_blamed(long: Run) -> None:
@@ -21,7 +21,7 @@ def test_a_long_session_with_summaries_by_date_is_not_blamed(long: Run) -> None:
 
 
 def test_summaries_by_date_that_were_made_without_the_model_have_no_facts_to_be_missed(run: Run) -> None:
-    for number in range(5, 17):
+    for number in range(5, 25):
         run.turn(f"T{number:05} plain")
         compress_session(run, "s1", is_busy=True)
     assert long_enough(run)

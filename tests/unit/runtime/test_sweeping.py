@@ -1,10 +1,15 @@
+import os
+import signal
 import time
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import create_autospec
 
 import pytest
+from celery import Celery
+from celery.beat import Scheduler, Service
 
-from loom_worker.runtime.sweeping import TIDY_PAUSE_S, ExpiringStores
+from loom_worker.runtime.sweeping import TIDY_PAUSE_S, ExpiringStores, stop_for_good
 from loom_worker.service.user_deletion import UserDeletions
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.agent_messages import AgentMessages
@@ -38,3 +43,21 @@ def test_large_results_are_looked_through_with_each_sweep_while_some_can_go_and_
     now_s += TIDY_PAUSE_S
     stores.remove_expired(1)
     assert stores.references.tidy.call_count == 6
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("own_signals")
+def test_beat_ends_also_where_what_its_signal_raises_is_lost() -> None:
+    service = Service(Celery(set_as_current=False), scheduler_cls=Scheduler)
+    stop_for_good(None, service)
+    with pytest.raises(SystemExit):
+        os.kill(os.getpid(), signal.SIGTERM)
+    service.start()  # would sleep for minutes
+    assert service._is_stopped.is_set()

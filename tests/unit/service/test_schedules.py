@@ -192,12 +192,12 @@ class Processes:
         self.env = {**os.environ, "LOOM_HOME": str(home), "LOOM_REDIS_URL": server.url}
         self.env |= {"LOOM_AGENTS_DIR": str(home / "agents")}
 
-    def begin(self, moment_ms: int, **more: str) -> subprocess.Popen[Any]:
-        command = [sys.executable, "-m", "tests.support.schedule_process", str(moment_ms)]
+    def begin(self, *moments_ms: int, **more: str) -> subprocess.Popen[Any]:
+        command = [sys.executable, "-m", "tests.support.schedule_process", *map(str, moments_ms)]
         return subprocess.Popen(command, env={**self.env, **more}, cwd=ROOT)
 
-    def run(self, moment_ms: int, **more: str) -> int:
-        return self.begin(moment_ms, **more).wait(timeout=60)
+    def run(self, *moments_ms: int, **more: str) -> int:
+        return self.begin(*moments_ms, **more).wait(timeout=60)
 
 
 @pytest.fixture
@@ -209,8 +209,7 @@ def processes(settings: Settings, valkey: redis.Redis, valkey_server: Valkey) ->
 def test_a_process_that_is_killed_leaves_a_due_time_begun_once(
     processes: Processes, database: Database, point: str, left: int
 ) -> None:
-    assert processes.run(NOON - 1) == 0
-    assert processes.run(NOON, LOOM_CRASHPOINTS=point) == -signal.SIGKILL
+    assert processes.run(NOON - 1, NOON, LOOM_CRASHPOINTS=point) == -signal.SIGKILL
     assert count(database) == left
     assert processes.run(NOON + 1) == 0
     assert count(database) == 1
