@@ -81,6 +81,15 @@ FACT_OPERATIONS: tuple[ApiOperation, ...] = (
         scope="chat",
     ),
     ApiOperation(
+        "DELETE",
+        "/v1/users/{user}/facts",
+        "Delete all that is known of a user; what was said so far does not bring it back",
+        "users",
+        {204: None},
+        (404,),
+        scope="chat",
+    ),
+    ApiOperation(
         "GET",
         "/v1/sessions/{session_id}/facts",
         "List the facts that a session says, the newest first",

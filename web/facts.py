@@ -30,6 +30,7 @@ class FactViews:
         """Where the views are mounted."""
         return (
             Route("GET", "/v1/users/<path:user>/facts", self.list),
+            Route("DELETE", "/v1/users/<path:user>/facts", self.forget_all),
             Route("PATCH", "/v1/users/<path:user>/facts/<fact_id>", self.correct),
             Route("DELETE", "/v1/users/<path:user>/facts/<fact_id>", self.forget),
             Route("GET", "/v1/sessions/<session_id>/facts", self.list_of_session),
@@ -56,6 +57,11 @@ class FactViews:
     def forget(self, user: str, fact_id: str) -> Response:
         """Delete a fact for good."""
         self._facts.forget(_who(user), _known(fact_id), by=caller().holder.actor)
+        return Response(status=204)
+
+    def forget_all(self, user: str) -> Response:
+        """Delete all facts of a user for good."""
+        self._facts.forget_all(_who(user), by=caller().holder.actor)
         return Response(status=204)
 
 

@@ -57,6 +57,16 @@ class UserFacts:
         self._facts.forget(who, fact_id, by=by, now_ms=now_ms())
         log.info("fact.forgotten", extra={"fact": fact_id, "workspace": who.workspace})
 
+    def forget_all(self, who: WorkspaceUser, *, by: Actor) -> None:
+        """Delete all that is known of a user; what was said so far does not bring it back.
+
+        Raises:
+            NotFound: the workspace has nothing of such a user.
+        """
+        self._facts.require_user(who)
+        number = self._facts.forget_all(who, by=by, now_ms=now_ms())
+        log.info("fact.forgotten", extra={"facts": number, "workspace": who.workspace})
+
 
 def _part(text: str | None, name: str, most_chars: int) -> str | None:
     line = None if text is None else one_line(text, most_chars + 1)

@@ -143,6 +143,17 @@ class Facts:
             tx.execute(delete(facts).where(facts.c.id == fact_id))
             append(tx, _act("fact.forgotten", who, by, subject=fact_id, at_ms=now_ms))
 
+    def forget_all(self, who: WorkspaceUser, *, by: Actor, now_ms: int) -> int:
+        """Delete all facts of a user; what was said so far does not bring them back. How many there were."""
+        with self._database.write(durable=True) as tx:
+            rows = tx.execute(select(facts).where(*_of(who))).mappings().all()
+            for row in rows:
+                forget(tx, Owner(row["workspace"], row["owner"]), _fact(row).digest, user=who.user, now_ms=now_ms)
+            tx.execute(delete(facts).where(*_of(who)))
+            if rows:
+                append(tx, _act("fact.forgotten", who, by, subject="all", at_ms=now_ms))
+        return len(rows)
+
     def _page(self, whose: ColumnElement[bool], where: FactFilter, *, limit: int, after: str | None) -> Page[Fact]:
         query = select(*COLUMNS).where(whose, _is(where.status), _with(topic_words(where.topic)))
         query = query.order_by(facts.c.id.desc()).limit(limit + 1)

@@ -118,3 +118,16 @@ def test_nobody_else_finds_facts_of_a_user(ask: Ask, stage: WebStage) -> None:
     assert ask("GET", "/v1/users/nobody/facts").status_code == 404
     assert ask("GET", f"{URL}?status=maybe").status_code == 400
     assert ask("GET", f"{URL}?after=x").status_code == 422
+
+
+def test_all_facts_of_a_user_are_deleted_at_once_and_do_not_come_back(ask: Ask, stage: WebStage) -> None:
+    other = session_of(stage.database, WorkspaceUser("alpha", "bob"), "s2")
+    states(stage.database, other, "user|likes|coffee", at=1)
+    assert ask("DELETE", URL).status_code == 204
+    assert objects(ask("GET", f"{URL}?status=all")) == []
+    assert objects(ask("GET", "/v1/users/bob/facts")) == ["coffee"]
+    long_ago = -10 * 365 * 86_400_000
+    states(stage.database, session_of(stage.database, MARIA, "s3"), "user|likes|tea", at=long_ago)
+    assert objects(ask("GET", URL)) == []
+    assert ask("DELETE", "/v1/users/nobody/facts").status_code == 404
+    assert ask("DELETE", URL, headers=key_of(stage, "alpha", "bob")).status_code == 404

@@ -86,7 +86,7 @@ class Served:
 
 
 def served(client: FlaskClient) -> list[Served]:
-    """All operations under /v1, those that delete at the end."""
+    """All operations under /v1, those that delete at the end, one thing before all of its kind."""
     paths: dict[str, Any] = client.get("/openapi.json").get_json()["paths"]
     found = [
         Served(method.upper(), path, tuple(re.findall(r"{(\w+)}", path)), _body(described), _has_cursor(described))
@@ -94,7 +94,12 @@ def served(client: FlaskClient) -> list[Served]:
         for method, described in ways.items()
         if path.startswith("/v1/")
     ]
-    return sorted(found, key=lambda each: (each.method == "DELETE", each.path == "/v1/sessions/{session_id}"))
+
+    def order(each: Served) -> tuple[bool, bool, int]:
+        is_delete = each.method == "DELETE"
+        return is_delete, each.path == "/v1/sessions/{session_id}", -each.path.count("/") if is_delete else 0
+
+    return sorted(found, key=order)
 
 
 def _body(described: dict[str, Any]) -> str | None:
