@@ -31,6 +31,7 @@ from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import Message, NewSession, Session
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.tiers import MemoryTiers
+from loom_worker.llm.model import Model
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.memory.compress import Compressor
 from loom_worker.memory.pressure import l1_room
@@ -173,20 +174,27 @@ def _told(database: Database, user: str, said: Any) -> str:
         tx.execute(insert(messages), [rows.message_columns(each, lane=session.lane) for each in made])
         last_n = tx.exec_driver_sql("SELECT max(n) FROM messages").scalar_one()
         tx.execute(insert(memory), {"lane": session.lane, "first_n": last_n + 1})
+    compress(database, session.lane, Scripted(said), batch_size=2)
+    return session.lane
+
+
+def compress(database: Database, lane: str, model: Model, *, batch_size: int) -> None:
+    """Make summaries by date and facts of all that has left a session's L1, as a worker would."""
     policy = MemoryPolicy()
     rules = CompressionRules(
         policy,
-        Scripted(said),
+        model,
         cl100k_tokens,
         l1=l1_room(BUDGET_TOKENS, policy=policy, most_tokens=BUDGET_TOKENS),
         l2_tokens=5_000,
         budget_tokens=BUDGET_TOKENS,
-        tiers=MemoryTiers(batch_size=2),
+        tiers=MemoryTiers(batch_size=batch_size),
     )
     around: Any = SimpleNamespace(compression=lambda _: rules, alive=frozenset)
     parts = (Memories(database), Facts(database), Budgets(database), around, around)
-    Compressor("bench", *parts, Stopping(1.0), threading.Semaphore()).compress(session.lane)
-    return session.lane
+    compressor = Compressor("bench", *parts, Stopping(1.0), threading.Semaphore())
+    while compressor.compress(lane):
+        pass
 
 
 def _message(session: Session, at: int, line: str, at_ms: int) -> Message:

@@ -16,6 +16,7 @@ from unittest import mock
 
 from sqlalchemy import select
 
+from bench.facts_of_dialogues import recalled
 from bench.search_data import WORKSPACE, Said, figure, load
 from bench.stats import percentile
 from loom_worker.agents.tiers import ACTIVE_WINDOW
@@ -187,10 +188,12 @@ def long_conversation(store: Database, dialogues: Sequence[Dialogue]) -> None:
         for text, _ in asked
     ]
     shown = [{each.message_id for hit in found for each in hit.passage} for found in hits]
+    noted = recalled(store, lines, [text for text, _ in asked], in_l1=ACTIVE_WINDOW)
     places: dict[str, list[set[str]]] = {
         "L1": [in_l1] * len(asked),
         "L1 or L2": [in_l1 | in_l2] * len(asked),
         "ten passages": shown,
+        "thirty facts": [{f"long/{each}" for each in found} for found in noted],
         "L1, L2 or ten passages": [in_l1 | in_l2 | found for found in shown],
     }
     for place, found in places.items():

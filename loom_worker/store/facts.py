@@ -22,8 +22,9 @@ from loom_worker.store.sessions import find_lane, found
 from loom_worker.store.tenants import ours
 from loom_worker.store.turns import checked_cursor
 
-MOST_FOUND = 200
-"""Facts with a word of the topic that are looked at, those last said first."""
+MOST_FOUND = 1_000
+"""Facts with a word of the topic that are looked at, those last said first. Of the 900 facts of 600 turns, what is
+told of 200 answers 38 % of the questions, of 1,000 51 % (bench.search); reading those takes 9 ms."""
 
 
 class Facts:
