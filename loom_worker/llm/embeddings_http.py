@@ -91,30 +91,19 @@ class OpenAi:
 
 
 @dataclass(frozen=True, slots=True)
-class Voyage:
+class Voyage(OpenAi):
     """Voyage AI's ``/v1/embeddings``: OpenAI's form, but for the kind of a text.
 
     https://docs.voyageai.com/reference/embeddings-api
     """
 
     url: str = VOYAGE_URL
-    key: str | None = field(default=None, repr=False)
     provider: str = "voyage"
-    path: str = "/embeddings"
     key_advice: str = "set LOOM_VOYAGE_KEY"
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """See EmbeddingApi."""
-        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     def body(self, model: str, texts: Sequence[str], kind: TextKind) -> Json:
         """See EmbeddingApi."""
         return {"model": model, "input": list(texts), "input_type": kind, "truncation": True}
-
-    def read(self, answer: Json) -> tuple[list[Vector], int]:
-        """See EmbeddingApi."""
-        return OpenAi().read(answer)
 
 
 @dataclass(frozen=True, slots=True)

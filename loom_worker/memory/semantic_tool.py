@@ -7,11 +7,11 @@ from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tiers import Scope
 from loom_worker.core.values.tools import Caller, Tool
+from loom_worker.memory.recall_tools import MOST_FOUND, QUERY_CHARS
 from loom_worker.memory.recalled import Room, answer, compact
 from loom_worker.memory.semantic import SemanticSearch, with_passages
 
-QUERY_CHARS = 4_000
-MOST_FOUND, USUAL = 20, 8
+USUAL = 8
 _WHERE: dict[Scope, str] = {
     "session": "this conversation",
     "user": "all conversations with this user",

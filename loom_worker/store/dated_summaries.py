@@ -9,7 +9,7 @@ from loom_worker.core.values.tiers import Scope
 from loom_worker.store.database import Database
 from loom_worker.store.memory_tables import dated_summaries
 from loom_worker.store.schema import sessions
-from loom_worker.store.sessions import find_lane
+from loom_worker.store.sessions import find_lane, within
 
 _COLUMNS = [dated_summaries.c[name] for name in DatedSummary.__slots__]
 
@@ -34,11 +34,7 @@ class DatedSummaries:
                 return ()
             # Through the session, so that those of a deleted one are gone at once.
             query = select(*_COLUMNS).join(sessions, sessions.c.lane == dated_summaries.c.lane)
-            query = query.where(sessions.c.workspace == own["workspace"])
-            if scope == "session" or (scope == "user" and own["user"] is None):
-                query = query.where(sessions.c.lane == lane)
-            elif scope == "user":
-                query = query.where(sessions.c.user == own["user"])
+            query = query.where(*within(own, scope))
             query = query.where(dated_summaries.c.to_ms >= from_ms, dated_summaries.c.from_ms < to_ms)
             query = query.order_by(dated_summaries.c.from_ms, dated_summaries.c.id).limit(limit)
             return tuple(DatedSummary(**row) for row in tx.execute(query).mappings())

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection, Integer, and_, bindparam, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Integer, and_, bindparam, insert, or_, select, update
 
 from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.chat import Usage
@@ -15,6 +15,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.sessions import NewSession, Session, SessionPatch
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
+from loom_worker.core.values.tiers import Scope
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import purge, rows
 from loom_worker.store import turn_statements as statements
@@ -227,6 +228,20 @@ def of_lane(tx: Connection, lane: str) -> Any:
     if row is None:
         raise NotFound("The session is deleted.")
     return row
+
+
+def within(owner: Any, scope: Scope) -> tuple[ColumnElement[bool], ...]:
+    """The conditions of the sessions that a session may look into; without a user, ``user`` is the session alone.
+
+    Args:
+        owner: the row of that session.
+    """
+    here = sessions.c.workspace == owner["workspace"]
+    if scope == "workspace":
+        return (here,)
+    if scope == "user" and owner["user"] is not None:
+        return here, sessions.c.user == owner["user"]
+    return here, sessions.c.lane == owner["lane"]
 
 
 def found_or_added(tx: Connection, tenant: Tenant, new: NewSession, *, now_ms: int) -> Any:

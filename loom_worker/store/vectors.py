@@ -6,7 +6,6 @@ a batch at a time, and a cursor says how far that has come. Vectors go with thei
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Integer, and_, bindparam, func, or_, select
 from sqlalchemy.dialects.sqlite import insert as upsert
@@ -16,7 +15,7 @@ from loom_worker.store import ledger
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge
 from loom_worker.store.schema import messages, sessions
-from loom_worker.store.sessions import find_lane
+from loom_worker.store.sessions import find_lane, within
 from loom_worker.store.vector_scan import Near, Vector, VectorScan, packed, scan_of
 from loom_worker.store.vector_tables import embedding_cursors as cursors
 from loom_worker.store.vector_tables import message_vectors as vectors
@@ -158,7 +157,7 @@ class MessageVectors:
             owner = find_lane(tx, reach.lane)
             if owner is None:
                 return 0
-            some = select(messages.c.n).select_from(joined).where(*_owned(owner, reach), is_new, _has_text)
+            some = select(messages.c.n).select_from(joined).where(*within(owner, reach.scope), is_new, _has_text)
             return tx.execute(select(func.count()).select_from(some.limit(MOST_COUNTED).subquery())).scalar_one()
 
     def embedded(self, lane: str, model: str) -> int:
@@ -174,25 +173,18 @@ class MessageVectors:
                 return {}
             joined = messages.join(sessions, sessions.c.lane == messages.c.lane)
             query = select(messages.c.n, messages.c.lane).select_from(joined)
-            return {row[0]: row[1] for row in tx.execute(query.where(*_owned(owner, reach), messages.c.n.in_(numbers)))}
+            return {
+                row[0]: row[1]
+                for row in tx.execute(query.where(*within(owner, reach.scope), messages.c.n.in_(numbers)))
+            }
 
 
 def _up_to(tx: Connection, lane: str, model: str) -> int:
     return tx.execute(_CURSOR, {"our_lane": lane, "our_model": model}).scalar() or 0
 
 
-def _owned(owner: Any, reach: Reach) -> tuple[Any, ...]:
-    """The conditions of the sessions within reach; a session without a user is alone with the scope of a user."""
-    here = (sessions.c.workspace == owner["workspace"],)
-    if reach.scope == "workspace":
-        return here
-    if reach.scope == "user" and owner["user"] is not None:
-        return (*here, sessions.c.user == owner["user"])
-    return (*here, sessions.c.lane == reach.lane)
-
-
 def _within(tx: Connection, reach: Reach) -> tuple[str, tuple[str, ...]] | None:
-    """As ``_owned``, for statements that SQLAlchemy has no words for; None: the session is deleted."""
+    """As ``sessions.within``, for statements that SQLAlchemy has no words for; None: the session is deleted."""
     owner = find_lane(tx, reach.lane)
     if owner is None:
         return None

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import yaml
 
+from loom_worker.core.values.ids import drawn
 from loom_worker.core.values.json import Json, rfc3339
 
 BY_FILE = "file"
@@ -142,7 +143,7 @@ def for_new_session(lane: str, newest: str, labels: Mapping[str, VersionLabel]) 
 
 def chance_of(lane: str) -> float:
     """A number from 0 to below 1 that follows from a session's key, evenly spread over sessions."""
-    return int.from_bytes(hashlib.sha256(f"canary:{lane}".encode()).digest()[:6]) / 2**48
+    return drawn(f"canary:{lane}")
 
 
 class _Literal(yaml.SafeDumper):

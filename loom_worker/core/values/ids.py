@@ -1,5 +1,6 @@
 """Public ids: a prefix and 26 characters that sort by time (Crockford base 32: 48 bits of ms, 80 of chance)."""
 
+import hashlib
 import secrets
 import threading
 import time
@@ -45,6 +46,11 @@ def new_id(prefix: str) -> str:
     """
     ms, chance = _moments.next()
     return sortable_id(prefix, now_ms=ms, chance=chance)
+
+
+def drawn(text: str) -> float:
+    """A number from 0 to below 1 that follows from a text, evenly spread over texts: the same draw at every attempt."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
 
 
 def now_ms() -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.ids import drawn
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.turns import TurnStatus
 
@@ -256,8 +257,7 @@ class Activation:
 
 def lane_share(lane: str, version: int) -> float:
     """A number from 0 to below 1 that a lane has for a trial: evenly spread, and another one for each trial."""
-    drawn = hashlib.sha256(f"{lane}:{version}".encode()).digest()[:8]
-    return int.from_bytes(drawn) / 2**64
+    return drawn(f"{lane}:{version}")
 
 
 @dataclass(frozen=True, slots=True)
