@@ -47,6 +47,8 @@ class LlmSettings:
     api_key: str | None = setting("ANTHROPIC_API_KEY", Text(), None, is_secret=True)
     base_url: str | None = setting("ANTHROPIC_BASE_URL", WebUrl(), None, may_hold_password=True)
     """Any server that speaks the Messages API."""
+    cache_marks: bool = setting("LOOM_CACHE_CONTROL", OneZero(), True)
+    """0: requests hold no ``cache_control``, which some servers of the Messages API refuse."""
     ollama_host: str | None = setting("OLLAMA_HOST", Url(), None)
     """Host, host:port or URL; unless set, Ollama's usual address on this machine."""
     max_context_tokens: int = setting("LOOM_MAX_CONTEXT_TOKENS", Whole(least=2000), 200_000)

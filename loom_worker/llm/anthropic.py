@@ -7,6 +7,7 @@ measured). Loom reads the bytes itself: ``response`` under the deadline, ``sse``
 reply.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Unpack
 
@@ -29,9 +30,10 @@ class Anthropic(MessagesModel):
         """Nothing is imported or connected before the first reply.
 
         Args:
-            base_url: None: Anthropic's own.
+            base_url: None: Anthropic's own. Other makers' addresses end in ``/v1``, which Loom adds itself.
         """
-        server = AnthropicServer(api_key or (NO_KEY if base_url else None), base_url)
+        address = re.sub(r"(?:/v1(?:/messages)?)?/*$", "", base_url) if base_url else None
+        server = AnthropicServer(api_key or (NO_KEY if base_url else None), address)
         super().__init__(server, model=model, **options)
 
 

@@ -10,16 +10,37 @@ from loom_worker.guard.net.http import retry_after_s as standard_retry_after_s
 
 BUSY_STATUS = frozenset({408, 409, 425, 429})
 """In addition to 500 and above: the same request may succeed later."""
+REFUSED_STATUS = frozenset({400, 401, 402, 403, 404, 405, 413, 422})
+"""These say more than the kind ``api_error``, with which gateways pass on whatever they got."""
 BUSY_TYPES = frozenset({"overloaded_error", "rate_limit_error", "api_error", "timeout_error"})
 STATUS_OF_TYPE = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
+    "invalidrequest": 400,
+    "badrequest": 400,
+    "contentfilter": 400,
+    "contentpolicyviolation": 400,
+    "authentication": 401,
+    "unauthorized": 401,
+    "invalidapikey": 401,
+    "billing": 402,
+    "insufficientquota": 402,
+    "permission": 403,
+    "permissiondenied": 403,
+    "forbidden": 403,
+    "notfound": 404,
+    "modelnotfound": 404,
+    "requesttoolarge": 413,
 }
-"""For error events, which come after status 200."""
+"""The status of an error by its kind, in lower case and without ``_`` and ``error``: Anthropic's kinds, and those with
+which gateways and other servers name the same."""
+_FINAL_TEXTS = {
+    401: r"(?:invalid|incorrect|missing|expired|unknown) (?:x-)?api.?key|api.?key.{0,40}(?:invalid|not valid|expired)|"
+    r"unauthori[sz]ed|not authenticated|authentication (?:failed|error)|no auth credentials",
+    402: r"credit balance|insufficient (?:quota|credits?|balance|funds)",
+    403: r"permission denied|access denied|not allowed for this key",
+    404: r"model\b.{0,80}\b(?:not found|does not exist)|(?:unknown|no such) model",
+    400: r"content (?:filter|management|policy)|content filtering",
+}
+"""Texts that say for good what a status of 200 or 500 and no known kind leave open."""
 WAIT_STATUS = frozenset({429, 529})
 """These are about the limits of the whole account, however they are worded."""
 ADVICE = {
@@ -49,6 +70,29 @@ class ErrorResponse:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+def read_error(status: int, body: object, headers: Mapping[str, str] | None = None) -> ErrorResponse:
+    """An error in any of the forms that providers, gateways and self-hosted servers give it.
+
+    Args:
+        status: of the response; where that is 200, an error's own code is taken.
+        body: its JSON, or its text.
+    """
+    error = body.get("error") or body.get("detail") or body if isinstance(body, dict) else body
+    if not isinstance(error, dict):
+        return ErrorResponse(status, "", error if isinstance(error, str) else "", headers or {})
+    kind, code = (str(error.get(name) or "") for name in ("type", "code"))
+    if status < 300 and code.isdecimal() and 400 <= int(code[:4]) < 600:
+        status = int(code)
+    raw = error.get("metadata")  # a gateway's; what its provider said stands in it
+    told = (error.get("message"), raw.get("raw") if isinstance(raw, dict) else None)
+    kind = kind if kind in BUSY_TYPES or _final_status(kind) or code.isdecimal() else code or kind
+    return ErrorResponse(status, kind, " ".join(str(each) for each in told if each), headers or {})
+
+
+def _final_status(kind: str) -> int | None:
+    return STATUS_OF_TYPE.get(re.sub("_|error", "", kind.lower()))
+
+
 def is_rate_limit(error: Overloaded) -> bool:
     """True if the account has used up its limit for now: the provider itself is well."""
     return RATE_LIMIT in error.args[2:]
@@ -65,25 +109,40 @@ def translated(
         secret: the API key in use, which must not show in the text.
         advice: what to do about an error, by its status.
     """
-    kind, status = response.kind, response.status
+    kind, status, detail = response.kind, response.status, safe_detail(response.message, secret)
     too_long = None if status in WAIT_STATUS else excess(f"{kind}: {response.message}")
     if too_long:  # some self-hosted servers answer 500 to it
-        text = f"{TOO_LONG} {safe_detail(response.message, secret)}".rstrip()
+        text = f"{TOO_LONG} {detail}".rstrip()
         return PromptTooLong(text, too_long.tokens, too_long.limit)
-    if kind in BUSY_TYPES or status in BUSY_STATUS or status >= 500:
+    final = _final(response)
+    if final is None and (kind in BUSY_TYPES or status in BUSY_STATUS or status >= 500):
         wait_s = retry_after_s(response.headers, now_s=now_s)
         is_share = kind == "rate_limit_error" or (status == 429 and kind not in BUSY_TYPES)
-        text = f"The model's provider is busy ({kind or status})."
+        text = " ".join(filter(None, (f"The model's provider is busy ({kind or status}).", detail)))
         return Overloaded(text, wait_s, RATE_LIMIT) if is_share else Overloaded(text, wait_s)
-    if status < 300 and kind not in STATUS_OF_TYPE:
-        return StreamBroken("The model's provider ended the reply with an error.")
-    status = STATUS_OF_TYPE.get(kind, status) if status < 300 else status
+    if final is None and status < 300:
+        return StreamBroken(f"The model's provider ended the reply with an error. {detail}".rstrip())
+    status = final or status
     parts = (
         f"The model's provider refuses the request ({status}).",
         advice.get(status, "").format(model=model),
-        safe_detail(response.message, secret),
+        detail,
     )
     return ProviderFailed(" ".join(part for part in parts if part))
+
+
+def _final(response: ErrorResponse) -> int | None:
+    """The status of a refusal for good; None if the same request may succeed later, or nobody can tell."""
+    status, known = response.status, _final_status(response.kind)
+    if status in BUSY_STATUS:
+        return known if known in (401, 402, 403) else None
+    if 300 <= status < 500:
+        is_busy = response.kind in BUSY_TYPES and (response.kind != "api_error" or status not in REFUSED_STATUS)
+        return None if is_busy else (known or status) if status == 400 else status
+    if known or response.kind in BUSY_TYPES or status in (503, 529):
+        return known
+    found = (code for code, text in _FINAL_TEXTS.items() if re.search(text, response.message, re.IGNORECASE))
+    return next(found, None)
 
 
 def safe_detail(message: str, secret: str | None) -> str:

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from loom_worker.core.values.chat import ChatMessage, Request, ToolUse
 from loom_worker.core.values.json import Json
+from loom_worker.llm.conversation import fit_to_send
 from loom_worker.llm.sanitize import clean, json_error, sendable
 
 CACHE_MARK = {"type": "ephemeral"}
@@ -22,12 +23,16 @@ of the reply. A block without the key goes first.
 NO_CONTENT = "(no output)"
 
 
-def request_body(request: Request, model: str) -> Json:
-    """Return the JSON body of ``POST /v1/messages``, streaming asked for."""
+def request_body(request: Request, model: str, *, needs_signature: bool = True) -> Json:
+    """Return the JSON body of ``POST /v1/messages``, streaming asked for.
+
+    Args:
+        needs_signature: the provider refuses thinking that it has not signed, so it is left out.
+    """
     body: Json = {
         "model": model,
         "max_tokens": request.max_tokens,
-        "messages": _messages(request, model),
+        "messages": _messages(request, model, needs_signature),
         "stream": True,
     }
     if system := [block | _mark(request) for block in _texts(request.system)]:
@@ -46,19 +51,16 @@ def request_body(request: Request, model: str) -> Json:
     return body
 
 
-def _messages(request: Request, model: str) -> list[Json]:
+def _messages(request: Request, model: str, needs_signature: bool) -> list[Json]:
     # Remembered text comes from users and tools: it has their rights, not those of the system text.
     flat = [("user", block | _mark(request)) for block in _texts(request.memory)]
-    for message in request.messages:
+    for message in fit_to_send(request.messages):
         role = "assistant" if message.role == "assistant" else "user"
-        flat += [(role, block) for block in _blocks(message, model)]
+        flat += [(role, block) for block in _blocks(message, model, needs_signature)]
     messages: list[Json] = [
         {"role": role, "content": [block for _, block in group]}
         for role, group in groupby(flat, key=lambda pair: pair[0])
     ]
-    if messages and messages[-1]["role"] == "assistant" and (last := messages[-1]["content"])[-1]["type"] == "text":
-        # A reply that the model is to continue (pause_turn) must not end in white space.
-        last[-1] = last[-1] | {"text": last[-1]["text"].rstrip()}
     for n in _ends(messages):
         messages[n]["content"][-1] |= _mark(request)
     return messages
@@ -79,7 +81,7 @@ def _mark(request: Request) -> Json:
     return {"cache_control": CACHE_MARK} if request.cache_marks else {}
 
 
-def _blocks(message: ChatMessage, model: str) -> Iterator[Json]:
+def _blocks(message: ChatMessage, model: str, needs_signature: bool) -> Iterator[Json]:
     if message.role == "user":
         yield from _texts(message.context, message.text)
     elif message.role == "tool":
@@ -88,17 +90,19 @@ def _blocks(message: ChatMessage, model: str) -> Iterator[Json]:
             block: Json = {"type": "tool_result", "tool_use_id": outcome.tool_use_id, "content": content}
             yield block | {"is_error": True} if outcome.is_error else block
     else:
-        blocks = list(_assistant(message, model))
+        blocks = list(_assistant(message, model, needs_signature))
         while blocks and blocks[-1]["type"] in THINKING:
             blocks.pop()
         yield from blocks
 
 
-def _assistant(message: ChatMessage, model: str) -> Iterator[Json]:
+def _assistant(message: ChatMessage, model: str, needs_signature: bool) -> Iterator[Json]:
     text_length = calls = 0
     for block in message.opaque:
         position = block.get(POSITION_KEY, {})
-        if block.get("type") not in THINKING or position.get("model", model) != model or json_error(block):
+        is_signed = not needs_signature or block.get("type") != "thinking" or block.get("signature")
+        is_known = block.get("type") in THINKING and position.get("model", model) == model
+        if not is_signed or not is_known or json_error(block):
             continue
         yield from _texts(message.text[text_length : position.get("text", 0)])
         yield from map(_tool_use, message.tool_uses[calls : position.get("calls", 0)])
@@ -113,4 +117,4 @@ def _texts(*parts: str) -> Iterator[Json]:
 
 
 def _tool_use(use: ToolUse) -> Json:
-    return {"type": "tool_use", "id": use.id, "name": clean(use.name), "input": sendable(use.arguments)}
+    return {"type": "tool_use", "id": use.id, "name": use.name, "input": sendable(use.arguments)}

@@ -12,8 +12,8 @@ from loom_worker.core.errors import StreamBroken
 from loom_worker.core.values.chat import Reply, StopReason, ToolUse, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.llm.anthropic_request import POSITION_KEY, THINKING
-from loom_worker.llm.sanitize import checked, clean, json_error, read_arguments
-from loom_worker.llm.sse import MALFORMED
+from loom_worker.llm.response import MALFORMED
+from loom_worker.llm.sanitize import checked, clean, json_error, read_arguments, tool_name
 
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -41,7 +41,7 @@ COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_cre
 
 
 class ErrorEvent(Exception):
-    """The stream carried an error event: its type and its message. The adapter translates it."""
+    """The stream carried an error; ``args[0]`` is what it holds. The adapter translates it."""
 
 
 @contextmanager
@@ -95,13 +95,20 @@ class Assembly:
         self._size_bytes = 0
         self._asked = model
         self._model = model
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: list[_Block] = []
+        self._open: dict[int, _Block] = {}
+        """The latest block of each index: some servers count from 0 again."""
         self._counts: Json = {}
         self._stop_reason: str | None = None
         self.is_complete = False
         """True once the provider has said that the message is over."""
         self.is_too_large = False
         """True once there was more than may be kept: nothing further needs to be fed."""
+
+    @property
+    def has_begun(self) -> bool:
+        """True once a block of the reply has come."""
+        return bool(self._blocks)
 
     def feed(self, event: Json) -> str:
         """Take in one event; return the text that it adds, usually none. Unknown events add nothing.
@@ -119,18 +126,29 @@ class Assembly:
                 case "content_block_start":
                     return self._start_block(event["index"], dict(event["content_block"]))
                 case "content_block_delta":
-                    return self._extend_block(self._blocks[event["index"]], event["delta"])
+                    return self._extend_block(event["index"], event["delta"])
                 case "content_block_stop":
-                    self._blocks[event["index"]].is_stopped = True
+                    if event["index"] in self._open:
+                        self._open[event["index"]].is_stopped = True
                 case "message_delta":
                     self._stop_reason = event["delta"].get("stop_reason") or self._stop_reason
                     self._add_counts(event.get("usage"))
                 case "message_stop":
                     self.is_complete = True
-                case "error":
-                    error = event.get("error") or {}
-                    raise ErrorEvent(str(error.get("type")), str(error.get("message")))
+                case "message":
+                    return self._take_whole(event)
+                case kind if kind == "error" or "error" in event or event.get("object") == "error":
+                    raise ErrorEvent(event)
         return ""
+
+    def _take_whole(self, message: Json) -> str:
+        """A message that came as one piece, where a stream was asked for."""
+        parts = [self.feed({"type": "message_start", "message": message})]
+        for index, block in enumerate(message["content"]):
+            parts.append(self.feed({"type": "content_block_start", "index": index, "content_block": block}))
+            self.feed({"type": "content_block_stop", "index": index})
+        self._stop_reason, self.is_complete = message.get("stop_reason"), True
+        return "".join(parts)
 
     def reply(self) -> Reply:
         """The reply, its cost not yet known; of one that is too large, the text so far, without any tool call.
@@ -138,7 +156,7 @@ class Assembly:
         Raises:
             StreamBroken: the stream ended before the provider had finished, or a block lacks what it must have.
         """
-        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        blocks = self._blocks
         text = "".join(block.joined("text") for block in blocks)
         if self.is_too_large:
             # Neither a call nor a block of thinking may go back to the provider in part.
@@ -162,16 +180,20 @@ class Assembly:
         if len(self._blocks) >= MAX_BLOCKS or len(self._room_for(written)) < len(written):
             self.is_too_large = True
             return ""
-        block = self._blocks[index] = _Block(opening)
+        block = self._open[index] = _Block(opening)
+        self._blocks.append(block)
         if text:
             text = self._room_for(text)
             block.add("text", text)
         return text
 
-    def _extend_block(self, block: _Block, delta: Json) -> str:
+    def _extend_block(self, index: int, delta: Json) -> str:
         name = DELTA_FIELDS.get(delta["type"])
         if name is None:
             return ""
+        if name == "text" and index not in self._open:  # its start was left out
+            self._start_block(index, {"type": "text"})
+        block = self._open[index]
         piece = self._room_for(clean(delta[name]) if name == "text" else delta[name])
         block.add(name, piece)
         return piece if name == "text" else ""
@@ -187,7 +209,7 @@ class Assembly:
         return text
 
     def _tool_use(self, block: _Block) -> ToolUse:
-        is_last = block is self._blocks[max(self._blocks)]
+        is_last = block is self._blocks[-1]
         was_cut = self._stop_reason in {"max_tokens", "model_context_window_exceeded"} and is_last
         return read_tool_use(block.opening, block.joined("partial_json"), was_cut=was_cut or not block.is_stopped)
 
@@ -225,7 +247,12 @@ def read_tool_use(opening: Json, raw: str, *, was_cut: bool) -> ToolUse:
     if was_cut and (error or not raw.strip()):
         error = "the reply was cut off before the arguments were complete"
     arguments = {} if error else arguments
-    return ToolUse(id=_text(opening["id"]), name=_text(opening["name"]), arguments=arguments, flaw=error)
+    return ToolUse(id=_named(opening, "id"), name=tool_name(_named(opening, "name")), arguments=arguments, flaw=error)
+
+
+def _named(opening: Json, field: str) -> str:
+    """Empty where a server gives none: the call then gets one."""
+    return "" if opening.get(field) is None else _text(opening[field])
 
 
 def _text(part: object) -> str:

@@ -20,8 +20,8 @@ from loom_worker.llm.anthropic_errors import ADVICE, ErrorResponse, safe_detail
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import ErrorEvent
 from loom_worker.llm.messages import CallOptions, MessagesApi, MessagesModel
-from loom_worker.llm.response import TooLong, bounded_client
-from loom_worker.llm.sse import MALFORMED, json_object
+from loom_worker.llm.response import MALFORMED, TooLong, bounded_client
+from loom_worker.llm.sse import json_object
 
 if TYPE_CHECKING:
     from anthropic._base_client import SyncAPIClient
@@ -150,9 +150,9 @@ def _events(headers: Mapping[str, object], payload: bytes) -> Iterator[Json]:
     kind = headers.get(":message-type")
     if kind == "exception":
         name = str(headers.get(":exception-type"))
-        raise ErrorEvent(KINDS.get(name.lower(), name), str(json_object(payload).get("message") or ""))
+        raise ErrorEvent({"type": KINDS.get(name.lower(), name), "message": json_object(payload).get("message")})
     if kind == "error":
-        raise ErrorEvent("api_error", str(headers.get(":error-message") or ""))
+        raise ErrorEvent({"type": "api_error", "message": headers.get(":error-message")})
     if headers.get(":event-type") == "chunk":
         try:
             event = base64.b64decode(str(json_object(payload).get("bytes")), validate=True)

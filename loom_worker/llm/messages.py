@@ -5,21 +5,24 @@ the SDK and its HTTP client share among all of them. Why the stream is read here
 """
 
 import json
+import logging
 import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed, StreamBroken
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.chat import Reply, ReplyEvent, Request, TextDelta
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta
 from loom_worker.core.values.json import Json
-from loom_worker.llm.anthropic_errors import ADVICE, ErrorResponse, translated
+from loom_worker.llm.anthropic_errors import ADVICE, ErrorResponse, read_error, translated
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES, Assembly, ErrorEvent
+from loom_worker.llm.conversation import proofs, without_thinking, without_what_is_refused
 from loom_worker.llm.model import NotSent
 from loom_worker.llm.prices import with_cost
 from loom_worker.llm.response import PLAIN, Response, TooLate, TooLong, WatchedBody
@@ -28,6 +31,8 @@ from loom_worker.llm.sse import events
 
 if TYPE_CHECKING:
     from anthropic._base_client import SyncAPIClient
+
+log = logging.getLogger(__name__)
 
 NO_KEY = "no-key"
 """Sent to a self-hosted server that needs no key; the SDK refuses to send none."""
@@ -39,10 +44,13 @@ CALL_TIMEOUT_S = 120.0
 EVENT_SLACK_BYTES = 64 * 1024
 """Bytes of an event in addition to a whole reply. The longest event is twice the reply's bytes plus this, because JSON
 escapes quotes, line breaks and letters beyond ASCII."""
+MOST_REFUSED = 10_000
 
 _building = threading.Lock()
 _sending = threading.local()
 """``may_be_sent`` of the call that a thread makes."""
+_refused: dict[str, None] = {}
+"""Signatures of thinking that a provider refused, the latest last."""
 _clients: dict[tuple["MessagesApi", int], "SyncAPIClient"] = {}
 
 
@@ -147,6 +155,8 @@ class CallOptions(TypedDict, total=False):
     """Asked several times a second during a call, which ends with Interrupted once it is due; None: never."""
     max_reply_bytes: int
     """Of text, thinking and tool arguments; a longer reply is cut there."""
+    cache_marks: bool
+    """False: ``cache_control`` is left out, for servers that refuse it."""
 
 
 class MessagesModel:
@@ -160,13 +170,15 @@ class MessagesModel:
         call_timeout_s: float = CALL_TIMEOUT_S,
         stopping: Stopping | None = None,
         max_reply_bytes: int = MAX_REPLY_BYTES,
+        cache_marks: bool = True,
     ) -> None:
         """Nothing is imported or connected before the first reply.
 
         Args:
             model: as the provider names it.
-            call_timeout_s, stopping, max_reply_bytes: see CallOptions.
+            call_timeout_s, stopping, max_reply_bytes, cache_marks: see CallOptions.
         """
+        self._cache_marks = cache_marks
         self._server = server
         self._max_reply_bytes = max_reply_bytes
         self._model = model
@@ -179,8 +191,25 @@ class MessagesModel:
         return self._model
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply."""
+        """See Model.reply; a request that the provider refuses is asked once more without what that names."""
         deadline = time.monotonic() + self._call_timeout_s
+        form: Request | None = without_thinking(request, _refused)
+        if form is not None and not self._cache_marks:
+            form = replace(form, cache_marks=False)
+        while form is not None:
+            asked, form, has_begun = form, None, False
+            try:
+                for event in self._ask(asked, deadline):
+                    has_begun = True
+                    yield event
+            except ProviderFailed as error:
+                form = None if has_begun else without_what_is_refused(asked, str(error))
+                if form is None:
+                    raise
+                log.warning("the request is sent again without what was refused: %s", error)
+                _note_refused(proofs(asked) - proofs(form))
+
+    def _ask(self, request: Request, deadline: float) -> Iterator[ReplyEvent]:
         body = self._server.body(request, self._model)
         call = _Call(self._server, body, request, timeout_s=self._call_timeout_s, stopping=self._stopping)
         request.watch.asked()
@@ -196,6 +225,9 @@ class MessagesModel:
         assembly = Assembly(self._model, max_bytes=self._max_reply_bytes)
         try:
             for event in self._server.events(watched, max_bytes=2 * self._max_reply_bytes + EVENT_SLACK_BYTES):
+                if event.get("type") == "message_start" and assembly.has_begun:
+                    assembly = Assembly(self._model, max_bytes=self._max_reply_bytes)
+                    yield Restarted("the server began its reply anew")
                 if text := assembly.feed(event):
                     yield TextDelta(text)
                 if assembly.is_complete or assembly.is_too_large:
@@ -221,10 +253,9 @@ class MessagesModel:
             limit = f"{self._call_timeout_s:g} s (LOOM_LLM_TIMEOUT_S)"
             return StreamBroken(f"The model's reply was not complete after {limit}.")
         if isinstance(error, ErrorEvent):
-            return self._refusal(ErrorResponse(200, kind=error.args[0], message=error.args[1]))
+            return self._refusal(read_error(200, error.args[0]))
         if isinstance(error, anthropic.APIStatusError):
-            kind, message = kind_and_message(error.body)
-            return self._refusal(ErrorResponse(error.status_code, kind, message, error.response.headers))
+            return self._refusal(read_error(error.status_code, error.body, error.response.headers))
         if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
             return ProviderFailed(self._server.bad_address)
         return StreamBroken(f"{self._server.unreachable} ({type(cause).__name__}).")
@@ -233,6 +264,13 @@ class MessagesModel:
         server = self._server
         known = server.normalized(response)
         return translated(known, model=self._model, now_s=time.time(), secret=server.secret, advice=server.advice)
+
+
+def _note_refused(signatures: Collection[str]) -> None:
+    """Later requests of their sessions leave out this thinking at once."""
+    _refused.update(dict.fromkeys(signatures))
+    while len(_refused) > MOST_REFUSED:
+        _refused.pop(next(iter(_refused)), None)
 
 
 class _Call:
@@ -277,11 +315,3 @@ class _Call:
 
 def _encoded(body: Json) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-
-
-def kind_and_message(body: Any) -> tuple[str, str]:
-    """The error's type and text; self-hosted servers may send a plain text where the API has an object."""
-    error = body.get("error", body) if isinstance(body, dict) else body
-    if isinstance(error, dict):
-        return str(error.get("type") or ""), str(error.get("message") or "")
-    return "", error if isinstance(error, str) else ""

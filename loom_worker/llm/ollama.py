@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Unpack
 from loom_worker.core.errors import BadSettings, LoomError, ProviderFailed
 from loom_worker.core.values.chat import Reply, Request
 from loom_worker.core.values.json import Json
-from loom_worker.llm.anthropic_errors import ADVICE, safe_detail
+from loom_worker.llm.anthropic_errors import ADVICE, read_error, safe_detail
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.llm.messages import NO_KEY, CallOptions, MessagesApi, MessagesModel, kind_and_message
+from loom_worker.llm.messages import NO_KEY, CallOptions, MessagesApi, MessagesModel
 from loom_worker.llm.prices import OLLAMA, with_cost
 from loom_worker.llm.response import bounded_client
 
@@ -90,7 +90,8 @@ class OllamaServer(MessagesApi):
     def body(self, request: Request, model: str) -> Json:
         """See Server.body: without marks, texts in one block, and without tools where none may be called."""
         tools = request.tools if request.may_call_tools else ()
-        body = request_body(replace(request, cache_marks=False, tools=tools, must_call=""), model)
+        plain = replace(request, cache_marks=False, tools=tools, must_call="")
+        body = request_body(plain, model, needs_signature=False)
         messages = [each | {"content": list(_joined(each["content"], each["role"]))} for each in body["messages"]]
         system = {"system": list(_joined(body["system"], "user"))} if "system" in body else {}
         return body | system | {"messages": messages}
@@ -113,7 +114,7 @@ class OllamaServer(MessagesApi):
                 f"The Ollama at {self.url} does not know the Messages API: update it to 0.14 or later."
             )
         if LACKS_MEMORY in str(error.body):  # answered as 500, but no waiting helps
-            detail = safe_detail(kind_and_message(error.body)[1], None)
+            detail = safe_detail(read_error(500, error.body).message, None)
             return ProviderFailed(f"Ollama cannot load {model!r}: choose a smaller model (LOOM_MODEL). {detail}")
         return None
 

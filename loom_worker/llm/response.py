@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
@@ -34,6 +34,9 @@ PLAIN = {"Accept-Encoding": "identity"}
 GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 """Makes zlib find out from the first bytes which of the two it is."""
 CHUNK_BYTES = 64 * 1024
+ZSTD_STEP_BYTES = 64
+"""Taken at a time: a block of four bytes becomes up to 128 KiB, and the library bounds no output."""
+MALFORMED = "The model's provider sent a malformed reply."
 AT_ONCE = struct.pack("ii", 1, 0)
 """For SO_LINGER: closing resets the connection."""
 MAX_ERROR_BYTES = 64 * 1024
@@ -181,12 +184,7 @@ class Response:
             StreamBroken: it is compressed in a way that was not asked for.
         """
         response = self.stream.response
-        encoding = response.headers.get("content-encoding", "identity").strip().lower()
-        if encoding in ("", "identity"):
-            return response.iter_raw()
-        if encoding in ("gzip", "deflate"):
-            return _inflated(response.iter_raw())
-        raise StreamBroken("The model's provider compressed its reply although it was asked not to.")
+        return _unpacked(response.iter_raw(), response.headers)
 
     def close(self) -> None:
         """See Body.close."""
@@ -205,18 +203,58 @@ class Response:
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
-def _inflated(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    inflate = zlib.decompressobj(GZIP_OR_ZLIB)
+def _unpacked(chunks: Iterable[bytes], headers: Mapping[str, str]) -> Iterator[bytes]:
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("", "identity"):
+        return iter(chunks)
+    if encoding not in _UNPACK:
+        raise StreamBroken(f"The model's provider compressed its reply ({encoding[:20]}) although it was asked not to.")
+    return _UNPACK[encoding](chunks)
+
+
+def _inflated(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    inflate, piece = zlib.decompressobj(GZIP_OR_ZLIB), b""
     for chunk in chunks:
         rest = chunk
-        while rest:
+        while rest or len(piece) == CHUNK_BYTES:
+            if inflate.eof:  # another member follows, or padding
+                inflate, rest = zlib.decompressobj(GZIP_OR_ZLIB), rest.lstrip(b"\0")
             try:
                 piece = inflate.decompress(rest, CHUNK_BYTES)
             except zlib.error as error:
-                raise StreamBroken("The model's provider sent a malformed reply.") from error
-            if piece:
-                yield piece
-            rest = inflate.unconsumed_tail
+                raise StreamBroken(MALFORMED) from error
+            yield piece
+            rest = inflate.unconsumed_tail or inflate.unused_data
+
+
+def _from_brotli(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    import brotli
+
+    unpack, piece = brotli.Decompressor(), b""
+    for chunk in chunks:
+        rest = chunk
+        while (rest or piece) and not unpack.is_finished():
+            try:
+                piece = unpack.process(rest, output_buffer_limit=CHUNK_BYTES)
+            except brotli.error as error:
+                raise StreamBroken(MALFORMED) from error
+            yield piece
+            rest = b""
+
+
+def _from_zstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    import zstandard
+
+    unpack = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
+    for chunk in chunks:
+        for n in range(0, len(chunk), ZSTD_STEP_BYTES):
+            try:
+                yield unpack.decompress(chunk[n : n + ZSTD_STEP_BYTES])
+            except zstandard.ZstdError as error:
+                raise StreamBroken(MALFORMED) from error
+
+
+_UNPACK = {"gzip": _inflated, "x-gzip": _inflated, "deflate": _inflated, "br": _from_brotli, "zstd": _from_zstd}
 
 
 def bounded_client() -> "httpx2.Client":
@@ -225,26 +263,27 @@ def bounded_client() -> "httpx2.Client":
     import httpx2
 
     class Beginning(httpx2.SyncByteStream):
-        """The first bytes of a body."""
+        """The first bytes of a body, unpacked."""
 
-        def __init__(self, stream: httpx2.SyncByteStream) -> None:
+        def __init__(self, stream: httpx2.SyncByteStream, headers: Mapping[str, str]) -> None:
             self._stream = stream
+            self._headers = headers
 
         def __iter__(self) -> Iterator[bytes]:
             left = MAX_ERROR_BYTES
-            for chunk in self._stream:
-                yield chunk[:left]
-                left -= len(chunk)
-                if left <= 0:
-                    return
+            with suppress(StreamBroken):  # then the status alone counts
+                for chunk in _unpacked(self._stream, self._headers):
+                    yield chunk[:left]
+                    left -= len(chunk)
+                    if left <= 0:
+                        return
 
         def close(self) -> None:
             self._stream.close()
 
     def shorten_error(response: httpx2.Response) -> None:
         if response.status_code >= 300 and isinstance(response.stream, httpx2.SyncByteStream):
-            # A compressed body is not unpacked; such bytes are no JSON, so only the status counts.
+            response.stream = Beginning(response.stream, dict(response.headers))
             response.headers.pop("content-encoding", None)
-            response.stream = Beginning(response.stream)
 
     return anthropic.DefaultHttpxClient(event_hooks={"response": [shorten_error]})

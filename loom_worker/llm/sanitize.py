@@ -6,6 +6,7 @@ encoder. What came in once is sent again with every later request, so one such v
 
 import json
 import math
+import re
 from typing import Any
 
 from loom_worker.core.values.json import Json
@@ -14,6 +15,12 @@ REPLACEMENT = "\ufffd"
 MOST_DEPTH = 100
 """Nested objects and lists. A tool's own are a few levels deep; Python's encoder ends near a thousand."""
 NOT_AN_OBJECT = "the arguments are not a JSON object"
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+"""The names that Anthropic takes; a request that holds another one, also as a call of long ago, is refused."""
+CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+UNNAMED = "unnamed_tool"
+_NAMESPACES = re.compile(r"(?:functions|default_api|tools)[.:/]")
+"""Prefixes that models trained on another maker's format put before a tool's name."""
 
 
 def clean(text: str) -> str:
@@ -42,6 +49,17 @@ def checked(arguments: object) -> tuple[Json, str | None]:
         return {}, NOT_AN_OBJECT
     error = json_error(arguments)
     return ({}, _invalid(error)) if error else (arguments, None)
+
+
+def tool_name(raw: str) -> str:
+    """The name of a tool as every provider takes it; one that a model made up is changed as little as possible.
+
+    Control words of another format (``functions.find<|channel|>``) are dropped: they are no part of the name.
+    """
+    if TOOL_NAME.fullmatch(raw):
+        return raw
+    name = _NAMESPACES.sub("", raw.partition("<|")[0].strip(), count=1)
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:128] or UNNAMED
 
 
 def _invalid(why: str) -> str:

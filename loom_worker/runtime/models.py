@@ -19,6 +19,7 @@ from loom_worker.llm.a2a import A2aAgent
 from loom_worker.llm.a2a_http import RemoteAddress
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.measured import Measured
+from loom_worker.llm.messages import CallOptions
 from loom_worker.llm.meter import Metered
 from loom_worker.llm.model import Fallback, Model
 from loom_worker.llm.prices import small_model
@@ -152,33 +153,21 @@ class Models:
 
     def _adapter(self, provider: str, name: str) -> Model:
         llm = self._settings.llm
+        options: CallOptions = {
+            "call_timeout_s": llm.call_timeout_s,
+            "stopping": self._stopping,
+            "max_reply_bytes": llm.max_reply_bytes,
+            "cache_marks": llm.cache_marks,
+        }
         if provider == "ollama":
             from loom_worker.llm.ollama import Ollama
 
-            return Ollama(
-                model=name,
-                host=llm.ollama_host,
-                call_timeout_s=llm.call_timeout_s,
-                stopping=self._stopping,
-                max_reply_bytes=llm.max_reply_bytes,
-            )
+            return Ollama(model=name, host=llm.ollama_host, **options)
         if provider == "bedrock":
             from loom_worker.llm.bedrock import Bedrock
 
-            return Bedrock(
-                model=name,
-                call_timeout_s=llm.call_timeout_s,
-                stopping=self._stopping,
-                max_reply_bytes=llm.max_reply_bytes,
-            )
-        return Anthropic(
-            model=name,
-            api_key=llm.api_key,
-            base_url=llm.base_url,
-            call_timeout_s=llm.call_timeout_s,
-            stopping=self._stopping,
-            max_reply_bytes=llm.max_reply_bytes,
-        )
+            return Bedrock(model=name, **options)
+        return Anthropic(model=name, api_key=llm.api_key, base_url=llm.base_url, **options)
 
     def pause(self, wait_s: float, is_given_up: Callable[[], bool]) -> None:
         """Wait between two tries; Interrupted if the process is to stop, or nobody wants the reply any more."""

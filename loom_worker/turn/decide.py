@@ -14,6 +14,8 @@ from loom_worker.turn.tool_plan import Check
 
 MAX_WAITS = 6
 """A provider that stays busy this often in a row, with growing pauses, fails the turn (about two minutes in all)."""
+MOST_PAUSES = 2
+"""Replies in a row that only pause, before the turn ends: nothing would be new in the next request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,12 +254,22 @@ def _ask(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
     if last is not None and last.payload.get("refused"):
         return _end(state, Ending("incomplete", "budget", error=problem("budget", last.payload["refused"])))
     asked = len(state.replies)
+    if asked >= MOST_PAUSES and all(_is_empty_pause(step) for step in state.replies[-MOST_PAUSES:]):
+        text = f"The model paused {MOST_PAUSES} times without saying anything."
+        return _end(state, Ending("incomplete", "limits", error=problem("paused", text)))
     if asked >= limits.max_llm_calls:
         source = _source("max_turns", "LOOM_MAX_LLM_CALLS", state, now)
         text = f"No answer after {asked} calls of the model, the most there may be ({source})."
         return _end(state, Ending("incomplete", "limits", error=problem("limits", text)))
     is_last = now.cancel == "finish" or asked == limits.max_llm_calls - 1 or len(state.calls) >= limits.max_tool_calls
     return Ask(may_call_tools=not is_last)
+
+
+def _is_empty_pause(step: Step) -> bool:
+    """True if the next request would be the same as the one before it."""
+    return step.payload["stop_reason"] == "pause_turn" and not (
+        step.payload["text"].strip() or step.payload["tool_uses"]
+    )
 
 
 def _source(own: str, setting: str, state: TurnState, now: Situation) -> str:

@@ -1,5 +1,7 @@
 """What the Messages API refuses: the rules that a client breaks most easily, with the real texts' gist."""
 
+import hashlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,8 +28,17 @@ def blocks(content: str | list[Json]) -> list[Json]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
+def signature_of(thinking: str) -> str:
+    """What proves that thinking is this server's own."""
+    return "sig" + hashlib.sha256(thinking.encode()).hexdigest()
+
+
 def _complaints(body: Json) -> Iterator[str]:
     messages = body["messages"]
+    yield from _bad_tools(body.get("tools", []))
+    yield from _bad_blocks(messages)
+    if messages[-1]["role"] == "assistant":
+        yield "This model does not support assistant message prefill. The conversation must end with a user message."
     for n, message in enumerate(messages):
         if message["role"] not in {"user", "assistant"}:
             yield f"messages.{n}.role: Input should be 'user' or 'assistant'"
@@ -39,6 +50,48 @@ def _complaints(body: Json) -> Iterator[str]:
     yield from _empty_texts("system", blocks(body.get("system", [])))
     if _marks(body) > 4:
         yield "A maximum of 4 blocks with cache_control may be provided."
+
+
+NAME, KEY = re.compile(r"[a-zA-Z0-9_-]{1,128}"), re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+USED_NAME, ID = re.compile(r"[a-zA-Z0-9_-]{1,200}"), re.compile(r"[a-zA-Z0-9_-]+")
+KINDS = ("text", "tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document")
+
+
+def _bad_tools(tools: list[Json]) -> Iterator[str]:
+    for n, tool in enumerate(tools):
+        where, schema = f"tools.{n}.custom", tool.get("input_schema") or {}
+        if not NAME.fullmatch(tool["name"]):
+            yield f"{where}.name: String should match pattern '^{NAME.pattern}$'"
+        if schema.get("type") != "object":
+            yield f"{where}.input_schema.type: Field required"
+        if schema.keys() & {"oneOf", "allOf", "anyOf"}:
+            yield f"{where}.input_schema: does not support oneOf, allOf, or anyOf at the top level"
+        if any(not KEY.fullmatch(key) for key in schema.get("properties") or {}):
+            yield f"{where}.input_schema.properties: Property keys should match pattern '^{KEY.pattern}$'"
+    names = [tool["name"] for tool in tools]
+    if len(set(names)) < len(names):
+        yield "tools: Tool names must be unique."
+
+
+def _bad_blocks(messages: list[Json]) -> Iterator[str]:
+    seen: set[str] = set()
+    for n, message in enumerate(messages):
+        for place, block in enumerate(blocks(message["content"])):
+            where, kind = f"messages.{n}.content.{place}", block["type"]
+            if kind not in KINDS:
+                yield f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
+            if kind == "thinking" and "signature" not in block:
+                yield f"{where}.thinking.signature: Field required"
+            if kind == "thinking" and block.get("signature") != signature_of(block["thinking"]):
+                yield f"{where}: Invalid `signature` in `thinking` block"
+            if kind == "tool_use":
+                if not isinstance(block["id"], str) or not ID.fullmatch(block["id"]):
+                    yield f"{where}.tool_use.id: String should match pattern '^{ID.pattern}$'"
+                if not USED_NAME.fullmatch(block["name"]):
+                    yield f"{where}.tool_use.name: String should match pattern '^{USED_NAME.pattern}$'"
+                if block["id"] in seen:
+                    yield f"{where}: `tool_use` ids must be unique"
+                seen.add(block["id"])
 
 
 def _empty_texts(where: str, content: list[Json]) -> Iterator[str]:

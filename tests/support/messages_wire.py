@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.messages_rules import signature_of
+
 Json = dict[str, Any]
 
 
@@ -57,12 +59,12 @@ def text_block(index: int, pieces: Iterable[str]) -> list[Json]:
     return block(index, {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in pieces])
 
 
-def thinking_block(index: int, thinking: str, signature: str) -> list[Json]:
-    """A thinking block with its signature."""
+def thinking_block(index: int, thinking: str, signature: str | None = None) -> list[Json]:
+    """A thinking block with its signature; None: the server's own."""
     opening = {"type": "thinking", "thinking": "", "signature": ""}
     deltas = [
         {"type": "thinking_delta", "thinking": thinking},
-        {"type": "signature_delta", "signature": signature},
+        {"type": "signature_delta", "signature": signature_of(thinking) if signature is None else signature},
     ]
     return block(index, opening, deltas)
 

@@ -26,6 +26,7 @@ from loom_worker.core.values.chat import (
 from loom_worker.llm.anthropic import NO_KEY, Anthropic
 from loom_worker.llm.model import NotSent
 from loom_worker.llm.retry import Guarded, Retrying
+from tests.support.messages_rules import signature_of
 from tests.support.messages_server import (
     Cut,
     Drip,
@@ -58,6 +59,10 @@ def server():
 
 def model_of(server, **fields):
     return Anthropic(**{"model": "claude-test", "api_key": KEY, "base_url": server.url, **fields})
+
+
+def retrying(model):
+    return Retrying(model, pause=lambda _seconds, _is_given_up: None, chance=lambda: 0.0, clock=time.monotonic)
 
 
 def reply_of(server, *behaviours, **fields):
@@ -186,9 +191,86 @@ def test_a_refusal_of_another_shape_is_a_refusal_too(server, body):
 
 
 def test_an_invalid_request_is_refused_as_by_the_real_server(server):
-    message = ChatMessage("assistant", "I begin.")
-    with pytest.raises(ProviderFailed, match="user role"):
-        list(model_of(server).reply(Request("", (message,))))
+    with pytest.raises(ProviderFailed, match="at least one message"):
+        list(model_of(server).reply(Request("", ())))
+
+
+OWN = {"type": "thinking", "thinking": "hm", "signature": signature_of("hm")}
+
+
+def later(*said, **fields):
+    return Request("You help.", (*REQUEST.messages, *said, ChatMessage("user", "and then?")), **fields)
+
+
+def kinds(body):
+    return [block["type"] for message in body["messages"] for block in message["content"]]
+
+
+def test_thinking_whose_signature_is_refused_is_left_out_from_then_on(server):
+    signed = {**OWN, "signature": f"of the key {server.url}"}
+    request, model = later(ChatMessage("assistant", "so", opaque=(signed,))), model_of(server)
+    for _ in range(2):
+        assert list(model.reply(request))[-1].text == "echo: and then?"
+    assert ["thinking" in kinds(body) for body in server.requests] == [True, False, False]
+
+
+def test_a_server_that_refuses_cache_marks_is_asked_without_them(server):
+    server.then(failure(400, "invalid_request_error", "system.0.cache_control: Extra inputs are not permitted"))
+    assert reply_of(server).text == "echo: hello"
+    assert ["cache_control" in json.dumps(body) for body in server.requests] == [True, False]
+
+
+def test_cache_marks_can_be_left_out_from_the_start(server):
+    assert reply_of(server, cache_marks=False).text == "echo: hello"
+    assert "cache_control" not in json.dumps(server.requests)
+
+
+def test_calls_that_a_server_refuses_in_the_history_are_told_in_words(server):
+    said = ChatMessage("assistant", "I look.", tool_uses=(ToolUse("c1", "find", {"q": "hats"}),))
+    found = ChatMessage("tool", outcomes=(ToolOutcome("c1", "find", "7 hats"),))
+    server.then(failure(400, "invalid_request_error", "messages.1.content.1: unsupported block"))
+    assert list(model_of(server).reply(later(said, found)))[-1].text == "echo: and then?"
+    assert set(kinds(server.requests[1])) == {"text"}
+    assert all(word in json.dumps(server.requests[1]) for word in ("I look.", "hats", "7 hats"))
+
+
+def test_a_request_is_not_sent_in_another_form_for_a_refusal_that_names_nothing(server):
+    server.then(*[failure(400, "invalid_request_error", "your account is closed")] * 2)
+    with pytest.raises(ProviderFailed, match="closed"):
+        list(model_of(server).reply(later(ChatMessage("assistant", "so", opaque=(OWN,)))))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("suffix", ["/v1", "/v1/", "/v1/messages", "/"])
+def test_an_address_may_end_as_other_makers_addresses_do(server, suffix):
+    assert reply_of(server, base_url=server.url + suffix).text == "echo: hello"
+
+
+def test_a_whole_message_in_place_of_a_stream_is_a_reply(server):
+    body = {"type": "message", "content": [{"type": "text", "text": "whole"}], "stop_reason": "end_turn"}
+    assert reply_of(server, Plain(200, json.dumps(body, indent=1).encode())).text == "whole"
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        Plain(200, b'{"error": {"message": "Invalid API key", "code": 401}}'),
+        Stream(sse([start(), *text_block(0, ["par"])[:2]]) + b'event: error\ndata: {"error": {"code": 403}}\n\n'),
+        Stream(b'data: {"error": "unauthorized"}\n\n'),
+    ],
+)
+def test_a_refusal_with_status_200_ends_at_the_first_attempt(server, behaviour):
+    server.then(behaviour)
+    with pytest.raises(ProviderFailed):
+        list(retrying(model_of(server)).reply(REQUEST))
+    assert len(server.requests) == 1
+
+
+def test_a_reply_that_begins_anew_takes_the_place_of_what_came_before(server):
+    server.then(events(start(), text_block(0, ["par"]), answer("whole")))
+    *told, reply = model_of(server).reply(REQUEST)
+    assert [type(event) for event in told] == [TextDelta, Restarted, TextDelta]
+    assert reply.text == "whole"
 
 
 def test_no_server_is_a_broken_stream():
@@ -263,10 +345,7 @@ def test_many_threads_share_one_adapter(server):
 
 def test_a_cut_reply_is_tried_again_and_its_deltas_taken_back(server):
     server.then(Cut(WHOLE, 600), failure(529, "overloaded_error"), Say("whole"))
-    model = Retrying(
-        model_of(server), pause=lambda _seconds, _is_given_up: None, chance=lambda: 0.0, clock=time.monotonic
-    )
-    seen = list(model.reply(REQUEST))
+    seen = list(retrying(model_of(server)).reply(REQUEST))
     assert [type(event) for event in seen[:2]] == [TextDelta, Restarted]
     assert seen[-1].text == "whole"
     assert len(server.requests) == 3
@@ -277,8 +356,7 @@ def test_a_tool_call_survives_the_round_trip(server):
     server.then(Say("Let me see.", [WireCall("c1", "find", {"q": "é"})]))
     (first,) = [event for event in model_of(server).reply(REQUEST) if isinstance(event, Reply)]
     said = ChatMessage("assistant", first.text, tool_uses=first.tool_uses, opaque=first.opaque)
-    with pytest.raises(ProviderFailed, match="tool_result"):
-        list(model_of(server).reply(Request("", (*REQUEST.messages, said), tools=(spec,))))
+    list(model_of(server).reply(Request("", (*REQUEST.messages, said), tools=(spec,))))
     assert server.requests[1]["messages"][1]["content"][1]["input"] == {"q": "é"}
 
 

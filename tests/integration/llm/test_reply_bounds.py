@@ -2,9 +2,12 @@
 
 import gzip
 import threading
+import zlib
 from dataclasses import dataclass, field
 
+import brotli
 import pytest
+import zstandard
 
 from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta
@@ -12,7 +15,7 @@ from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.model import whole_reply
 from loom_worker.llm.ollama import Ollama
 from loom_worker.llm.response import MAX_ERROR_BYTES
-from tests.support.messages_server import MessagesServer, Outgoing, Plain, Stream
+from tests.support.messages_server import MessagesServer, Outgoing, Plain, Stream, failure
 from tests.support.messages_wire import WireCall, answer, block, call_block, finish, sse, start, thinking_block
 
 pytestmark = [pytest.mark.heavy, pytest.mark.integration, pytest.mark.takes(5)]
@@ -131,20 +134,34 @@ def test_a_letter_is_never_cut_in_two(server):
     assert 2_950 < len(reply.text.encode()) <= 3_000
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_a_reply_that_is_compressed_all_the_same_is_read(server, encoding):
-    import zlib
+def members(data):
+    return b"".join(gzip.compress(data[n : n + 40]) for n in range(0, len(data), 40))
 
-    packed = {"gzip": gzip.compress, "deflate": zlib.compress}[encoding](sse(answer("one two")))
-    server.then(Stream(packed, headers={"content-encoding": encoding}))
+
+PACK = {"gzip": members, "deflate": zlib.compress, "br": brotli.compress, "zstd": zstandard.compress}
+
+
+@pytest.mark.parametrize("encoding", PACK)
+def test_a_reply_that_is_compressed_all_the_same_is_read(server, encoding):
+    server.then(Stream(PACK[encoding](sse(answer("one two " * 9_000))), headers={"content-encoding": encoding}))
     reply = whole(Anthropic(model="claude-test", api_key="k", base_url=server.url))
-    assert reply.text == "one two"
+    assert reply.text == "one two " * 9_000
     assert server.headers[0]["accept-encoding"] == "identity"
 
 
-def test_a_bomb_is_not_unpacked(server):
-    bomb = gzip.compress(b"data: " + b"x" * 200 * MEGABYTE, compresslevel=1)
-    server.then(Stream(bomb, headers={"content-encoding": "gzip"}))
+@pytest.mark.parametrize("encoding", PACK)
+def test_an_error_that_is_compressed_all_the_same_is_told(server, encoding):
+    body = PACK[encoding](failure(400, "invalid_request_error", "the hat is too red").body)
+    server.then(Plain(400, body, headers={"content-encoding": encoding}))
+    with pytest.raises(ProviderFailed, match="the hat is too red"):
+        whole(Anthropic(model="claude-test", api_key="k", base_url=server.url))
+
+
+@pytest.mark.parametrize("encoding", PACK)
+def test_a_bomb_is_not_unpacked(server, encoding):
+    pack = gzip.compress if encoding == "gzip" else PACK[encoding]
+    bomb = pack(b"data: " + b"x" * 100 * MEGABYTE)
+    server.then(Stream(bomb, headers={"content-encoding": encoding}))
     reply = whole(Anthropic(model="claude-test", api_key="k", base_url=server.url, max_reply_bytes=MAX))
     assert reply.stop_reason == "reply_too_large"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from loom_worker.core.errors import Overloaded, PromptTooLong, ProviderFailed, StreamBroken
-from loom_worker.llm.anthropic_errors import ErrorResponse, Excess, excess, retry_after_s, translated
+from loom_worker.llm.anthropic_errors import ErrorResponse, Excess, excess, read_error, retry_after_s, translated
 
 KEY = "sk-ant-api03-verysecret"
 NOW_S = 1_800_000_000.0
@@ -20,10 +20,67 @@ def test_a_busy_provider_is_overloaded(status):
     assert error.retry_after_s == 3.0
 
 
-@pytest.mark.cases("kind", ["overloaded_error", "rate_limit_error", "api_error", "timeout_error"])
-@pytest.mark.cases("status", [200, 400])
+@pytest.mark.cases("kind", ["overloaded_error", "rate_limit_error", "timeout_error"])
+@pytest.mark.cases("status", [200, 400, 500])
 def test_a_busy_kind_is_overloaded_whatever_the_status(kind, status):
     assert type(error_of(status, kind)) is Overloaded
+
+
+def read(status, body):
+    response = read_error(status, body)
+    return translated(response, model="claude-typo", now_s=NOW_S, secret=KEY)
+
+
+def in_error(**error):
+    return {"error": error}
+
+
+@pytest.mark.cases(
+    ("status", "body"),
+    [
+        (200, in_error(message="The model `m` is not allowed for this key", type="permission_error", code=403)),
+        (200, in_error(message="?", code=401)),
+        (200, in_error(message="?", code="404")),
+        (200, in_error(message="No such thing", code="model_not_found")),
+        (200, {"error": "Invalid API key provided"}),
+        (200, {"object": "error", "message": "bad", "type": "BadRequestError", "code": 400}),
+        (200, in_error(type="invalid_request_error", message="Output blocked by content filtering policy")),
+        (500, in_error(type="authentication_error", message="?")),
+        (500, {"detail": "Unauthorized"}),
+        (500, in_error(message="The model `gpt-x` does not exist")),
+        (429, in_error(type="insufficient_quota", message="You exceeded your current quota")),
+        (401, in_error(type="api_error", message="?")),
+        (400, in_error(type="api_error", message="?")),
+        (400, "plain words"),
+    ],
+)
+def test_what_is_refused_for_good_is_not_tried_again_in_whatever_form_it_comes(status, body):
+    assert type(read(status, body)) is ProviderFailed
+
+
+@pytest.mark.cases(
+    ("status", "body"),
+    [
+        (200, in_error(type="overloaded_error", message="Overloaded")),
+        (500, in_error(message="Internal error")),
+        (500, "<html>"),
+        (503, in_error(message="authentication failed upstream")),
+        (429, in_error(type="invalid_request_error", message="Rate limit reached for requests")),
+        (529, {"error": "unauthorized words in a busy answer"}),
+    ],
+)
+def test_what_may_succeed_later_is_overloaded_in_whatever_form_it_comes(status, body):
+    assert type(read(status, body)) is Overloaded
+
+
+def test_the_words_of_a_gateways_provider_are_told():
+    error = read(400, in_error(message="Provider returned error", code=400, metadata={"raw": "no `thinking` here"}))
+    assert "no `thinking` here" in str(error)
+
+
+def test_an_error_event_that_says_nothing_known_is_a_broken_stream_with_its_text():
+    error = read(200, {"error": "the tape is torn"})
+    assert (type(error), "the tape is torn" in str(error)) == (StreamBroken, True)
 
 
 @pytest.mark.cases("status", [304, 400, 401, 402, 403, 404, 405, 413, 422])

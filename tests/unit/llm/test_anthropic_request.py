@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
 from loom_worker.llm.anthropic_request import POSITION_KEY, request_body
-from tests.support.messages_rules import complaint
+from tests.support.messages_rules import complaint, signature_of
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 SPEC = ToolSpec("find", "Finds things.", {"type": "object", "properties": {}})
-THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": signature_of("hm")}
 
 
 def asked(text="hello", **fields):
@@ -94,8 +94,10 @@ def test_every_call_marks_where_the_one_before_it_had_its_last_mark():
         assert latter[len(former) - 1][-1]
 
 
-def test_a_reply_to_go_on_with_is_marked_at_its_end_and_at_the_message_it_answers():
-    assert marked(built(asked("1"), ChatMessage("assistant", "so far"))) == [[True], [True]]
+def test_a_reply_to_go_on_with_is_followed_by_a_user():
+    body = built(asked("1"), ChatMessage("assistant", "so far"))
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
+    assert marked(body) == [[True], [False], [True]]
 
 
 def test_memory_is_a_block_of_its_own_at_the_head_of_the_messages_and_not_in_the_system_text():
@@ -149,8 +151,43 @@ def test_an_error_without_output_still_has_content():
     assert complaint(body) is None
 
 
-def test_a_reply_to_go_on_with_does_not_end_in_white_space():
-    assert built(asked(), ChatMessage("assistant", "so far \n"))["messages"][-1]["content"][0]["text"] == "so far"
+def shown_calls(*messages):
+    """Names and ids of the calls, and ids of the results, message by message."""
+    return [
+        [
+            (block.get("id") or block.get("tool_use_id"), block.get("name"))
+            for block in content
+            if block["type"] != "text"
+        ]
+        for content in contents(*messages)
+    ]
+
+
+def test_a_result_is_with_its_call_wherever_it_was_stored():
+    lost, late = called("a", "b"), answered("b", "a", "of nobody")
+    assert shown_calls(asked(), lost, asked("more"), late) == [
+        [],
+        [("a", "find"), ("b", "find")],
+        [("a", None), ("b", None)],
+    ]
+
+
+def test_a_call_without_a_result_gets_one_that_is_an_error():
+    assert contents(asked(), called("a"), asked("more"))[2][0]["is_error"]
+
+
+def test_an_id_of_an_earlier_turn_is_made_another_one_with_its_result():
+    turns = (asked("1"), called("call_0"), answered("call_0"), asked("2"), called("call_0"), answered("call_0"))
+    assert [calls for calls in shown_calls(*turns) if calls] == [
+        [("call_0", "find")],
+        [("call_0", None)],
+        [("call_0_2", "find")],
+        [("call_0_2", None)],
+    ]
+
+
+def test_a_conversation_that_lost_its_beginning_begins_with_a_user():
+    assert built(ChatMessage("assistant", "so"), asked("2"))["messages"][0]["role"] == "user"
 
 
 def test_thinking_goes_back_unchanged_before_text_and_calls():
@@ -181,19 +218,31 @@ def test_a_message_that_is_all_thinking_is_left_out():
 texts = st.text(max_size=5)
 
 
-@st.composite
-def conversations(draw):
-    messages = [asked(draw(texts) + "x")]
-    for n in range(draw(st.integers(0, 4))):
-        ids = tuple(f"c{n}_{k}" for k in range(draw(st.integers(0, 2))))
-        messages.append(called(*ids, text=draw(texts), opaque=(THOUGHT,) * draw(st.integers(0, 1))))
-        messages += [answered(*ids, content=draw(texts), is_error=draw(st.booleans()))] if ids else []
-        messages.append(asked(draw(texts), context=draw(texts)))
-    return tuple(messages)
+ids = st.sampled_from(["a", "b", "call.1", "", "x" * 300])
+names = st.one_of(st.sampled_from(["find", "", "functions.find<|channel|>", "f" * 276]), texts)
+opaque = st.sampled_from(
+    [THOUGHT, {**THOUGHT, "signature": ""}, {"type": "thinking", "thinking": "hm"}, {"type": "scratch"}]
+)
+uses = st.builds(ToolUse, ids, names, st.dictionaries(texts, texts, max_size=2))
+any_message = st.one_of(
+    st.builds(asked, texts, context=texts),
+    st.builds(
+        ChatMessage,
+        st.just("assistant"),
+        texts,
+        tool_uses=st.lists(uses, max_size=3).map(tuple),
+        opaque=st.tuples(opaque),
+    ),
+    st.builds(
+        lambda outcomes: ChatMessage("tool", outcomes=tuple(outcomes)),
+        st.lists(st.builds(ToolOutcome, ids, names, texts, st.booleans()), max_size=3),
+    ),
+)
+conversations = st.lists(any_message, max_size=8).map(lambda messages: (asked("x"), *messages, asked("y")))
 
 
 @settings(deadline=None)
-@given(conversations(), texts, texts, st.booleans())
+@given(conversations, texts, texts, st.booleans())
 def test_no_conversation_becomes_a_request_that_the_api_refuses(messages, system, memory, cache_marks):
     body = built(*messages, system=system, memory=memory, cache_marks=cache_marks, tools=(SPEC,))
     assert complaint(body) is None

@@ -150,7 +150,7 @@ def test_the_flaw_of_a_number_tells_the_model_what_is_wrong():
     assert "Out of range" in called('{"q": 1e999}').flaw
 
 
-@pytest.mark.cases("part", [None, 7, ["c1"], {}])
+@pytest.mark.cases("part", [7, ["c1"], {}])
 @pytest.mark.cases("name", ["id", "name"])
 def test_a_call_whose_id_or_name_is_no_text_breaks_the_stream(name, part):
     opening = {"type": "tool_use", "id": "c1", "name": "find", "input": {}} | {name: part}
@@ -161,7 +161,7 @@ def test_a_call_whose_id_or_name_is_no_text_breaks_the_stream(name, part):
 def test_a_call_and_a_model_are_named_in_text_that_can_be_stored():
     opening = {"type": "tool_use", "id": "c\ud800", "name": "fi\0nd", "input": {}}
     reply = read(start(model="m\udfff"), block(0, opening, []), finish("tool_use"))
-    assert (reply.model, reply.tool_uses[0].id, reply.tool_uses[0].name) == ("m\ufffd", "c\ufffd", "fi\ufffdnd")
+    assert (reply.model, reply.tool_uses[0].id, reply.tool_uses[0].name) == ("m\ufffd", "c\ufffd", "fi_nd")
 
 
 @pytest.mark.cases("figure", [math.inf, -math.inf, math.nan, 10**30, -5, "7", None, [1]])
@@ -181,7 +181,8 @@ def test_thinking_is_kept_with_its_signature_and_goes_back_as_it_came():
     events = [thinking_block(0, "hm", "sig"), text_block(1, ["a"]), redacted, call_block(3, WireCall("c1", "find", ""))]
     reply = read(start(), *events, finish("tool_use"))
     message = ChatMessage("assistant", reply.text, tool_uses=reply.tool_uses, opaque=reply.opaque)
-    sent = request_body(Request("", (message,), cache_marks=False), "claude-asked")["messages"][0]["content"]
+    request = Request("", (ChatMessage("user", "x"), message), cache_marks=False)
+    sent = request_body(request, "claude-asked")["messages"][1]["content"]
     assert sent == [
         {"type": "thinking", "thinking": "hm", "signature": "sig"},
         {"type": "text", "text": "a"},
@@ -217,7 +218,7 @@ def test_a_stream_without_a_stop_reason_is_never_a_reply():
         {"type": "message_start", "message": {"usage": 7}},
         {"type": "content_block_start", "index": 0},
         {"type": "content_block_start", "index": 0, "content_block": {}},
-        {"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta", "text": "x"}},
+        {"type": "content_block_delta", "index": 9, "delta": {"type": "input_json_delta", "partial_json": "{"}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": None}},
         {"type": "message_delta", "delta": None},
     ],
@@ -227,10 +228,63 @@ def test_an_event_of_another_shape_breaks_the_stream(event):
         assembled([start(), *text_block(0, ["x"]), event])
 
 
-def test_a_call_without_an_id_breaks_the_stream():
-    opening = {"type": "tool_use", "name": "find", "input": {}}
-    with pytest.raises(StreamBroken):
-        read(start(), block(0, opening, []), finish("tool_use"))
+@pytest.mark.cases(
+    ("given", "stored"),
+    [
+        ("functions.list_tables<|channel|>", "list_tables"),
+        ("default_api:find", "find"),
+        ("", "unnamed_tool"),
+        ("größe messen", "gr__e_messen"),
+        ("f" * 276, "f" * 128),
+        ("find", "find"),
+    ],
+)
+def test_a_name_that_the_model_made_up_is_stored_as_it_can_be_sent(given, stored):
+    assert read(start(), call_block(0, WireCall("c1", given)), finish("tool_use")).tool_uses[0].name == stored
+
+
+@pytest.mark.cases("missing", [{}, {"id": None, "name": None}])
+def test_a_call_without_id_or_name_is_a_call(missing):
+    opening = {"type": "tool_use", "input": {}, **missing}
+    (use,) = read(start(), block(0, opening, []), finish("tool_use")).tool_uses
+    assert (use.id, use.name) == ("", "unnamed_tool")
+
+
+def test_a_block_index_that_comes_twice_loses_no_text():
+    assert (
+        read(start(), text_block(0, ["first. "]), text_block(0, ["second."]), finish("end_turn")).text
+        == "first. second."
+    )
+
+
+def test_calls_under_one_index_are_all_kept():
+    calls = [call_block(0, WireCall(f"c{n}", "find", {"n": n})) for n in range(2)]
+    assert [use.arguments for use in read(start(), *calls, finish("tool_use")).tool_uses] == [{"n": 0}, {"n": 1}]
+
+
+def test_text_whose_block_was_never_started_counts():
+    assert read(start(), text_block(0, ["a", "b"])[1:], finish("end_turn")).text == "ab"
+
+
+def test_a_message_that_comes_whole_is_a_reply():
+    content = [
+        {"type": "thinking", "thinking": "hm", "signature": "sig"},
+        {"type": "text", "text": "whole"},
+        {"type": "tool_use", "id": "c1", "name": "find", "input": {"q": "x"}},
+    ]
+    usage = {"input_tokens": 3, "output_tokens": 1}
+    reply = read({"type": "message", "model": "m", "content": content, "stop_reason": "tool_use", "usage": usage})
+    assert (reply.text, reply.stop_reason, reply.usage.input_tokens) == ("whole", "tool_use", 3)
+    assert (reply.tool_uses[0].arguments, reply.opaque[0]["signature"]) == ({"q": "x"}, "sig")
+
+
+@pytest.mark.cases(
+    "event",
+    [{"error": "no"}, {"type": "error", "error": None}, {"object": "error", "message": "no", "type": "NotFound"}],
+)
+def test_an_error_is_one_in_any_form(event):
+    with pytest.raises(ErrorEvent):
+        read(start(), event)
 
 
 def test_an_error_event_carries_its_kind():

@@ -1,0 +1,112 @@
+"""A conversation in the form that every provider takes, whatever was stored of it. Pure.
+
+One message that a provider refuses would end its session for good, since it is sent again with every later request.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from loom_worker.core.values.chat import ChatMessage, Request, Role, ToolOutcome, ToolUse
+from loom_worker.core.values.json import Json
+from loom_worker.llm.sanitize import CALL_ID, tool_name
+
+NO_RESULT = "The result of this call was lost."
+EARLIER = "(The conversation began earlier.)"
+GO_ON = "(Go on.)"
+"""Follows a reply that is to be continued: newer models take no conversation that ends with a reply."""
+
+_ABOUT_THINKING = re.compile("thinking|signature", re.IGNORECASE)
+_ABOUT_MESSAGES = re.compile(r"\bmessages?[.\[]\d|\btool_(?:use|result|call)|\bfunction.?call", re.IGNORECASE)
+
+
+def fit_to_send(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
+    """The same conversation, in an order and with names and ids that no provider refuses.
+
+    Each call has an id of its own, and its one result in the message after it. Results without a call are left out.
+    """
+    taken: set[str] = set()
+    if messages and messages[0].role != "user":
+        yield ChatMessage("user", EARLIER)
+    for n, message in enumerate(messages):
+        if message.tool_uses:
+            ids = [_free(use.id, taken) for use in message.tool_uses]
+            uses = (
+                replace(use, id=own, name=tool_name(use.name)) for use, own in zip(message.tool_uses, ids, strict=True)
+            )
+            yield replace(message, tool_uses=tuple(uses))
+            outcomes = _outcomes(message.tool_uses, messages[n + 1 :])
+            yield ChatMessage(
+                "tool", outcomes=tuple(replace(each, tool_use_id=own) for each, own in zip(outcomes, ids, strict=True))
+            )
+        elif message.role != "tool":
+            yield message
+    if messages and messages[-1].role == "assistant" and not messages[-1].tool_uses and messages[-1].text.strip():
+        yield ChatMessage("user", GO_ON)
+
+
+def _free(wanted: str, taken: set[str]) -> str:
+    """The id itself, or one made of it, so that none comes twice and all have the letters that providers take."""
+    own = wanted if CALL_ID.fullmatch(wanted) else re.sub(r"[^A-Za-z0-9_-]", "_", wanted)[:56] or "call"
+    free, n = own, 1
+    while free in taken:
+        n += 1
+        free = f"{own[:56]}_{n}"
+    taken.add(free)
+    return free
+
+
+def _outcomes(uses: Sequence[ToolUse], later: Iterable[ChatMessage]) -> Iterator[ToolOutcome]:
+    """The results of a reply's calls, in their order: they stand before the next reply that has calls."""
+    found: dict[str, list[ToolOutcome]] = {}
+    for message in later:
+        if message.tool_uses:
+            break
+        for outcome in message.outcomes:
+            found.setdefault(outcome.tool_use_id, []).append(outcome)
+    for use in uses:
+        own = found.get(use.id)
+        yield own.pop(0) if own else ToolOutcome(use.id, use.name, NO_RESULT, is_error=True)
+
+
+def proofs(request: Request) -> frozenset[str]:
+    """What each block of thinking in a request bears of its provider: a signature, or an encrypted text."""
+    return frozenset(_proof(block) for message in request.messages for block in message.opaque)
+
+
+def without_thinking(request: Request, refused: Collection[str]) -> Request:
+    """The same request without the blocks of thinking that bear one of these proofs."""
+    if not refused or proofs(request).isdisjoint(refused):
+        return request
+    kept = (tuple(block for block in each.opaque if _proof(block) not in refused) for each in request.messages)
+    messages = (replace(each, opaque=opaque) for each, opaque in zip(request.messages, kept, strict=True))
+    return replace(request, messages=tuple(messages))
+
+
+def _proof(block: Json) -> str:
+    return str(block.get("signature") or block.get("data") or "")
+
+
+def without_what_is_refused(request: Request, complaint: str) -> Request | None:
+    """The same request without what the provider's refusal is about; None if it names nothing that can be left out.
+
+    Args:
+        complaint: the provider's own words.
+    """
+    messages = request.messages
+    if (signed := proofs(request)) and _ABOUT_THINKING.search(complaint):
+        return without_thinking(request, signed)
+    if request.cache_marks and "cache_control" in complaint:
+        return replace(request, cache_marks=False)
+    if any(message.tool_uses for message in messages) and _ABOUT_MESSAGES.search(complaint):
+        return replace(request, messages=tuple(map(_as_text, messages)))
+    return None
+
+
+def _as_text(message: ChatMessage) -> ChatMessage:
+    """A reply's calls, or their results, told in words: the last form that no rule about calls applies to."""
+    told = [f"[Called {use.name} with {json.dumps(use.arguments)}]" for use in message.tool_uses]
+    given = [f"[{outcome.name} gave] {outcome.content}" for outcome in message.outcomes]
+    role: Role = "user" if message.outcomes else message.role
+    return ChatMessage(role, "\n".join(filter(None, (message.text, *told, *given))), message.context)
