@@ -32,21 +32,21 @@ def events(chunks: Iterable[bytes], *, max_bytes: int = MAX_EVENT_BYTES) -> Iter
     """
     name, data, size_bytes, is_bare = "", list[bytes](), 0, False
     for line in _lines(chunks, max_bytes):
-        field, _, value = line.partition(b":")
-        if is_bare or line.lstrip()[:1] == b"{":
-            if not is_bare and (event := _whole(line)) is not None:
-                yield event
-                continue
-            is_bare = True
+        if is_bare:
             data.append(line)
-        elif field == b"data":
-            data.append(value)
-        elif field == b"event":
-            name = value.decode("utf-8", "replace").strip()
+        elif line.startswith(b"data:"):
+            data.append(line[5:])
+        elif line.startswith(b"event:"):
+            name = line[6:].decode("utf-8", "replace").strip()
         elif not line:
             if (event := _event(name, b"\n".join(data).strip())) is not None:
                 yield event
             name, data, size_bytes = "", [], 0
+        elif line.lstrip().startswith(b"{"):
+            if (event := _whole(line)) is not None:
+                yield event
+            else:
+                is_bare, data = True, [line]
         size_bytes += len(line) if data else 0
         _check(size_bytes, max_bytes)
     if is_bare:
