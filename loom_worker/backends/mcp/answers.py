@@ -88,7 +88,15 @@ class Lost(Exception):
 
 
 class Expired(Lost):
-    """The server forgot the session before it looked at the request: a new session may ask again."""
+    """The server refused a request of this session (HTTP 4xx) and did nothing: a new session may ask again, once.
+
+    Most servers have then forgotten the session; others refuse the request itself.
+    """
+
+    def __init__(self, refusal: ToolFailed) -> None:
+        """Take what to tell if a new session is refused as well."""
+        super().__init__(str(refusal))
+        self.refusal = refusal
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
