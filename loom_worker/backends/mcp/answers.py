@@ -88,15 +88,10 @@ class Lost(Exception):
 
 
 class Expired(Lost):
-    """The server refused a request of this session (HTTP 4xx) and did nothing: a new session may ask again, once.
+    """The server refused a request (HTTP 4xx), mostly since it forgot the session: a new one may ask again, once.
 
-    Most servers have then forgotten the session; others refuse the request itself.
+    Its argument is the ToolFailed to raise if that is refused as well.
     """
-
-    def __init__(self, refusal: ToolFailed) -> None:
-        """Take what to tell if a new session is refused as well."""
-        super().__init__(str(refusal))
-        self.refusal = refusal
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:

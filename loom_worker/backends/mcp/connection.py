@@ -137,7 +137,7 @@ class Connection:
         try:
             return await ask(await self._open_session())
         except Expired as again:
-            raise again.refusal from again
+            raise again.args[0] from again
 
     async def _open_session(self) -> McpSession:
         if self._examining is not None and not self._examining.done():

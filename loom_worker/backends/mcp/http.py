@@ -27,8 +27,8 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 """Of one answer; as for a command's line."""
 CONNECT_S = 5.0
 """For the name server, and for each address."""
-MAX_REASON_BYTES, MAX_REASON_CHARS = 64 * 1024, 300
-"""Of the body of a refusal that is looked at, and of its text that is told."""
+MAX_REASON_CHARS = 300
+"""Of a refusal's body that is told."""
 _PARTING_S = 0.5
 _REST_S = 0.05
 _STREAMS, _STREAMS_S = 10, 10.0
@@ -196,15 +196,13 @@ async def _body(response: httpx2.Response) -> bytes:
 
 def _reason(body: bytes) -> tuple[int, str]:
     """Code and text of an error of the protocol, also in an event stream; 0 and the text of any other body."""
-    text = body[:MAX_REASON_BYTES].decode("utf-8", "replace").strip()
+    text = body.decode("utf-8", "replace").strip()
     for piece in (text, *(line.removeprefix("data:") for line in text.splitlines() if line.startswith("data:"))):
         with contextlib.suppress(ValueError, RecursionError):
             match json.loads(piece):
                 case {"error": {"code": int(code), "message": str(said)}}:
                     return code, said
-                case {"error": str(said)} | {"message": str(said)} | {"detail": str(said)}:
-                    return 0, plain(said, MAX_REASON_CHARS)
-    return 0, "" if text[:1] in ("<", "{", "[") else plain(text, MAX_REASON_CHARS)
+    return 0, "" if text.startswith("<") else plain(text, MAX_REASON_CHARS)
 
 
 def _error(request: httpx2.Request, kind: str, text: str, code: int = 0) -> httpx2.Response:

@@ -240,11 +240,14 @@ class McpSession:
 
     def _meant(self, error: "MCPError") -> Exception:
         """Ours of the SDK's."""
-        from mcp_types import CONNECTION_CLOSED
+        from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
 
         kind = _data(error)
+        code = "UNAVAILABLE" if kind and error.code == CODE else None
+        code = "INVALID_INPUT" if error.code == INVALID_PARAMS else code
+        failed = ToolFailed(str(error) or f"it answers with error {error.code}", code)
         if kind == EXPIRED:
-            return Expired(_failed(error))
+            return Expired(failed)
         if kind == UNREACHABLE:
             self.kill(str(error).removeprefix("it "))
             return Lost(str(error))
@@ -252,16 +255,7 @@ class McpSession:
             return Lost(self.fate)
         if error.code == CONNECTION_CLOSED and str(error).startswith("SSE stream"):  # the SDK's words, not a server's
             return ToolFailed(f"it broke off its answer ({error})", "UNAVAILABLE")
-        return _failed(error)
-
-
-def _failed(error: "MCPError") -> ToolFailed:
-    from mcp_types import INVALID_PARAMS
-
-    if error.code == INVALID_PARAMS:
-        return ToolFailed(str(error), "INVALID_INPUT")
-    is_unavailable = error.code == CODE and _data(error) is not None
-    return ToolFailed(str(error) or f"it answers with error {error.code}", "UNAVAILABLE" if is_unavailable else None)
+        return failed
 
 
 def _is_closed(error: BaseException) -> bool:

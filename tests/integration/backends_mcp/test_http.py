@@ -40,7 +40,7 @@ def answering(odd: Odd) -> Callable[[Exchange], None]:
     """A small server of the protocol without sessions, odd where it is told to be."""
 
     def answer(exchange: Exchange) -> None:
-        if exchange.command == "GET":
+        if exchange.command != "POST":
             exchange.answer(405, b"")
             return
         request = json.loads(exchange.body())
@@ -211,7 +211,6 @@ class Sessions:
         self.known: set[str] = set()
         self.asked: Counter[str] = Counter()
         self.is_strict = False
-        """True: it refuses every call, in any session."""
         self.slow = threading.Event()
 
     def __call__(self, exchange: Exchange, request: dict[str, Any]) -> bool:
@@ -219,18 +218,8 @@ class Sessions:
         self.asked[method] += 1
         if method == "initialize":
             self.known.add(new := f"s{self.asked[method]}")
-            info = {"protocolVersion": request["params"]["protocolVersion"], "capabilities": {}}
-            result = {**info, "serverInfo": {"name": "forgetful", "version": "1"}}
-            body = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
-            exchange.send_response(200)
-            for name, text in (("Content-Type", "application/json"), ("mcp-session-id", new)):
-                exchange.send_header(name, text)
-            exchange.send_header("Content-Length", str(len(body)))
-            exchange.end_headers()
-            exchange.wfile.write(body)
-            return True
-        arguments = request.get("params", {}).get("arguments", {})
-        if arguments.get("is_slow"):
+            exchange.extra = (("mcp-session-id", new),)
+        elif request.get("params", {}).get("arguments", {}).get("is_slow"):
             self.slow.wait(AT_ONCE_S * 5)
         elif session not in self.known or (self.is_strict and method == "tools/call"):
             self.refuse(exchange)
@@ -250,11 +239,9 @@ REFUSALS = [
     (refusing(400, RPC), "Connection closed", None),
     (refusing(400, f"event: message\ndata: {json.dumps(RPC)}\n\n", "text/event-stream"), "Connection closed", None),
     (refusing(400, "Session not found", "text/plain"), "HTTP 400: Session not found", "UNAVAILABLE"),
-    (refusing(422, {"detail": "unknown session"}), "HTTP 422: unknown session", "UNAVAILABLE"),
-    (refusing(410, "<html>gone</html>", "text/html"), "HTTP 410", "UNAVAILABLE"),
-    (refusing(404, ""), "HTTP 404", "UNAVAILABLE"),
-    (refusing(401, {"error": "invalid_token"}), "check the credentials in its headers: invalid_token", "UNAVAILABLE"),
-    (refusing(403, "", "text/plain"), "HTTP 403", "UNAVAILABLE"),
+    (refusing(422, {"detail": "unknown session"}), 'HTTP 422: {"detail": "unknown session"}', "UNAVAILABLE"),
+    (refusing(404, "<html>gone</html>", "text/html"), "HTTP 404", "UNAVAILABLE"),
+    (refusing(401, "invalid token", "text/plain"), "check the credentials in its headers: invalid", "UNAVAILABLE"),
 ]
 
 
