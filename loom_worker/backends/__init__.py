@@ -6,4 +6,5 @@ describes tables, ``scope`` leaves out what an agent may not see. ``parse`` (wit
 ``sqlite_guard``. ``results`` makes JSON of the rows, ``error_text`` text of the errors.
 
 Other kinds: ``rest/`` (an OpenAPI document), ``documents/`` (a folder of files), ``mcp/`` (tool servers).
+``tool_schemas``: the arguments of tools, from any source, as providers take them.
 """

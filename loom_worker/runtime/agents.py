@@ -106,6 +106,8 @@ class AgentRegistry:
         self._rules = RulesCache(database)
         self._versions = AgentVersions(database)
         self._runtimes: OrderedDict[tuple[str, Choice, str], AgentRuntime] = OrderedDict()
+        self._told: dict[str, Mapping[str, None]] = {}
+        """What was logged of each agent's tools: it is told again only if it was mended in between."""
 
     def runtime(self, name: str, choice: Choice = AS_AGENT, workspace: str | None = None) -> AgentRuntime:
         """The agent runtime of an agent, with what a session chose instead of its own.
@@ -284,8 +286,6 @@ class AgentRegistry:
     def _tool_set(self, agent: Agent, choice: Choice, *, has_skills: bool) -> ToolSet:
         """All tools of an agent; LoomError if its data cannot be used."""
         own = self._tool_provider.own(agent, choice.backend)
-        for problem in own.problems:
-            log.warning("agent %s: %s", agent.name, problem)
         knowledge = self._knowledge
         readers = knowledge.skill_tools() if has_skills else ()
         talking = agent_tools(self._peers(agent), self._messages)
@@ -293,7 +293,11 @@ class AgentRegistry:
         listed = agent.tools if choice.tools is None else choice.tools
         always = {tool.spec.name for tool in automatic} | (own.always if choice.tools is None else set())
         allowed = None if listed is None else (*listed, *sorted(always))
-        registry = Registry((*own.tools, *knowledge.pattern_tools(agent), *automatic))
+        registry = Registry((*automatic, *own.tools, *knowledge.pattern_tools(agent)))
+        problems = dict.fromkeys((*own.problems, *registry.problems, *registry.changes))
+        for problem in (each for each in problems if each not in self._told.get(agent.name, ())):
+            log.warning("agent %s: %s", agent.name, problem)
+        self._told[agent.name] = problems
         if choice.permitted != ALL_NAMES:
             allowed = tuple(_permitted(choice.permitted, registry.permitted(allowed), standing=automatic))
         return ToolSet(registry, allowed)
@@ -303,7 +307,8 @@ class AgentRegistry:
         permitted = tool_set.registry.permitted(tool_set.allowed, read_only=agent.is_read_only)
         window, reserved = self._window(agent)
         count = self._models.count(self._models.chosen(agent, choice.model))
-        if tools_tokens([tool.spec for tool in permitted], count) <= TOOLS_SHARE * (window - reserved):
+        specs = tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only)
+        if tools_tokens(specs, count) <= TOOLS_SHARE * (window - reserved):
             return tool_set
         late = {tool.spec.name: tool.occasion for tool in permitted if tool.occasion != "always"}
         seldom = [name for name, occasion in late.items() if occasion == "seldom"]

@@ -33,6 +33,7 @@ from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.embedders import adapter, model_of
 from loom_worker.runtime.tool_sets import Data
 from loom_worker.tools import custom
+from loom_worker.tools.registry import Registry
 from loom_worker.workflows import load as workflow_files
 from loom_worker.workflows.check import faults
 
@@ -102,6 +103,9 @@ class Inspection:
         for source in sources:
             yield from source.problems
         tools = (*self.registry.own(agent), *(tool for source in sources for tool in source.tools))
+        registry = Registry({tool.spec.name: tool for tool in tools}.values())  # databases have theirs each
+        yield from (agent.problem(agent.at("tools"), text) for text in registry.problems)
+        yield from (agent.problem(agent.at("tools"), text, is_warning=True) for text in registry.changes)
         by_name = {tool.spec.name: tool.is_read_only for tool in tools}
         unread = tuple(prefix for source in sources for prefix in source.unread)
         yield from check.tools(agent, check.Inventory(by_name, unread))

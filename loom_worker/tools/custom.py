@@ -9,7 +9,7 @@ from pathlib import Path
 from loom_worker.core.errors import BadFile, BadSettings
 from loom_worker.core.values.tools import Tool
 from loom_worker.tools import targets
-from loom_worker.tools.schemas import compiled
+from loom_worker.tools.schemas import offered
 
 GROUP = "loom.tools"
 """The entry-point group; each entry point names a module of tools, a tool or a function."""
@@ -32,7 +32,7 @@ def checked(target: str, folder: Path, source: str | None = None) -> tuple[Tool,
     given = targets.tools(target, folder, source)
     for each in given:
         try:
-            compiled(each.spec)
+            offered(each.spec)
         except BadSettings as error:
             raise BadFile(f"{target}: {error}") from error
     # Each tool has its own circuit breaker: another agent's file may have a tool of the same name.

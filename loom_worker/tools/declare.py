@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TypedDict, Unpack, cast, overload
 
+from loom_worker.backends.tool_schemas import normal
 from loom_worker.core.errors import BadFile
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
@@ -119,8 +120,7 @@ def _spec(function: Function, options: Options) -> ToolSpec:
 def _check_fit(function: Function, schema: Mapping[str, object]) -> None:
     """Check that a handwritten schema allows exactly what the function accepts."""
     taken, _ = parameters(function)
-    if not isinstance(schema, Mapping) or schema.get("type") != "object":
-        raise ValueError("schema must be a JSON Schema whose type is object")
+    schema = normal(schema)
     properties, required = schema.get("properties", {}), schema.get("required", ())
     if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
         raise ValueError("schema: properties must be an object and required a list")

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.chat import ChatMessage, ToolSpec, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.tools.arguments import coerced, error_in, nearest, short
-from loom_worker.tools.schemas import compiled
+from loom_worker.tools.schemas import OfferedTool, offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +16,7 @@ class Prepared:
     """A call that may run, or why it may not."""
 
     arguments: Json
-    """For the tool: the model's own, converted to the types that the schema requires where nothing is lost."""
+    """For the tool, under its own names, converted to the types that the schema requires where nothing is lost."""
     error: str | None = None
     """Why the call cannot run, in words the model can act on; None if it can."""
 
@@ -26,27 +25,34 @@ class Registry:
     """The tools of an agent; immutable once built."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
-        """Check every tool and compile its schema.
+        """Check every tool and compile its schema; one that cannot be offered costs itself alone.
 
-        Raises:
-            BadSettings: a name is taken or refused by providers, or a schema is invalid.
+        Of two tools with one name the first is kept.
         """
         self._tools: dict[str, Tool] = {}
-        self._validators: dict[str, Any] = {}
+        self._offered: dict[str, OfferedTool] = {}
+        problems: list[str] = []
         for tool in sorted(tools, key=lambda each: each.spec.name):
             name = tool.spec.name
-            if name in self._tools:
-                raise BadSettings(f"two tools are named {name!r}")
-            self._validators[name] = compiled(tool.spec)
-            self._tools[name] = tool
+            try:
+                if name in self._tools:
+                    raise BadSettings(f"tool {name!r}: another one has that name")
+                self._offered[name] = offered(tool.spec)
+                self._tools[name] = tool
+            except BadSettings as error:
+                problems.append(f"{error}; it is left out ({tool.group or 'a tool of Loom'})")
+        self.problems = tuple(problems)
+        """Why tools were left out."""
+        self.changes = tuple(found.change for found in self._offered.values() if found.change)
+        """Where models see other tools than their authors wrote."""
 
     def specs(self, allowed: tuple[str, ...] | None = None, *, read_only: bool = False) -> tuple[ToolSpec, ...]:
-        """Specs sorted by name, in the same order in every process; unknown names in ``allowed`` are skipped.
+        """Specs as providers take them, sorted by name alike in every process; unknown names are skipped.
 
         Args:
             read_only: leave out tools that change something outside Loom.
         """
-        return tuple(tool.spec for tool in self.permitted(allowed, read_only=read_only))
+        return tuple(self._offered[tool.spec.name].spec for tool in self.permitted(allowed, read_only=read_only))
 
     def permitted(self, allowed: tuple[str, ...] | None = None, *, read_only: bool = False) -> tuple[Tool, ...]:
         """The tools that an agent may call, by name; the arguments are those of ``specs``."""
@@ -65,9 +71,11 @@ class Registry:
         refusal = self._refusal(call, allowed, read_only)
         if refusal is not None:
             return Prepared(call.arguments, short(refusal))
-        validator = self._validators[call.name]
-        arguments = coerced(call.arguments, validator)
-        return Prepared(arguments, error_in(arguments, validator))
+        found = self._offered[call.name]
+        own = found.sent.own(call.arguments) if found.sent.own_names else call.arguments
+        arguments = coerced(own, found.validator)
+        error = error_in(arguments, found.validator)
+        return Prepared(arguments) if error is None else Prepared(own, short(found.sent.told(error)))
 
     def error_in(self, call: ToolUse, allowed: tuple[str, ...] | None = None) -> str | None:
         """Why this call cannot run, in words the model can act on; None if it can."""

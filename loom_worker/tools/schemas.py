@@ -1,8 +1,9 @@
-"""Compiling the JSON Schema of a tool's arguments."""
+"""The JSON Schema of a tool's arguments: compiled, and as providers take it."""
 
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +15,7 @@ from referencing import Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
+from loom_worker.backends.tool_schemas import SentSchema, normal, sent
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
@@ -25,32 +27,56 @@ _Exact: Any = extend(  # type: ignore[no-untyped-call]  # the library has no typ
 """JSON Schema accepts 3.0 as an integer; a Python tool does not, so here it is an error, which coercion repairs."""
 
 
-def compiled(spec: ToolSpec) -> Any:
-    """The validator of a tool's arguments; it never fetches a schema.
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool as models are offered it."""
+
+    spec: ToolSpec
+    """As it is sent: no provider refuses it."""
+    sent: SentSchema
+    validator: Any
+    """Of arguments under the tool's own names; it never fetches a schema."""
+
+    @property
+    def change(self) -> str:
+        """Where models see another tool than its author wrote; empty: nowhere."""
+        told = [f"{own!r} is shown to models as {name}" for name, own in self.sent.own_names.items()]
+        told += ["the alternatives at the top of its schema stand in its description"] if self.sent.alternatives else []
+        return f"tool {self.spec.name!r}: {'; '.join(told)}" if told else ""
+
+
+def offered(spec: ToolSpec) -> OfferedTool:
+    """The one check of what providers take, for tools of every source.
 
     Raises:
-        BadSettings: the name or the schema is invalid.
+        BadSettings: the name or the schema is invalid, and cannot be mended.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", spec.name):
         raise BadSettings(f"tool {spec.name!r}: a name is 1-64 of A-Z a-z 0-9 _ -")
-    return _validator(spec.name, json.dumps(spec.input_schema))
+    try:
+        return _offered(spec.name, spec.description, json.dumps(spec.input_schema, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadSettings(f"tool {spec.name!r}: {error}") from error
 
 
 @lru_cache(maxsize=1024)
-def _validator(name: str, text: str) -> Any:
+def _offered(name: str, description: str, text: str) -> OfferedTool:
     """Checking a schema takes 7 ms, and agents have most of their tools in common."""
-    schema = json.loads(text)
+    schema = normal(json.loads(text))
     try:
         Draft202012Validator.check_schema(schema)
-        if schema.get("type") != "object":
-            raise BadSettings(f"tool {name!r}: the input schema's type must be object")
         check_references(schema)
+        found = sent(schema)
+        check_references(found.schema)
     except SchemaError as error:
-        raise BadSettings(f"tool {name!r}: invalid input schema at {pointer(error)}: {error.message}") from error
+        raise BadSettings(f"tool {name!r}: invalid input schema at {pointer(error)}: {error.message[:200]}") from error
     except Unresolvable as error:
         raise BadSettings(f"tool {name!r}: the input schema refers to {error.ref!r}, which is not in it") from error
+    if found.alternatives:
+        description = f"{description}\nThe arguments must also fit this JSON Schema: {found.alternatives}".strip()
     # An empty registry: the default one would fetch foreign references from the network.
-    return _Exact(schema, registry=SchemaRegistry())
+    validator = _Exact(schema, registry=SchemaRegistry())
+    return OfferedTool(ToolSpec(name, description, found.schema), found, validator)
 
 
 def pointer(error: ValidationError | SchemaError) -> str:

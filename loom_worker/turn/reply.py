@@ -306,7 +306,7 @@ def _checked(use: ToolUse, execution: Execution, open_for_s: Mapping[str, float]
     prepared = runtime.prepared(use)
     tool = runtime.registry.get(use.name)
     if prepared.error is not None or tool is None:
-        return Checked(use.arguments, prepared.error)
+        return Checked(prepared.arguments, prepared.error)
     wait_s = open_for_s.get(tool.group)
     if wait_s is not None:
         text = f"UNAVAILABLE: {use.name} has failed several times in a row and is not tried for {wait_s:.0f} s."

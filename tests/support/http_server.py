@@ -10,11 +10,15 @@ class Exchange(BaseHTTPRequestHandler):
     """One request; the test's function writes the answer."""
 
     protocol_version = "HTTP/1.1"
+    extra: tuple[tuple[str, str], ...] = ()
+    """Further headers of the next answer."""
 
     def answer(self, status: int, body: bytes, *, content_type: str = "application/json") -> None:
         """A whole answer."""
         self.send_response(status)
-        self.send_header("Content-Type", content_type)
+        for name, value in (("Content-Type", content_type), *self.extra):
+            self.send_header(name, value)
+        self.extra = ()
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -88,7 +88,10 @@ class Lost(Exception):
 
 
 class Expired(Lost):
-    """The server forgot the session before it looked at the request: a new session may ask again."""
+    """The server refused a request (HTTP 4xx), mostly since it forgot the session: a new one may ask again, once.
+
+    Its argument is the ToolFailed to raise if that is refused as well.
+    """
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:

@@ -19,7 +19,7 @@ def key(server: McpServer) -> str:
     Its name and the choice of its tools are the agent's: two agents with one server share what is known of it.
     """
     same = (server.command, server.args, server.url, server.allow_private, dict(server.env), dict(server.headers))
-    return f"mcp:1:{hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:32]}"
+    return f"mcp:2:{hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:32]}"
 
 
 def filled(values: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:

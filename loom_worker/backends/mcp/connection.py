@@ -5,13 +5,15 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from loom_worker.backends.mcp.answers import Expired, Lost, value
 from loom_worker.backends.mcp.listing import ToolListing, listing
 from loom_worker.backends.mcp.session import PING_S, Link, McpSession
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.json import Json
+
+T = TypeVar("T")
 
 LISTING_S = 15.0
 """For all pages of the list of tools."""
@@ -89,7 +91,8 @@ class Connection:
         try:
             async with asyncio.timeout(timeout_s):
                 session = await self._open_session()
-                result = await self._called(session, tool, arguments)
+                self._used_s = time.monotonic()
+                result = await self._asked(session, lambda one: one.call(tool, arguments))
         except TimeoutError as error:
             if session is None:
                 raise ToolFailed(f"it could not be started or reached within {timeout_s:g} s", "UNAVAILABLE") from error
@@ -97,6 +100,8 @@ class Connection:
             raise ToolFailed(f"it did not answer within {timeout_s:g} s", "UNAVAILABLE") from error
         except Lost as lost:
             raise ToolFailed(str(lost), "UNAVAILABLE") from lost
+        finally:
+            self._used_s = time.monotonic()
         self._patience.deaths = 0
         return value(result)
 
@@ -107,8 +112,7 @@ class Connection:
             ToolFailed: it cannot be read now.
         """
         try:
-            session = await self._open_session()
-            await self._list(session)
+            await self._asked(await self._open_session(), self._list)
         except Lost as lost:
             raise ToolFailed(str(lost), "UNAVAILABLE") from lost
 
@@ -123,15 +127,17 @@ class Connection:
         if self._session is not None:
             await self._session.close()
 
-    async def _called(self, session: McpSession, tool: str, arguments: Json) -> Json:
-        self._used_s = time.monotonic()
+    async def _asked(self, session: McpSession, ask: Callable[[McpSession], Awaitable[T]]) -> T:
+        """Ask, in a new session if this one is refused; calls of others that are under way in it are not disturbed."""
+        with contextlib.suppress(Expired):
+            return await ask(session)
+        if self._session is session:
+            self._session = None
+            self._soon(session.retire())
         try:
-            return await session.call(tool, arguments)
-        except Expired:
-            await session.close()
-            return await (await self._open_session()).call(tool, arguments)
-        finally:
-            self._used_s = time.monotonic()
+            return await ask(await self._open_session())
+        except Expired as again:
+            raise again.args[0] from again
 
     async def _open_session(self) -> McpSession:
         if self._examining is not None and not self._examining.done():

@@ -18,6 +18,7 @@ import httpx2
 
 from loom_worker import __version__
 from loom_worker.backends.mcp.answers import CODE, EXPIRED, REFUSED, UNREACHABLE
+from loom_worker.backends.mcp.schema import plain
 from loom_worker.core.values.agents import McpServer
 from loom_worker.guard.net.address import Target, target
 from loom_worker.guard.net.dial import MAX_DIALLED, Deadline, resolve_in_time
@@ -26,6 +27,8 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 """Of one answer; as for a command's line."""
 CONNECT_S = 5.0
 """For the name server, and for each address."""
+MAX_REASON_CHARS = 300
+"""Of a refusal's body that is told."""
 _PARTING_S = 0.5
 _REST_S = 0.05
 _STREAMS, _STREAMS_S = 10, 10.0
@@ -154,10 +157,14 @@ async def _judged(request: httpx2.Request, response: httpx2.Response) -> httpx2.
         body = await _body(response)
     finally:
         await response.aclose()
-    if response.status_code == 404 and "mcp-session-id" in request.headers:
-        return _error(request, EXPIRED, "it has forgotten our session")
-    if response.status_code >= 400 and not _says_why(body):
-        return _error(request, REFUSED, _of_status(response.status_code))
+    status = response.status_code
+    if status >= 400:
+        code, text = _reason(body)
+        why = text if code else f"{_of_status(status)}: {text}" if text else _of_status(status)
+        if status < 500 and "mcp-session-id" in request.headers:  # many servers answer 400 once they forgot it
+            return _error(request, EXPIRED, why, code)
+        if not code or is_event_stream:
+            return _error(request, REFUSED, why, code)
     headers = [(name, text) for name, text in response.headers.multi_items() if name.lower() != "transfer-encoding"]
     return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
@@ -187,16 +194,19 @@ async def _body(response: httpx2.Response) -> bytes:
     return b"".join([piece async for piece in _Bounded(response)])
 
 
-def _says_why(body: bytes) -> bool:
-    """True for an error of the protocol: its text is better than the status."""
-    with contextlib.suppress(ValueError):
-        answer = json.loads(body)
-        return isinstance(answer, dict) and isinstance(answer.get("error"), dict) and "code" in answer["error"]
-    return False
+def _reason(body: bytes) -> tuple[int, str]:
+    """Code and text of an error of the protocol, also in an event stream; 0 and the text of any other body."""
+    text = body.decode("utf-8", "replace").strip()
+    for piece in (text, *(line.removeprefix("data:") for line in text.splitlines() if line.startswith("data:"))):
+        with contextlib.suppress(ValueError, RecursionError):
+            match json.loads(piece):
+                case {"error": {"code": int(code), "message": str(said)}}:
+                    return code, said
+    return 0, "" if text.startswith("<") else plain(text, MAX_REASON_CHARS)
 
 
-def _error(request: httpx2.Request, kind: str, text: str) -> httpx2.Response:
-    error = {"code": CODE, "message": text, "data": {"loom": kind}}
+def _error(request: httpx2.Request, kind: str, text: str, code: int = 0) -> httpx2.Response:
+    error = {"code": code or CODE, "message": text, "data": {"loom": kind}}
     return httpx2.Response(502, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
 
 

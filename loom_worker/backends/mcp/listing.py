@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from loom_worker.backends.mcp.schema import Unfit, fitted, plain, short, visible
+from loom_worker.backends.mcp.schema import fitted, plain, short, visible
+from loom_worker.backends.tool_schemas import Unfit
 from loom_worker.core.values.agents import McpServer
 from loom_worker.core.values.json import Json
 
@@ -109,6 +110,9 @@ def _listed(one: object) -> ListedTool:
         raise Unfit(f"its name is not 1-{MAX_OWN_NAME_CHARS} visible characters")
     if not isinstance(description, str):
         raise Unfit("its description is not a text")
+    execution = one.get("execution")
+    if isinstance(execution, dict) and execution.get("taskSupport") == "required":
+        raise Unfit("it can only be called as a task (execution.taskSupport), which Loom does not support")
     hints = one.get("annotations")
     hints = hints if isinstance(hints, dict) else {}
     return ListedTool(

@@ -10,6 +10,8 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from loom_worker.backends.tool_schemas import Unfit, normal, pointed
+from loom_worker.core.text import clean
 from loom_worker.core.values.json import Json
 
 MAX_BYTES = 32 * 1024
@@ -31,26 +33,16 @@ _NOTES = frozenset({"description", "title", "default", "examples", "deprecated",
 """Keywords next to a reference that do not restrict it."""
 
 
-class Unfit(ValueError):
-    """The schema cannot be used; the text says why."""
-
-
 def fitted(schema: object) -> Json:
-    """A copy that is small, needs nothing from elsewhere and is a valid JSON Schema of an object.
+    """A copy that is small, needs nothing from elsewhere and is of an object; whether it is valid is not looked at.
 
     Raises:
         Unfit: there is no such copy.
     """
-    if not isinstance(schema, dict):
-        raise Unfit("its input schema is not an object")
-    found = _Copy(schema).schema(schema, (), 0)
-    found.setdefault("type", "object")
-    if found["type"] != "object":
-        raise Unfit("its input schema is not one of an object")
+    found = normal(_Copy(schema).schema(schema, (), 0) if isinstance(schema, dict) else schema)
     size = len(json.dumps(found).encode())
     if size > MAX_BYTES:
         raise Unfit(f"its input schema is {size} bytes long, {MAX_BYTES} are allowed")
-    _check(found)
     return found
 
 
@@ -82,16 +74,11 @@ class _Copy:
         return {**found, **siblings} if siblings.keys() <= _NOTES else {**siblings, "allOf": [found]}
 
     def _at(self, reference: str) -> Any:
-        place: Any = self._whole
-        for step in reference.split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            try:
-                place = place[int(name)] if isinstance(place, list) else place[name]
-            except (KeyError, IndexError, TypeError, ValueError) as error:
-                raise Unfit(f"its input schema refers to {short(visible(reference), 60)!r}, which is not in it") from (
-                    error
-                )
-        return place
+        try:
+            return pointed(self._whole, reference)
+        except (LookupError, TypeError, ValueError) as error:
+            found = short(visible(reference), 60)
+            raise Unfit(f"its input schema refers to {found!r}, which is not in it") from error
 
     def _keyword(self, key: str, value: Any, inside: tuple[str, ...], depth: int) -> Any:
         if key in _NAMED and isinstance(value, dict):
@@ -136,27 +123,18 @@ def _name(name: str) -> str:
     return name
 
 
-def _check(schema: Json) -> None:
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import SchemaError
-
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        raise Unfit(f"its input schema is not valid: {short(visible(error.message), 200)}") from error
-
-
 _KEPT = "\n\t"
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+_JOINERS = "\u200c\u200d\ufe0f"
 _VARIATIONS = frozenset([*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), 0x034F, 0x115F, 0x1160, 0x3164, 0xFFA0])
 """Selectors and fillers: no category of their own, nothing to see, and enough of them to carry hidden text."""
 
 
 def visible(text: str) -> str:
-    """The text without characters that a person cannot see but a model reads."""
+    """The text without characters that a person cannot see but a model reads; joiners stay where they do join."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(char for char in text if char in _KEPT or not _is_hidden(char))
+    return clean("".join(char for char in text if char in _KEPT or char in _JOINERS or not _is_hidden(char)))
 
 
 def short(text: str, limit: int) -> str:
@@ -166,7 +144,7 @@ def short(text: str, limit: int) -> str:
 
 def plain(text: str, limit: int) -> str:
     """Visible, in one line and short: fit for a log or an error."""
-    return short(" ".join(visible(text[: 4 * limit]).split()), limit)
+    return visible(short(" ".join(visible(text[: 4 * limit]).split()), limit))
 
 
 def _is_hidden(char: str) -> bool:

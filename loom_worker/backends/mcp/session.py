@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from loom_worker import __version__
-from loom_worker.backends.mcp.answers import EXPIRED, UNREACHABLE, Expired, Lost, leaves, said
+from loom_worker.backends.mcp.answers import CODE, EXPIRED, UNREACHABLE, Expired, Lost, leaves, said
 from loom_worker.core.errors import LoomError, ToolFailed
 from loom_worker.core.values.json import Json
 
@@ -101,6 +101,14 @@ class McpSession:
         """Wait until it is over, by whomever."""
         if self._life is not None:
             await asyncio.wait({self._life})
+
+    async def retire(self) -> None:
+        """Close it once the requests that are under way have their answers."""
+        try:
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:
+            await self.close()
 
     def kill(self, why: str) -> None:
         """End it at once, since the server does not do its part."""
@@ -235,8 +243,11 @@ class McpSession:
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
 
         kind = _data(error)
+        code = "UNAVAILABLE" if kind and error.code == CODE else None
+        code = "INVALID_INPUT" if error.code == INVALID_PARAMS else code
+        failed = ToolFailed(str(error) or f"it answers with error {error.code}", code)
         if kind == EXPIRED:
-            return Expired(str(error))
+            return Expired(failed)
         if kind == UNREACHABLE:
             self.kill(str(error).removeprefix("it "))
             return Lost(str(error))
@@ -244,9 +255,7 @@ class McpSession:
             return Lost(self.fate)
         if error.code == CONNECTION_CLOSED and str(error).startswith("SSE stream"):  # the SDK's words, not a server's
             return ToolFailed(f"it broke off its answer ({error})", "UNAVAILABLE")
-        if error.code == INVALID_PARAMS:
-            return ToolFailed(str(error), "INVALID_INPUT")
-        return ToolFailed(str(error) or f"it answers with error {error.code}", "UNAVAILABLE" if kind else None)
+        return failed
 
 
 def _is_closed(error: BaseException) -> bool:

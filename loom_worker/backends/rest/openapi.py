@@ -95,7 +95,7 @@ def operation(document: OpenApiFile, entry: ListedOperation, *, withheld: Collec
         summary=_summary(entry),
         parameters=parameters,
         body=body,
-        input_schema=arguments.schema(entry.place),
+        input_schema=arguments.schema(),
         needs_approval=entry.node.get("x-loom-approval") is True,
     )
 

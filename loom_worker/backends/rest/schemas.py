@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loom_worker.backends.rest.document import OpenApiFile, step
+from loom_worker.backends.tool_schemas import exclusive
 from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
 
@@ -133,9 +134,7 @@ def _sendable(written: Json, unsent: frozenset[str]) -> Json:
 
 def _one_dialect(node: Json, written: Json) -> Json:
     """What 3.0 says in its own way, said as 2020-12 does."""
-    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if isinstance(written.get(exclusive), bool) and written.pop(exclusive) and bound in written:
-            written[exclusive] = written.pop(bound)
+    exclusive(written)
     if node.get("nullable") is not True:
         return written
     if "type" not in written:

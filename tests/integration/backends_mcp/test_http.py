@@ -1,8 +1,11 @@
 """Servers behind URLs that refuse, forget, redirect, break off and die."""
 
 import json
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +17,7 @@ from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.agents import McpServer
 from tests.support.http_server import Exchange, serving
 from tests.support.mcp_servers.stage import Stage, listening, run, staged
-from tests.support.until import AT_ONCE_S
+from tests.support.until import AT_ONCE_S, until
 from tests.support.webhook_receiver import unused_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(8)]
@@ -37,7 +40,7 @@ def answering(odd: Odd) -> Callable[[Exchange], None]:
     """A small server of the protocol without sessions, odd where it is told to be."""
 
     def answer(exchange: Exchange) -> None:
-        if exchange.command == "GET":
+        if exchange.command != "POST":
             exchange.answer(405, b"")
             return
         request = json.loads(exchange.body())
@@ -198,6 +201,89 @@ def test_a_server_that_forgot_the_session_gets_a_new_one_and_the_call_succeeds(s
         old = run(tools["pid"])
     with listening(tmp_path, port=port):
         assert run(tools["pid"]) != old
+
+
+class Sessions:
+    """Answers as ``refuse`` says whatever comes without a session that it knows; asks are counted by method."""
+
+    def __init__(self, refuse: Callable[[Exchange], None]) -> None:
+        self.refuse = refuse
+        self.known: set[str] = set()
+        self.asked: Counter[str] = Counter()
+        self.is_strict = False
+        self.slow = threading.Event()
+
+    def __call__(self, exchange: Exchange, request: dict[str, Any]) -> bool:
+        method, session = request["method"], exchange.headers.get("mcp-session-id")
+        self.asked[method] += 1
+        if method == "initialize":
+            self.known.add(new := f"s{self.asked[method]}")
+            exchange.extra = (("mcp-session-id", new),)
+        elif request.get("params", {}).get("arguments", {}).get("is_slow"):
+            self.slow.wait(AT_ONCE_S * 5)
+        elif session not in self.known or (self.is_strict and method == "tools/call"):
+            self.refuse(exchange)
+            return True
+        return False
+
+
+def refusing(number: int, body: Any, content_type: str = "application/json") -> Callable[[Exchange], None]:
+    text = body if isinstance(body, str) else json.dumps(body)
+    return lambda exchange: exchange.answer(number, text.encode(), content_type=content_type)
+
+
+RPC = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "Connection closed"}}
+REFUSALS = [
+    (refusing(400, {**RPC, "error": {"code": -32000, "message": "no such session"}}), "no such session", None),
+    (refusing(400, {**RPC, "error": {"code": -32602, "message": "no such session"}}), "no such", "INVALID_INPUT"),
+    (refusing(400, RPC), "Connection closed", None),
+    (refusing(400, f"event: message\ndata: {json.dumps(RPC)}\n\n", "text/event-stream"), "Connection closed", None),
+    (refusing(400, "Session not found", "text/plain"), "HTTP 400: Session not found", "UNAVAILABLE"),
+    (refusing(422, {"detail": "unknown session"}), 'HTTP 422: {"detail": "unknown session"}', "UNAVAILABLE"),
+    (refusing(404, "<html>gone</html>", "text/html"), "HTTP 404", "UNAVAILABLE"),
+    (refusing(401, "invalid token", "text/plain"), "check the credentials in its headers: invalid", "UNAVAILABLE"),
+]
+
+
+@pytest.mark.cases(("refuse", "why", "code"), REFUSALS)
+def test_a_session_that_is_refused_is_opened_anew_once_and_then_the_servers_words_are_told(
+    stage: Stage, refuse: Callable[[Exchange], None], why: str, code: str | None
+) -> None:
+    odd = Sessions(refuse)
+    with serving(answering(odd)) as url:
+        tools = stage.tools(at(url))
+        assert run(tools["echo"]) == "said"
+        odd.known.clear()
+        assert run(tools["echo"]) == "said"
+        assert odd.asked["initialize"] == 2
+        odd.is_strict = True
+        with pytest.raises(ToolFailed) as failed:
+            run(tools["echo"])
+        assert why in str(failed.value)
+        assert failed.value.code == code
+        assert (odd.asked["initialize"], odd.asked["tools/call"]) == (3, 5)
+
+
+def test_a_call_that_is_under_way_survives_the_refusal_of_another(stage: Stage) -> None:
+    odd = Sessions(refusing(400, RPC))
+    with serving(answering(odd)) as url, ThreadPoolExecutor() as pool:
+        tools = stage.tools(at(url))
+        slow = pool.submit(run, tools["echo"], is_slow=True)
+        until(lambda: odd.asked["tools/call"] == 1, 5, "it is under way")
+        odd.is_strict = True
+        with pytest.raises(ToolFailed):
+            run(tools["echo"])
+        odd.slow.set()
+        assert slow.result() == "said"
+
+
+def test_a_list_of_tools_that_is_refused_in_every_session_is_not_asked_for_without_end(stage: Stage) -> None:
+    odd = Sessions(refusing(400, RPC))
+    refused = on("tools/list", odd.refuse)
+    with serving(answering(lambda *asked: odd(*asked) or refused(*asked))) as url:
+        assert "Connection closed" in stage.problem(at(url))
+        assert odd.asked["initialize"] == 2
+        assert odd.asked["tools/list"] <= 4
 
 
 def test_a_server_that_dies_in_mid_call_fails_that_call_and_the_next_says_that_it_is_gone(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from loom_worker.core.settings import LlmSettings, Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.agents import Agent, Auth, Backend, ModelChoice
 from loom_worker.core.values.chat import ChatMessage, Request, ToolSpec, ToolUse
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import Choice, NewSession
 from loom_worker.core.values.tiers import MemoryTiers
@@ -241,6 +243,22 @@ def test_an_agent_has_the_tools_of_its_user_s_files_and_a_bad_file_costs_no_othe
     assert "may only read" in str(
         readers.registry.prepared(ToolUse("t", "roll", {"sides": 6}), None, read_only=True).error
     )
+
+
+def test_a_tool_is_mended_for_providers_and_what_became_of_tools_is_logged_once(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "from loom_worker import tool\n\n@tool\ndef stock(größe: int) -> int:\n    'Stock.'\n    return größe\n"
+    (tmp_path / "stock.py").write_text(text, encoding="utf-8")
+    agent = Agent("a", backend=None, custom=("stock.py", "gone.py"), source=f"{tmp_path}/a.yaml:1")
+    registry = with_agent(settings, agent)
+    for model in ("one", "two", "three"):
+        runtime = registry.runtime("a", Choice(model=model))
+        registry.tools("a")
+    (spec,) = [each for each in runtime.specs if each.name == "stock"]
+    (name,) = cast(Json, spec.input_schema["properties"])
+    assert runtime.prepared(ToolUse("t", "stock", {name: "3"})).arguments == {"größe": 3}
+    assert [caplog.text.count(told) for told in ("gone.py", "größe")] == [1, 1]
 
 
 def test_an_edited_tool_file_is_taken_up_by_a_running_process_and_a_broken_one_leaves_the_former(

@@ -221,6 +221,13 @@ def test_a_python_file_that_cannot_be_imported_is_told_with_both_places(told: To
     assert problem.startswith("a.yaml:7: agent a: spec.tools.custom[0]: mine.py:2: ModuleNotFoundError: ")
 
 
+def test_an_argument_that_models_see_under_another_name_is_told_as_a_warning(told: Told, tmp_path: Path) -> None:
+    tool = "from loom_worker import tool\n\n@tool\ndef stock(größe: int) -> str:\n    'Stock.'\n    return ''\n"
+    (tmp_path / "one.py").write_text(tool, encoding="utf-8")
+    (problem,) = told("  tools:\n    - one.py\n")
+    assert problem.startswith("a.yaml:5: agent a: spec.tools: tool 'stock': 'größe' is shown to models as grosse_")
+
+
 @pytest.mark.parametrize("name", ["execute_sql", "search_conversation", "pay"])
 def test_a_python_tool_whose_name_is_taken_is_told(told: Told, tmp_path: Path, name: str) -> None:
     tool = f"from loom_worker.tools.declare import tool\n\n@tool\ndef {name}() -> str:\n    'Pays.'\n    return ''\n"

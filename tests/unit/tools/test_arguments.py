@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.tools.arguments import coerced
-from loom_worker.tools.schemas import compiled
+from loom_worker.tools.schemas import offered
 
 NOTE: Json = {
     "type": "object",
@@ -33,7 +33,7 @@ PROPERTIES: Json = {
     "all": {"allOf": [{"type": "integer"}, {"type": "integer", "minimum": 3}]},
 }
 SCHEMA: Json = {"type": "object", "properties": PROPERTIES, "$defs": {"note": NOTE}}
-VALIDATOR = compiled(ToolSpec("t", "", SCHEMA))
+VALIDATOR = offered(ToolSpec("t", "", SCHEMA)).validator
 
 
 @pytest.mark.cases(

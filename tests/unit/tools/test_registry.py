@@ -1,10 +1,10 @@
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.chat import ToolSpec, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Tool
@@ -99,7 +99,6 @@ def test_arguments_that_could_not_be_read_are_not_checked_against_the_schema(reg
 def test_a_call_that_fits_keeps_its_arguments(registry: Registry) -> None:
     call = use("execute_sql", {"sql": "SELECT 1", "options": {"a/b": [1, 2]}})
     assert registry.prepared(call) == Prepared(call.arguments)
-    assert registry.prepared(call).arguments is call.arguments
 
 
 def test_arguments_of_another_type_that_say_the_same_are_converted_in_a_copy(registry: Registry) -> None:
@@ -116,8 +115,8 @@ def test_arguments_of_another_type_that_say_the_same_are_converted_in_a_copy(reg
         ({"sql": {"text": "x"}}, '/sql: expected string, got {"text": "x"}'),
         ({"sql": "x", "optoins": {}}, "/: unknown property 'optoins'; did you mean options?"),
         ({"sql": "x", "zzz": 1}, "/: unknown property 'zzz'; known: options"),
-        ({"sql": "x", "options": {"a/b": [1, -2]}}, "/options/a~1b/1: -2 is less than the minimum of 0"),
-        ({"sql": "x", "options": {"a/b": [1, "two"]}}, '/options/a~1b/1: expected integer, got "two"'),
+        ({"sql": "x", "options": {"a/b": [1, -2]}}, "/options/a_b_c14cddc0/1: -2 is less than the minimum of 0"),
+        ({"sql": "x", "options": {"a/b": [1, "two"]}}, '/options/a_b_c14cddc0/1: expected integer, got "two"'),
         ({"sql": ""}, "/sql: '' should be non-empty"),
         (["x"], '/: expected object, got ["x"]'),
     ],
@@ -171,24 +170,60 @@ def test_a_flaw_stays_short_whatever_the_model_sent(registry: Registry, call: To
     [
         ({"type": "object", "properties": {"a": {"type": "text"}}}, "/properties/a/type"),
         ({"type": "object", "required": "sql"}, "/required"),
-        ({"type": "string"}, "must be object"),
-        ({"properties": {}}, "must be object"),
+        ({"type": "string"}, "not one whose type is object"),
         ({"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}}, "refers to"),
         ({"type": "object", "allOf": [{"$ref": "https://example.com/schema.json"}]}, "refers to"),
+        ({"type": "object", "properties": {"a": {"enum": [math.nan]}}}, "not JSON compliant"),
+        ({"type": "object", "properties": {"a": {"enum": {1, 2}}}}, "set is not JSON serializable"),
     ],
 )
-def test_a_tool_with_an_invalid_schema_is_refused_with_its_place(schema: Json, said: str) -> None:
-    with pytest.raises(BadSettings, match=said) as caught:
-        Registry([tool("good"), tool("bad", schema)])
-    assert "'bad'" in str(caught.value)
+def test_a_tool_with_an_invalid_schema_is_left_out_and_named_with_its_place(schema: Json, said: str) -> None:
+    registry = Registry([tool("good"), tool("bad", schema)])
+    assert [spec.name for spec in registry.specs()] == ["good"]
+    (problem,) = registry.problems
+    assert "'bad'" in problem
+    assert said in problem
 
 
 @pytest.mark.cases("name", ["", "a b", "ä", "x" * 65, "tool\n", "a.b"])
-def test_a_name_that_a_provider_would_refuse_is_refused_first(name: str) -> None:
-    with pytest.raises(BadSettings, match="a name is"):
-        Registry([tool(name)])
+def test_a_name_that_a_provider_would_refuse_is_left_out(name: str) -> None:
+    registry = Registry([tool(name), tool("good")])
+    assert [spec.name for spec in registry.specs()] == ["good"]
+    assert "a name is" in registry.problems[0]
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(BadSettings, match="two tools are named 'a'"):
-        Registry([tool("a"), tool("b"), tool("a")])
+def test_of_two_tools_with_one_name_the_first_is_kept() -> None:
+    registry = Registry([tool("a"), tool("b"), tool("a", SQL)])
+    assert [spec.name for spec in registry.specs()] == ["a", "b"]
+    assert registry.specs()[0].input_schema == {"type": "object"}
+    assert "'a'" in registry.problems[0]
+
+
+def test_arguments_are_asked_for_under_names_that_providers_take_and_given_under_the_tools_own() -> None:
+    order = {"type": "object", "properties": {"größe": {"type": "integer"}}, "required": ["größe"]}
+    schema = {"type": "object", "properties": {"$top": {"type": "integer"}, "orders": {"items": order}, "data": {}}}
+    registry = Registry([tool("list", schema)])
+    (spec,) = registry.specs()
+    properties: Any = spec.input_schema["properties"]
+    top, orders, _ = properties
+    (size,) = properties["orders"]["items"]["properties"]
+    assert properties["orders"]["items"]["required"] == [size]
+    assert '"$top"' in properties[top]["description"]
+    given = use("list", {top: "5", orders: [{size: 3}, {"größe": 4}], "data": {"top": 1}})
+    own = {"$top": 5, "orders": [{"größe": 3}, {"größe": 4}], "data": {"top": 1}}
+    assert registry.prepared(given) == Prepared(own)
+    assert registry.prepared(use("list", own)) == Prepared(own)
+    assert registry.prepared(use("list", {top: "x"})) == Prepared({"$top": "x"}, f'/{top}: expected integer, got "x"')
+    assert registry.error_in(use("list", {"orders": [{}]})) == f"/orders/0: '{size}' is a required property"
+    assert "'$top'" in registry.changes[0]
+
+
+def test_alternatives_at_the_top_are_told_and_still_hold() -> None:
+    either = {"anyOf": [{"required": ["title"]}, {"required": ["body"]}]}
+    properties = {"title": {"type": "string"}, "body": {"type": "string"}}
+    registry = Registry([tool("update", {"type": "object", "properties": properties, **either})])
+    (spec,) = registry.specs()
+    assert spec.input_schema == {"type": "object", "properties": properties, "required": []}
+    assert '{"anyOf":[{"required":["title"]},{"required":["body"]}]}' in spec.description
+    assert registry.prepared(use("update", {"title": "x"})) == Prepared({"title": "x"})
+    assert registry.prepared(use("update", {})).error is not None

@@ -24,6 +24,15 @@ def test_a_bad_tool_costs_only_itself() -> None:
     assert "at place 1 was left out" in found.problems[0]
 
 
+def test_a_tool_that_runs_only_as_a_task_is_left_out_and_named() -> None:
+    supports = [{"taskSupport": "required"}, {"taskSupport": "optional"}, {"taskSupport": "forbidden"}, None]
+    found = listing([tool(f"t{n}", execution=support) for n, support in enumerate(supports)])
+    assert [one.name for one in found.tools] == ["t1", "t2", "t3"]
+    (problem,) = found.problems
+    assert "'t0' was left out" in problem
+    assert "execution.taskSupport" in problem
+
+
 def test_what_is_listed_survives_json() -> None:
     found = listing([tool("a", description="x", annotations={"readOnlyHint": True, "idempotentHint": True}), {}])
     assert ToolListing.from_json(json.loads(json.dumps(found.as_json()))) == found

@@ -147,7 +147,6 @@ def test_the_body_of_a_get_is_left_out() -> None:
         ({"parameters": [5]}, "#/paths/~1things/post/parameters/0: expected an object"),
         ({"parameters": {}}, "expected a list"),
         ({"parameters": [parameter("a", "query", style="matrix")]}, "style 'matrix' is not served in a query"),
-        ({"parameters": [parameter("a", "query", {"type": "strin"})]}, "invalid schema at properties/a/type"),
         ({"parameters": [{"$ref": "http://evil.example/p"}]}, "only references within the document"),
         ({"parameters": [{"name": "a", "in": "query", "content": {}}]}, "expected an object"),
         ({"requestBody": body({}, "multipart/form-data")}, "multipart/form-data cannot be sent"),
