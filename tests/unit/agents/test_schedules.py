@@ -50,6 +50,12 @@ def test_an_agent_has_one_schedule_or_several_with_names(tmp_path: Path) -> None
     assert (morning.is_enabled, morning.skips_if_running, morning.max_execution_s) == (False, True, 60.0)
 
 
+@pytest.mark.parametrize("written", ["persistent", "shared", "resume"])
+def test_a_session_that_goes_on_has_several_spellings(tmp_path: Path, written: str) -> None:
+    (one,) = agent_schedules(tmp_path, f"  schedule: {{cron: '@daily', input: x, session_mode: {written}}}\n")
+    assert one.session_mode == "persistent"
+
+
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
