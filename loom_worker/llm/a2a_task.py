@@ -149,7 +149,7 @@ class RemoteTask:
 
 
 def _kind(result: Json) -> tuple[str, Json]:
-    """What a result is, and it itself: 1.0 puts it into a member, others name kind or type, a lone task says nothing."""
+    """What a result is, and it itself: 1.0 puts it into a member, others name its kind, a lone task says nothing."""
     for name, kind in _MEMBERS.items():
         if isinstance(result.get(name), dict):
             return kind, result[name]
