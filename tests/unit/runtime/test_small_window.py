@@ -1,5 +1,6 @@
 """What a window of 8,000 tokens has room for, with the tools that an agent really has."""
 
+import json
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,8 +11,10 @@ import pytest
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import Invalid
 from loom_worker.core.settings import LlmSettings, Settings
+from loom_worker.core.values.agents import Backend
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.core.values.memory import MemoryState, Remembered
+from loom_worker.core.values.tools import Caller
 from loom_worker.memory.layers import message_tokens, tools_tokens
 from loom_worker.runtime.components import Components
 from loom_worker.service.context_report import ContextReport
@@ -168,6 +171,39 @@ def test_a_large_window_shows_all_tools_always(settings: Settings, shop_path: Pa
     assert shown(runtime) >= LATE
     assert MORE not in shown(runtime)
     assert offered(runtime, Remembered(MemoryState(refs=(REF,))), ()) == runtime.specs == runtime.least_specs
+
+
+@pytest.mark.parametrize(("operations", "listed"), [(100, None), (103, None), (600, None), (600, 3)])
+def test_the_operations_of_a_large_api_are_found_and_called_and_the_list_stays_small(
+    settings: Settings, database: Database, tmp_path: Path, operations: int, listed: int | None
+) -> None:
+    names = [f"{verb}_things_{n}" for n in range(operations // 2) for verb in ("list", "count")]
+    names += [f"odd_{n}" for n in range(operations - len(names))]
+    paths = {f"/{name}": {"get": {"operationId": name, "summary": f"Says {name}"}} for name in names}
+    (tmp_path / "api.json").write_text(json.dumps({"openapi": "3.2.0", "paths": paths}), encoding="utf-8")
+    data = Backend("rest", url="https://api.example", openapi="api.json")
+    allowed = None if listed is None else tuple(names[:listed])
+    agent = replace(load(None).agents["default"], name="a", backend=data, tools=allowed, source=f"{tmp_path}/a.yaml:1")
+    fitted = made_components(
+        replace(settings, llm=narrow("scripted", window=200_000)), Agents({"a": agent}, ()), database
+    )
+    runtime = fitted.registry.runtime("a")
+    fitted.close()
+    theirs = shown(runtime) & {*names}
+    if operations <= 100 or listed:
+        assert theirs == {*names[:listed]}
+        return
+    assert (theirs, MORE in shown(runtime)) == (set(), True)
+    assert tools_tokens(offered(runtime, NOTHING, ()), runtime.count) < 8_000
+    assert len(runtime.schema) < 13_000
+    (more,) = (tool for tool in runtime.registry.permitted() if tool.spec.name == MORE)
+    caller = Caller("l", "s", "default", "turn_1", "call_1")
+    for name in (names[0], names[-1]):
+        assert f"{name}: Says {name} (GET /{name})" in str(more.run({"query": name}, caller))
+        asked = ChatMessage("assistant", "", tool_uses=(ToolUse("1", MORE, {"names": [name]}),))
+        assert runtime.prepared(asked.tool_uses[0]).error is None
+        assert shown(runtime, NOTHING, asked) & {*names} == {name}
+        assert runtime.prepared(ToolUse("2", name, {})).error is None
 
 
 def test_what_an_agents_list_leaves_out_cannot_be_asked_for(settings: Settings, database: Database) -> None:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.backends.rest.document import MAX_BYTES, OpenApiFile, read
+from loom_worker.backends.rest.document import MAX_BYTES, MAX_YAML_BYTES, OpenApiFile, read
 from loom_worker.core.errors import BadFile
 from tests.unit.backends.rest.documents import document, read_back, written
 
@@ -17,7 +17,7 @@ def test_json_and_yaml_are_read_alike(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("root", "name", "reason"),
     [
-        ({"swagger": "2.0"}, "api.json", "version 3.0 or 3.1, found none"),
+        ({"swagger": "2.0"}, "api.json", "version 3.0, 3.1 or 3.2, found none"),
         ({"openapi": "4.0.0"}, "api.json", "found 4.0.0"),
         ([], "api.json", "found none"),
         ('{"openapi": ', "api.json", "api.json:1: "),
@@ -25,7 +25,7 @@ def test_json_and_yaml_are_read_alike(tmp_path: Path) -> None:
         ("[" * 60 + "]" * 60, "api.yaml", "nested deeper than 50"),
         ("a: &a [x]\nb: [" + "*a, " * 101 + "]", "api.yaml", "more than 100 aliases"),
         ("openapi: 3.1.0\n---\nopenapi: 3.1.0\n", "api.yaml", "expected one document, found 2"),
-        ("x" * 300_000, "api.yaml", "convert it to JSON"),
+        ("x" * (MAX_YAML_BYTES + 1), "api.yaml", "convert it to JSON"),
         (" " * (MAX_BYTES + 1), "api.json", f"at most {MAX_BYTES}"),
     ],
 )
@@ -35,6 +35,20 @@ def test_what_is_no_document_is_refused_with_its_file(tmp_path: Path, root: Any,
         read(path)
     assert str(path) in str(refused.value)
     assert reason in str(refused.value)
+
+
+def test_a_yaml_document_of_nearly_2_mib_is_read(tmp_path: Path) -> None:
+    path = "  /{0}/{{id}}: {{get: {{operationId: a{0}, summary: 'Reads [a](https://b.example): {1}'}}}}\n"
+    paths = "".join(path.format(n, "word " * 50) for n in range(6000))
+    text = f"openapi: 3.2.0\npaths:\n{paths}"
+    assert 0.9 * MAX_YAML_BYTES < len(text) <= MAX_YAML_BYTES
+    assert len(read_back(tmp_path, text, "api.yaml").root["paths"]) == 6000
+
+
+def test_a_reference_by_the_documents_own_address_is_one_within_it() -> None:
+    own = "https://api.example/openapi"
+    whole = document({}, version="3.2.0", **{"$self": own}, components={"schemas": {"A": {"type": "string"}}})
+    assert whole.follow({"$ref": f"{own}#/components/schemas/A"}, "#/here")[0] == {"type": "string"}
 
 
 @pytest.mark.parametrize("name", ["missing.json", "missing.yaml"])
