@@ -108,8 +108,6 @@ class Document:
 def read_documents(path: Path, *, most_bytes: int = MAX_BYTES) -> list[tuple[int, Any]]:
     """Return each document of a file with the line (from 1) on which it begins; empty documents are left out.
 
-    Two MiB of an API's description take some 1.5 seconds.
-
     Raises:
         BadFile: the file is too large, too deep, not UTF-8 or not YAML; the text names file and line.
     """
@@ -125,34 +123,25 @@ def marked_documents(path: Path, *, most_bytes: int = MAX_BYTES) -> list[Documen
     try:
         with path.open("rb") as file:
             raw = file.read(most_bytes + 1)
-            size_bytes = path.stat().st_size if len(raw) > most_bytes else len(raw)
+            if len(raw) > most_bytes:
+                raise Unreadable(path, 0, f"{path.stat().st_size} bytes, at most {most_bytes} are read")
     except OSError as error:
         raise Unreadable(path, 0, error.strerror or str(error)) from error
-    return documents_in(raw, path, size_bytes=size_bytes, most_bytes=most_bytes)
+    return documents_in(raw, path, most_nodes=MAX_NODES * most_bytes // MAX_BYTES)
 
 
-def documents_in(
-    raw: bytes, path: Path, *, size_bytes: int | None = None, most_bytes: int = MAX_BYTES
-) -> list[Document]:
-    """As ``marked_documents``, of bytes that were read already.
-
-    Args:
-        path: the file in errors.
-        size_bytes: of the whole file; unless given, that of ``raw``.
+def documents_in(raw: bytes, path: Path, *, most_nodes: int = MAX_NODES) -> list[Document]:
+    """As ``marked_documents``, of bytes that were read already, a few hundred KB; errors name ``path``.
 
     Raises:
         Unreadable: as there.
     """
-    size_bytes = len(raw) if size_bytes is None else size_bytes
-    if size_bytes > most_bytes:
-        raise Unreadable(path, 0, f"{size_bytes} bytes, at most {most_bytes} are read")
     try:
         text = raw.decode("utf-8-sig")
         _check_shape(path, text)
         may_alias = "*" in text and _ANCHOR.search(text) is not None
         nodes = [node for node in yaml.compose_all(text, Loader=_Loader) if node is not None]
-        most = MAX_NODES * most_bytes // MAX_BYTES
-        documents = [_document(path, node, most, may_alias=may_alias) for node in nodes]
+        documents = [_document(path, node, most_nodes, may_alias=may_alias) for node in nodes]
         return [document for document in documents if document.content is not None]
     except UnicodeDecodeError as error:
         raise Unreadable(path, _line_at(raw, error.start), f"not UTF-8 (byte {error.start})") from error

@@ -142,11 +142,7 @@ class A2aAgent:
             raise
 
     def _read(self, place: Target, request: Request, limit_s: float) -> wire.Endpoint:
-        """What the card at a place says.
-
-        Raises:
-            ProviderFailed: there is no card, or it leads nowhere.
-        """
+        """What the card at a place says; ProviderFailed: there is no card, or it leads nowhere."""
         ask = HttpRequest("GET", place.path, {**self._address.headers, "Accept": "application/json"})
         body = HttpCall(self._address, place, ask, request, limit_s, self._stopping).body(CARD_BYTES)
         try:

@@ -27,9 +27,8 @@ _METHODS: dict[Version, dict[Call, str]] = {
     },
 }
 STREAMS: frozenset[Call] = frozenset({"stream", "subscribe"})
-CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-"""The second one is that of versions before 0.3."""
-_SPOKEN: dict[str, Version] = {"1": "1.0", "0.3": "0.3", "0.2": "0.3"}
+CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # the second one: before 0.3
+_SPOKEN: dict[str, Version] = {"1.": "1.0", "0.3.": "0.3", "0.2.": "0.3"}
 """What an agent is spoken to in, by the beginning of its own version; 0.2 has the methods and members of 0.3."""
 _BINDING = "JSONRPC"
 
@@ -58,9 +57,7 @@ class Outgoing:
 
 def card_urls(url: str) -> tuple[str, ...]:
     """Where the card of an agent may be, the likeliest place first: the URL itself, if it names a JSON file."""
-    if urlsplit(url).path.endswith(".json"):
-        return (url,)
-    return tuple(url.rstrip("/") + path for path in CARD_PATHS)
+    return (url,) if urlsplit(url).path.endswith(".json") else tuple(url.rstrip("/") + path for path in CARD_PATHS)
 
 
 def endpoint(card: Json) -> Endpoint:
@@ -69,18 +66,19 @@ def endpoint(card: Json) -> Endpoint:
     Raises:
         ProviderFailed: the card names no such place.
     """
-    found: dict[Version, str] = {}
-    for each in _dicts(card.get("supportedInterfaces")):
-        _add(found, each.get("protocolVersion"), each.get("protocolBinding"), each.get("url"))
     version = card.get("protocolVersion") or "0.3"
-    _add(found, version, card.get("preferredTransport") or _BINDING, card.get("url"))
-    for each in _dicts(card.get("additionalInterfaces")):
-        _add(found, version, each.get("transport"), each.get("url"))
+    own = {"transport": card.get("preferredTransport") or _BINDING, "url": card.get("url")}
+    found: dict[Version, str] = {}
+    for each in (*_dicts(card.get("supportedInterfaces")), own, *_dicts(card.get("additionalInterfaces"))):
+        spoken = _spoken(str(each.get("protocolVersion") or version))
+        binding, url = each.get("protocolBinding") or each.get("transport"), each.get("url")
+        if spoken and str(binding).upper() == _BINDING and isinstance(url, str):
+            found.setdefault(spoken, url)
     capabilities = card.get("capabilities")
     streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
-    for spoken in _METHODS:
-        if spoken in found:
-            return Endpoint(found[spoken], spoken, streams)
+    for newest in _METHODS:
+        if newest in found:
+            return Endpoint(found[newest], newest, streams)
     raise ProviderFailed("The remote agent's card names no address that speaks JSON-RPC in version 1.0, 0.3 or 0.2.")
 
 
@@ -112,8 +110,5 @@ def _dicts(value: object) -> list[Json]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _add(found: dict[Version, str], version: object, binding: object, url: object) -> None:
-    major, _, minor = str(version).partition(".")
-    spoken = _SPOKEN.get(major) or _SPOKEN.get(f"{major}.{minor.partition('.')[0]}")
-    if spoken and str(binding).upper() == _BINDING and isinstance(url, str):
-        found.setdefault(spoken, url)
+def _spoken(version: str) -> Version | None:
+    return next((spoken for begin, spoken in _SPOKEN.items() if f"{version}.".startswith(begin)), None)

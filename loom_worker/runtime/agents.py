@@ -307,7 +307,9 @@ class AgentRegistry:
         late = many if len(many) > MAX_SHOWN else {}
         shown = [tool.spec for tool in permitted if tool.spec.name not in late]
         if tools_tokens(shown, count) > TOOLS_SHARE * (window - reserved):
-            late |= {tool.spec.name: tool.occasion for tool in permitted if tool.occasion not in ("always", "many")}
+            late = late | {
+                tool.spec.name: tool.occasion for tool in permitted if tool.occasion not in ("always", "many")
+            }
         seldom = [tool.spec for tool in permitted if late.get(tool.spec.name) in ("seldom", "many")]
         if not seldom:
             return replace(tool_set, late=late)

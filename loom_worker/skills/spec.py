@@ -18,7 +18,7 @@ from typing import Any, get_args
 import yaml
 
 from loom_worker.core.errors import BadFile
-from loom_worker.core.fields import MISSING, Fields, InvalidField
+from loom_worker.core.fields import Fields, InvalidField
 from loom_worker.core.text import one_line
 from loom_worker.core.values.skills import Skill, Trigger
 from loom_worker.core.yaml_files import MAX_BYTES, Document, documents_in
@@ -27,6 +27,7 @@ from loom_worker.skills.folder import listed, read
 FILE = "SKILL.md"
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 """All that the format knows."""
+_TEXTS = ("description", "license", "compatibility")
 MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
 MAX_KEYWORDS, MAX_KEYWORD_CHARS = 100, 100
 MAX_METADATA_CHARS = 16_384
@@ -78,7 +79,7 @@ def skill_from(raw: bytes, *, where: Path, folder: Path | None) -> Skill:
         name = _name(front)
         return Skill(
             name=name,
-            description=_description(front),
+            description=front.fields.required("description"),
             body=front.body,
             folder=folder or Path(name),
             license=front.text("license"),
@@ -142,7 +143,7 @@ class _Front:
         return f"{self.where}:{self.document.nearest_line(*path)}: {one_line(path[-1])}: {what}"
 
     def text(self, key: str) -> str:
-        return _flat(self.fields.get(key))
+        return (self.fields.text(key) or "").strip()
 
 
 def _front(raw: bytes, where: Path) -> _Front:
@@ -158,10 +159,12 @@ def _front(raw: bytes, where: Path) -> _Front:
     document, quoted = None, tuple[str, ...]()
     with suppress(BadFile):
         document = _document(front, where)
-    if document is None or document.content.get("description") is None:
+    if document is None or not document.content.get("description"):
         front, quoted = _mended(front, where)
         document = _document(front, where)
-    return _Front(where, document, Fields(document.as_written()), body, quoted)
+    written = document.as_written()
+    texts = {key: _flat(written[key]) for key in _TEXTS if isinstance(written.get(key), (list, dict))}
+    return _Front(where, document, Fields(written | texts), body, quoted)
 
 
 def _mended(front: str, where: Path) -> tuple[str, tuple[str, ...]]:
@@ -173,7 +176,8 @@ def _mended(front: str, where: Path) -> tuple[str, tuple[str, ...]]:
     for name, block in _blocks(textwrap.dedent(front.partition("\n")[2])):
         given = block
         if name not in FIELDS:
-            given = [f"{name[:200]}:" if _KEY.fullmatch(f"{name[:200]}:") and name not in seen else "", *_blank(block)]
+            kept = f"{name[:200]}:" if name not in seen else ""
+            given = [(kept if _KEY.fullmatch(kept) else "") + "\n" * (len(block) - 1)]
         elif name not in seen and (given := _as_yaml(block, where)) != block:
             quoted.append(name)
         seen.add(name)
@@ -197,8 +201,8 @@ def _as_yaml(block: list[str], where: Path) -> list[str]:
     """The lines of one field as YAML: as they are, without tabs, or their text in quotes."""
     for tried in (block, [line.expandtabs(2) for line in block]):
         with suppress(BadFile):
-            found = _document("\n".join(tried), where)
-            if "#" not in block[0] or None not in found.content.values():  # else all of it would be a comment
+            values = [*_document("\n".join(tried), where).content.values()]
+            if len(values) == 1 and (values[0] is not None or "#" not in block[0]):  # else all of it were a comment
                 return tried
     inner = "\n".join(block[1:]).expandtabs(2)
     if block[0].strip() == "metadata:" and len(inner) <= 2 * MAX_METADATA_CHARS:
@@ -213,12 +217,7 @@ def _as_yaml(block: list[str], where: Path) -> list[str]:
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         text = text[1:-1].replace('\\"', '"')
     text = text.replace("'", "''")
-    return [f"{block[0][:place]} '{text}'", *_blank(block)]
-
-
-def _blank(block: list[str]) -> list[str]:
-    """Empty lines in place of all but the first."""
-    return [""] * (len(block) - 1)
+    return [f"{block[0][:place]} '{text}'" + "\n" * (len(block) - 1)]
 
 
 def _document(front: str, where: Path) -> Document:
@@ -240,12 +239,6 @@ def _name(front: _Front) -> str:
         what = f"{one_line(name)!r}: letters, digits and single hyphens between them are needed, at most {MAX_NAME}"
         raise InvalidField(("name",), what)
     return "-".join(name.split())
-
-
-def _description(front: _Front) -> str:
-    if not (text := front.text("description")):
-        raise InvalidField(("description",), MISSING)
-    return text
 
 
 def _warnings(front: _Front, name: str, folder: Path | None) -> Iterator[str]:

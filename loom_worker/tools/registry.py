@@ -91,35 +91,23 @@ MOST_FOUND = 20
 
 
 def more_tool(tools: Sequence[ToolSpec]) -> Tool:
-    """The tool ``more_tools``, which offers these; ``asked_for`` finds which a conversation asked for.
-
-    Up to ``MAX_SHOWN`` names stand in its schema; more are found by words.
-    """
+    """The tool ``more_tools``, which offers these; ``asked_for`` finds which a conversation asked for."""
     known = [tool.name for tool in tools]
 
     def run(arguments: Json, _caller: Caller) -> str:
         names = arguments.get("names") or []
-        if unknown := [name for name in names if name not in known]:
-            raise ToolFailed(
-                f"there is no tool {short(unknown[0], 64)!r}; {nearest(unknown[0], known)[:200]}", "INVALID_INPUT"
-            )
-        if names:
+        if names and {*names} <= {*known}:
             return f"You can call them now: {', '.join(names)}"
-        found = _found(arguments.get("query") or "", tools)
+        found = _found(" ".join([arguments.get("query") or "", *names]), tools)
         if not found:
             raise ToolFailed("no tool is described by these words; give query others, or names", "INVALID_INPUT")
-        return "\n".join([f"Get what you need of these with {MORE}(names):", *found])
+        return "\n".join([f"To call some of these, first get them by their names with {MORE}:", *found])
 
-    wanted: Json = {"type": "array", "items": {"enum": known}, "minItems": 1}
-    schema: Json = {"type": "object", "properties": {"names": wanted}, "additionalProperties": False}
-    if len(known) <= MAX_SHOWN:
-        schema["required"] = ["names"]
-        return Tool(
-            ToolSpec(MORE, "Get further tools, which are not shown to save room.", schema), run, is_bounded=True
-        )
-    wanted["items"] = {"type": "string"}
-    schema["properties"]["query"] = {"type": "string", "description": "Words of what a tool is for."}
-    text = f"Find one of {len(known)} further tools by words (query), then get it by name (names) to call it."
+    one: Json = {"enum": known} if len(known) <= MAX_SHOWN else {"type": "string"}
+    query = {"type": "string", "description": "words of what a tool is for, to find its name"}
+    asked = {"names": {"type": "array", "items": one, "minItems": 1}, "query": query}
+    schema = {"type": "object", "properties": asked, "additionalProperties": False}
+    text = f"Get some of {len(known)} further tools, which are not shown to save room."
     return Tool(ToolSpec(MORE, text, schema), run, is_bounded=True)
 
 

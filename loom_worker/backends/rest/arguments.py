@@ -90,9 +90,8 @@ class Arguments:
         is_required = where == "path" or node.get("required") is True
         self._add(argument, self._parameter_schema(node, place), is_required=is_required)
         is_exploded = node.get("explode", style == "form") is True
-        return RestParameter(
-            name, argument, where, style, is_exploded, is_json="content" in node and node["in"] != "querystring"
-        )
+        is_json = "content" in node and node["in"] != "querystring"
+        return RestParameter(name, argument, where, style, is_exploded, is_json)
 
     def body(self, node: Json, place: str) -> RequestBody:
         """Add the body.

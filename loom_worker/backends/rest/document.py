@@ -90,9 +90,7 @@ def read(path: Path) -> OpenApiFile:
     root = _json(path) if path.suffix.lower() == ".json" else _yaml(path)
     version = str(root.get("openapi", "")) if isinstance(root, dict) else ""
     if not version.startswith(("3.0", "3.1", "3.2")):
-        raise BadFile(
-            f"{path}: expected an OpenAPI document of version 3.0, 3.1 or 3.2, found {version[:20] or 'none'}"
-        )
+        raise BadFile(f"{path}: expected OpenAPI of version 3.0, 3.1 or 3.2, found {version[:20] or 'none'}")
     return OpenApiFile(path, root)
 
 

@@ -102,10 +102,7 @@ def operation(document: OpenApiFile, entry: ListedOperation, *, withheld: Collec
 
 
 def _parameters(document: OpenApiFile, entry: ListedOperation, withheld: Collection[str]) -> Iterator[tuple[Json, str]]:
-    """The operation's own parameters and those of its path that it does not replace; no cookies, not all headers.
-
-    A whole query string (3.2) is taken where it is a form.
-    """
+    """The operation's own parameters and those of its path that it does not replace; no cookies, not all headers."""
     path_place = entry.place.rpartition("/")[0]
     found: dict[tuple[str, str], tuple[Json, str]] = {}
     for source, base in ((entry.item, path_place), (entry.node, entry.place)):
@@ -114,6 +111,7 @@ def _parameters(document: OpenApiFile, entry: ListedOperation, withheld: Collect
             found[str(parameter.get("name")), str(parameter.get("in"))] = (parameter, where)
     for (name, kind), (parameter, where) in found.items():
         is_ours = kind == "header" and (name.lower() in withheld or not may_be_sent(name))
+        # A query string as a whole (3.2) is taken where it is a form.
         is_raw = kind == "querystring" and not any(map(is_form, parameter.get("content") or ()))
         if kind != "cookie" and not is_ours and not is_raw:
             yield parameter, where

@@ -12,8 +12,7 @@ from loom_worker.core.values.spans import traceparent_of
 
 Occasion = Literal["always", "reference", "error", "earlier", "seldom", "many"]
 """When a tool can be of use: once there is a reference to a large result, or a stored error, or something that has left
-the context; or so seldom that it is to be asked for. many: it is to be asked for in any window if an agent has more
-than ``MAX_SHOWN`` such tools, else it is always shown."""
+the context; or so seldom that it is to be asked for. many: it is to be asked for if there are over ``MAX_SHOWN``."""
 MAX_SHOWN = 100
 
 

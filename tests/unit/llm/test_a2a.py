@@ -153,66 +153,44 @@ def test_what_goes_wrong_is_told_as_of_any_model(answer, error, text):
 
 
 class Older(Server):
-    """One whose card is of another version, and is served at a single place."""
+    """One whose card is of another version, and is served at the older place alone."""
 
-    def __init__(self, *answers, card, place="/.well-known/agent.json", elsewhere=(404, b"")):
-        super().__init__(*answers, rpc="/")
-        self.card, self.place, self.elsewhere = card, place, elsewhere
+    def __init__(self, result, card, elsewhere=(404, b"")):
+        super().__init__(says(result), rpc="/")
+        self.card, self.elsewhere = card, elsewhere
 
     def __call__(self, exchange):
         if exchange.command == "POST":
-            super().__call__(exchange)
-        elif exchange.path == self.place:
-            exchange.answer(200, json.dumps({"url": self.rpc, "skills": [], **self.card}).encode())
-        else:
-            exchange.answer(*self.elsewhere)
+            return super().__call__(exchange)
+        card = (200, json.dumps({"url": self.rpc, "skills": [], **self.card}).encode())
+        return exchange.answer(*(card if exchange.path == "/.well-known/agent.json" else self.elsewhere))
 
 
 HELLO = {"parts": [{"kind": "text", "text": "Hello."}], "messageId": "m", "role": "agent"}
-OLD_CARD = {"protocolVersion": "0.2.6", "preferredTransport": "JSONRPC", "capabilities": {"streaming": False}}
+ENDED = {"id": "t", "status": {"state": "completed", "message": HELLO}}
+OLD = {"protocolVersion": "0.2.6", "preferredTransport": "JSONRPC", "capabilities": {"streaming": False}}
+OTHERS = [{"url": "/", "transport": "JSONRPC"}]
 
 
 @pytest.mark.cases("elsewhere", [(404, b""), (403, b"{}"), (405, b""), (200, b"<html>"), (200, b"[]"), (200, b"{}")])
 def test_a_card_at_the_older_place_is_found(elsewhere):
-    server = Older(says({"kind": "message", **HELLO}), card=OLD_CARD, elsewhere=elsewhere)
-    *_, reply = asked(server)
+    *_, reply = asked(server := Older({"kind": "message", **HELLO}, OLD, elsewhere))
     assert (reply.text, server.methods) == ("Hello.", ["message/send"])
-    (part,) = server.calls[0]["params"]["message"]["parts"]
-    assert part == {"kind": "text", "text": "hello"}
+    assert server.calls[0]["params"]["message"]["parts"] == [{"kind": "text", "text": "hello"}]
 
 
+@pytest.mark.cases("version", ["0.2", "0.2.5", "0.3.0", None])
+@pytest.mark.cases("card", [OLD, {"url": "grpc://h", "preferredTransport": "GRPC", "additionalInterfaces": OTHERS}])
 @pytest.mark.cases(
-    "card",
-    [
-        OLD_CARD | {"protocolVersion": "0.2.5"},
-        {"protocolVersion": "0.2"},
-        {"capabilities": None},
-        {"protocolVersion": "0.3.0", "preferredTransport": "jsonrpc"},
-        {
-            "protocolVersion": "0.3.0",
-            "url": "grpc://127.0.0.1:1",
-            "preferredTransport": "GRPC",
-            "additionalInterfaces": [{"url": "/", "transport": "JSONRPC"}],
-        },
-    ],
+    "result", [{"type": "message", **HELLO}, HELLO, {"kind": "task", **ENDED}, {"type": "task", **ENDED}]
 )
-@pytest.mark.cases(
-    "result",
-    [
-        {"type": "message", **HELLO},
-        HELLO,
-        {"kind": "task", "id": "t", "status": {"state": "completed", "message": HELLO}},
-        {"type": "task", "id": "t", "status": {"state": "completed"}, "artifacts": [HELLO]},
-    ],
-)
-def test_older_cards_and_results_are_understood(card, result):
-    *_, reply = asked(Older(says(result), card=card))
-    assert reply.text == "Hello."
+def test_older_cards_and_results_are_understood(version, card, result):
+    assert asked(Older(result, card | {"protocolVersion": version}))[-1].text == "Hello."
 
 
 def test_an_agent_with_neither_card_is_told_by_the_newer_places_refusal():
     with pytest.raises(ProviderFailed, match=r"check a2a\.url"):
-        asked(Older(card={"protocolVersion": "0.1.0"}))
+        asked(Older({}, {"protocolVersion": "0.1.0"}))
 
 
 def test_what_does_not_answer_at_all_may_be_tried_again():

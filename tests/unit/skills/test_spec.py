@@ -97,74 +97,36 @@ def test_a_text_of_more_characters_than_the_format_allows_is_a_warning(field: st
     ]
 
 
-@pytest.mark.cases(
-    ("written", "meant"),
-    [
-        *(
-            (text, text)
-            for text in (
-                "Use when: asked",
-                "It's for: PDF, DOCX: all",
-                "Reads `a: b` # really",
-                'say: "what" it is',
-                "@mentions are answered.",
-                "`pdf` is read.",
-                "# Title",
-                "%s is filled in",
-                "*All* of it",
-                "* a list",
-                "& more",
-                "!important",
-                "!!python/object/apply:os.system [x]",
-                "{{ name }} is filled in: yes",
-                "{a} or {b}",
-                "[beta] Plans",
-                "[x",
-                "- a: b - c",
-                "? who: knows",
-                "| a",
-                "Ends in a colon: for",
-            )
-        ),
-        ('"Use when they say "retro" or "look: back"."', 'Use when they say "retro" or "look: back".'),
-        ("'It's for: PDF'", "It's for: PDF"),
-        ('"a" and "b"', 'a" and "b'),
-        ("\n  Checks a plan.\n  Pairs with design: plan first.\n\n  Then: build.", None),
-        (">-\nChecks a plan.\nPairs with design: plan first. Then: build.", None),
-        ("Checks a plan.\nPairs with design: plan first.\n# no text\n\tThen: build.", None),
-        ('"Checks a plan.\n  Pairs with design: plan first.\n  Then: build."', None),
-    ],
-)
+PLAIN = """
+Use when: asked ~ It's for: PDF, DOCX: all ~ Reads `a: b` # really ~ say: "what" it is ~ @mentions ~ & more ~ {a} or {b}
+`pdf` is read. ~ # Title ~ %s is filled in ~ *All* of it ~ * a list ~ !important ~ {{ name }} is filled in: yes ~ [x
+[beta] Plans ~ - a: b - c ~ ? who: knows ~ Ends in a colon: for ~ !!python/object/apply:os.system [x]
+"""
+LINES = """ |  Checks it.| Then: build. ~ >-|Checks it. Then: build. ~ Checks it.|# no text||\tThen: build.
+ ~ 'Checks it.|  Then: build.' ~ "Checks it.|  Then: build." """
+
+
+AS_WRITTEN = [(text, text) for text in PLAIN.strip().replace("\n", " ~ ").split(" ~ ")]
+JOINED = [(text.replace("|", "\n"), "Checks it. Then: build.") for text in LINES.replace("\n", "").split(" ~ ")]
+QUOTED = ('"Say "retro" or "look: back"."', 'Say "retro" or "look: back".')
+
+
+@pytest.mark.cases(("written", "meant"), [*AS_WRITTEN, *JOINED, QUOTED])
 @pytest.mark.cases("end", ["\n", "\r\n"])
-def test_a_text_needs_no_quotes(written: str, meant: str | None, end: str) -> None:
+def test_a_text_needs_no_quotes(written: str, meant: str, end: str) -> None:
     text = f"---\t\nname: pdf\ndescription: {written}\nhint: [a] [b]\nlicense: MIT\n--- \nBody.\n"
     skill = read(text.replace("\n", end))
-    meant = meant or "Checks a plan. Pairs with design: plan first. Then: build."
-    meant = meant.removeprefix("| ")
     assert (skill.description, skill.license, skill.body) == (meant, "MIT", "Body.")
 
 
+UNREAD = (
+    "hint: [file] [mode: fast|slow] ~ hint: @a ~ x: {a: [b} ~ x: 1\nx: 2 ~ x:\n y: 1\n y: 2 ~ x: &a b\ny: *a ~ x: 'b"
+    ' ~ x: !!python/object/apply:os.system [a] ~ x: !!int a ~ "x y": @z ~ x:\n\t- a\n\t- b: c ~ x: \x01 ~ ? x ~ a b: @x'
+)
+
+
 @pytest.mark.cases(
-    "unread",
-    [
-        "argument-hint: [file] [mode: fast|slow]",
-        "hint: @a",
-        "hooks: {a: [b}",
-        "x: 1\nx: 2",
-        "x:\n  y: 1\n  y: 2",
-        "x: &a b\ny: *a",
-        "x: !!python/object/apply:os.system [a]",
-        "x: !!int a",
-        f"x: {'[' * 60}",
-        "x: &a [b]\ny: [" + "*a, " * 200 + "]",
-        "x: 'open",
-        '"x y": @z',
-        "x:\n\t- a\n\t- b: c",
-        "x: \x01",
-        "? x",
-        "k" * 2000 + ": @x",
-        "a stray line: @x",
-    ],
+    "unread", [*UNREAD.split(" ~ "), f"x: {'[' * 60}", "x: &a b\ny: [" + "*a, " * 200, f"{'k' * 2000}: @x"]
 )
 def test_a_field_that_is_not_read_refuses_no_skill(unread: str) -> None:
     fields = ["name: pdf", unread, "description: Reads PDF.", "license: MIT"]
@@ -175,17 +137,13 @@ def test_a_field_that_is_not_read_refuses_no_skill(unread: str) -> None:
 
 def test_what_is_read_as_plain_text_is_a_warning_at_its_line() -> None:
     text = "---\nx: @y\nname: pdf\nmetadata:\n  author: @me\n  gateway:workspace: home\n  tags:\n    - '@a'\n"
-    skill = read(text + 'allowed-tools: [Read, Bash(git: *), "Edit"]\ndescription: a: b\n---\n')
-    said = "no valid YAML, so it is read as plain text: put quotes around it"
-    named = ((4, "metadata"), (9, "allowed-tools"), (10, "description"))
-    assert skill.warnings == tuple(f"SKILL.md:{line}: {name}: {said}" for line, name in named)
+    skill = read(
+        text + 'allowed-tools: [Read, Bash(git: *), "Edit"]\ndescription: a: b\ncompatibility: [a, {b: c}]\n---\n'
+    )
+    told = [warning.rpartition(": no valid YAML")[0] for warning in skill.warnings]
+    assert told == ["SKILL.md:4: metadata", "SKILL.md:9: allowed-tools", "SKILL.md:10: description"]
     assert skill.metadata == {"author": "@me", "gateway:workspace": "home", "tags": "@a"}
-    assert skill.allowed_tools == ("Read", "Bash(git: *)", "Edit")
-
-
-def test_a_list_or_mapping_for_a_text_is_read_as_one() -> None:
-    skill = read("---\nname: pdf\ndescription: {Use: now}\ncompatibility: [a, b]\n---\n")
-    assert (skill.description, skill.compatibility) == ("Use: now", "a, b")
+    assert (skill.allowed_tools, skill.compatibility) == (("Read", "Bash(git: *)", "Edit"), "a, b: c")
 
 
 @pytest.mark.cases(
@@ -208,6 +166,7 @@ def test_a_list_or_mapping_for_a_text_is_read_as_one() -> None:
         ("---\nname: pdf\nmetadata:\n  - @a\n  - b\n---\n", "4: "),
         ("---\nname: !!python/object/apply:os.system [x]\n---\n", "2: name: '!!python"),
         ("---\nname: pdf\ndescription: x\nmetadata: text\n---\n", "4: metadata: fields are needed"),
+        ("---\nname: pdf\ndescription: x\nallowed-tools: {a: b}\n---\n", "4: allowed-tools: a text is needed"),
         ("---\nname: pdf\ndescription: x\nallowed-tools: [[a]]\n---\n", "4: allowed-tools: a text is needed"),
         (skill_md("pdf", metadata="gateway:trigger: never"), "5: gateway:trigger: 'never' is none of"),
         (skill_md("pdf", metadata="gateway:trigger: keyword"), "5: gateway:trigger: keyword needs"),

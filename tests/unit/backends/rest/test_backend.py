@@ -85,9 +85,8 @@ def test_a_long_description_names_what_it_leaves_out(tmp_path: Path) -> None:
     assert len(text) < MAX_DESCRIPTION_CHARS + MAX_SHOWN * 10
     assert f"get_{MAX_SHOWN - 1}" in text.splitlines()[-1]
     assert text.splitlines()[-1].startswith("Further operations: ")
-    more = backend(tmp_path, paths=many | {"/more": {"get": {}}}).describe()
-    assert "more_tools" in more.splitlines()[0]
-    assert more.splitlines()[-1] == f"Further operations: {MAX_SHOWN + 1 - (len(more.splitlines()) - 2)}"
+    first, *lines, last = backend(tmp_path, paths=many | {"/more": {"get": {}}}).describe().splitlines()
+    assert ("more_tools" in first, last) == (True, f"Further operations: {MAX_SHOWN + 1 - len(lines)}")
 
 
 def test_more_operations_than_a_process_can_check_must_be_named(tmp_path: Path) -> None:
