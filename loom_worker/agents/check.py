@@ -13,6 +13,8 @@ from loom_worker.core.values.problems import Problem
 
 KEY_FIX = "set ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL), or choose another provider"
 _PLACEHOLDER = re.compile(r"\$\{\w*\}|\{\{.*?\}\}")
+_MISSPELT = 0.8
+"""Likeness (0-1) from which on a name is one of ours, misspelt: exec_sql and execute_sql have 0.84."""
 _FILLED_NOWHERE = ("backend", "llm", "compressor_llm", "judge_llm", "mcp_servers")
 
 
@@ -45,7 +47,11 @@ def tools(agent: Agent, inventory: Inventory) -> Iterator[Problem]:
     ]
     for path, name in (*names, *approved):
         if name not in inventory.tools and not name.startswith(inventory.unread):
-            yield agent.problem(path, f"there is no tool {name!r}", _advice(agent, name, inventory.tools))
+            # A name that resembles none of ours is one of another system, and gives no right here.
+            is_ours = bool(get_close_matches(name, inventory.tools, n=1, cutoff=_MISSPELT))
+            is_warning = not is_ours and (path, name) in names
+            advice = _advice(agent, name, inventory.tools)
+            yield agent.problem(path, f"there is no tool {name!r}", advice, is_warning=is_warning)
     for path, name in names:
         if agent.is_read_only and not inventory.tools.get(name, True):
             text = f"the tool {name!r} changes something, and config.read_only leaves it out"
@@ -144,7 +150,7 @@ def _spec(agent: Agent) -> Mapping[str, Any]:
 
 def _advice(agent: Agent, name: str, known: Mapping[str, bool]) -> str:
     server, mark, _ = name.partition("__")
-    if "*" in name:
+    if name.endswith("*"):
         return "there are no patterns of names; leave the list out for all tools"
     if close := get_close_matches(name, known, n=1, cutoff=0.6):
         return f"did you mean {close[0]}?"

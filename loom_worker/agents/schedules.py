@@ -7,7 +7,8 @@ from loom_worker.core.cron import BadPlan, CronPlan, plan_of
 from loom_worker.core.fields import MISSING, Fields, InvalidField
 from loom_worker.core.values.schedules import DEFAULT_WORKSPACE, Schedule, ScheduleKind, SessionMode
 
-_SESSION_MODES: Mapping[str, SessionMode] = {"new": "new", "persistent": "persistent", "shared": "persistent"}
+_ONE: SessionMode = "persistent"
+_SESSION_MODES: Mapping[str, SessionMode] = {"new": "new", "persistent": _ONE, "shared": _ONE, "resume": _ONE}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 

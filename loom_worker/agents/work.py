@@ -29,8 +29,8 @@ _MEMBERS = {
 MOST_USD = 1_000_000.0
 """A budget; sums of more than some millions would not be exact any more."""
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
-_TARGET = re.compile(r"[./:]")
-"""In the name of a tool's file or module, and not in that of a tool."""
+_TARGET = re.compile(r"\.py(:|$)|^(?=.*[.:])[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?$")
+"""The name of a tool's file or module, and not that of a tool; nor one as other systems write it: ``Bash(git:*)``."""
 
 
 @dataclass(frozen=True, slots=True)

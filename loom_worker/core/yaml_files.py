@@ -19,13 +19,13 @@ from loom_worker.core.errors import BadFile
 from loom_worker.core.text import one_line
 
 MAX_BYTES = 256 * 1024
-"""Largest file that is read."""
+"""Largest file that is read, unless its reader allows more."""
 MAX_DEPTH = 50
 """Deepest nesting of lists and mappings."""
 MAX_ALIASES = 100
 """Most references to anchors in a file."""
 MAX_NODES = 100_000
-"""Most values of a document, with every alias written out."""
+"""Most values of a document, with every alias written out; more in proportion where a file may be larger."""
 
 REASON_CHARS = 300
 """Longest reason: some quote what stands in the file."""
@@ -105,16 +105,16 @@ class Document:
         return tuple((key, mark.line + 1) for key, mark in self.repeats if start <= mark.index < end)
 
 
-def read_documents(path: Path) -> list[tuple[int, Any]]:
+def read_documents(path: Path, *, most_bytes: int = MAX_BYTES) -> list[tuple[int, Any]]:
     """Return each document of a file with the line (from 1) on which it begins; empty documents are left out.
 
     Raises:
         BadFile: the file is too large, too deep, not UTF-8 or not YAML; the text names file and line.
     """
-    return [(document.line, document.content) for document in marked_documents(path)]
+    return [(document.line, document.content) for document in marked_documents(path, most_bytes=most_bytes)]
 
 
-def marked_documents(path: Path) -> list[Document]:
+def marked_documents(path: Path, *, most_bytes: int = MAX_BYTES) -> list[Document]:
     """As ``read_documents``, with the lines of all parts.
 
     Raises:
@@ -122,32 +122,26 @@ def marked_documents(path: Path) -> list[Document]:
     """
     try:
         with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-            size_bytes = path.stat().st_size if len(raw) > MAX_BYTES else len(raw)
+            raw = file.read(most_bytes + 1)
+            if len(raw) > most_bytes:
+                raise Unreadable(path, 0, f"{path.stat().st_size} bytes, at most {most_bytes} are read")
     except OSError as error:
         raise Unreadable(path, 0, error.strerror or str(error)) from error
-    return documents_in(raw, path, size_bytes=size_bytes)
+    return documents_in(raw, path, most_nodes=MAX_NODES * most_bytes // MAX_BYTES)
 
 
-def documents_in(raw: bytes, path: Path, *, size_bytes: int | None = None) -> list[Document]:
-    """As ``marked_documents``, of bytes that were read already.
-
-    Args:
-        path: the file in errors.
-        size_bytes: of the whole file; unless given, that of ``raw``.
+def documents_in(raw: bytes, path: Path, *, most_nodes: int = MAX_NODES) -> list[Document]:
+    """As ``marked_documents``, of bytes that were read already, a few hundred KB; errors name ``path``.
 
     Raises:
         Unreadable: as there.
     """
-    size_bytes = len(raw) if size_bytes is None else size_bytes
-    if size_bytes > MAX_BYTES:
-        raise Unreadable(path, 0, f"{size_bytes} bytes, at most {MAX_BYTES} are read")
     try:
         text = raw.decode("utf-8-sig")
         _check_shape(path, text)
         may_alias = "*" in text and _ANCHOR.search(text) is not None
         nodes = [node for node in yaml.compose_all(text, Loader=_Loader) if node is not None]
-        documents = [_document(path, node, may_alias=may_alias) for node in nodes]
+        documents = [_document(path, node, most_nodes, may_alias=may_alias) for node in nodes]
         return [document for document in documents if document.content is not None]
     except UnicodeDecodeError as error:
         raise Unreadable(path, _line_at(raw, error.start), f"not UTF-8 (byte {error.start})") from error
@@ -208,12 +202,12 @@ def _check_shape(path: Path, text: str) -> None:
             raise Unreadable(path, event.start_mark.line + 1 if event.start_mark else 1, what)
 
 
-def _document(path: Path, node: yaml.Node, *, may_alias: bool) -> Document:
+def _document(path: Path, node: yaml.Node, most: int, *, may_alias: bool) -> Document:
     line = node.start_mark.line + 1
     try:
         if may_alias:  # counted first: to merge mappings (``<<``) writes them out at once
-            _expanded(node, {}, ())
-        builder = _Builder()
+            _expanded(node, {}, (), most)
+        builder = _Builder(most)
         return Document(builder.value(node, 0), line, node, tuple(builder.repeats))
     except (IndexError, KeyError) as error:  # how PyYAML fails at ``!!int ""`` and ``!!bool maybe``
         raise Unreadable(path, builder.line, "a value does not fit its !! tag") from error
@@ -221,18 +215,18 @@ def _document(path: Path, node: yaml.Node, *, may_alias: bool) -> Document:
         raise Unreadable(path, line, str(error)) from error
 
 
-def _expanded(node: yaml.Node, known: dict[int, int], above: tuple[int, ...]) -> int:
+def _expanded(node: yaml.Node, known: dict[int, int], above: tuple[int, ...], most: int) -> int:
     """How many values a node stands for with every alias written out: a few lines of them can mean billions."""
     if id(node) in above:
         raise ValueError("an alias that contains itself")
     if id(node) not in known:
-        known[id(node)] = 1 + sum(_expanded(part, known, (*above, id(node))) for part in _parts(node))
-        if known[id(node)] > MAX_NODES:
-            raise ValueError(_TOO_MANY)
+        known[id(node)] = 1 + sum(_expanded(part, known, (*above, id(node)), most) for part in _parts(node))
+        if known[id(node)] > most:
+            raise ValueError(_TOO_MANY.format(most))
     return known[id(node)]
 
 
-_TOO_MANY = f"more than {MAX_NODES} values once its aliases are written out"
+_TOO_MANY = "more than {} values once its aliases are written out"
 
 
 def _parts(node: yaml.Node) -> Iterator[yaml.Node]:
@@ -254,16 +248,16 @@ for _tag in ("tag:yaml.org,2002:timestamp", _VALUE):
 class _Builder:
     """Turns the nodes of one document into plain data; what an alias stands for is built wherever it is used."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.repeats: list[tuple[str, yaml.Mark]] = []
         self.line = 1
-        self._left = MAX_NODES
+        self._most = self._left = most
         self._scalars = _Scalars("")
 
     def value(self, node: yaml.Node, depth: int) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise ValueError(_TOO_MANY)
+            raise ValueError(_TOO_MANY.format(self._most))
         if isinstance(node, yaml.ScalarNode):
             self.line = node.start_mark.line + 1
             return node.value if node.tag == _STR else self._scalars.construct_object(node)

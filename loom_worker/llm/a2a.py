@@ -6,6 +6,7 @@ turns of a session is the context, which each reply keeps in a block of its own 
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 from urllib.parse import urljoin
@@ -15,7 +16,7 @@ from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed, Stre
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, Usage
 from loom_worker.core.values.json import Json
-from loom_worker.guard.net.address import target
+from loom_worker.guard.net.address import Target, target
 from loom_worker.guard.net.http import HttpRequest
 from loom_worker.llm import a2a_wire as wire
 from loom_worker.llm.a2a_http import HttpCall, RemoteAddress, target_of
@@ -64,7 +65,7 @@ class A2aAgent:
         self._name = A2A + name
         self._address = address
         self._stopping = stopping
-        self._card_target = target(wire.card_url(address.url), allow_private=address.allow_private)
+        self._cards = [target(url, allow_private=address.allow_private) for url in wire.card_urls(address.url)]
         self._endpoint: tuple[float, wire.Endpoint] | None = None
 
     @property
@@ -127,17 +128,35 @@ class A2aAgent:
         if known is not None and time.monotonic() - known[0] < CARD_S:
             return known[1]
         limit_s = min(deadline_s, time.monotonic() + CARD_TIMEOUT_S)
-        ask = HttpRequest("GET", self._card_target.path, {**self._address.headers, "Accept": "application/json"})
-        call = HttpCall(self._address, self._card_target, ask, request, limit_s, self._stopping)
-        found = wire.endpoint(json_object(call.body(CARD_BYTES)))
-        url = urljoin(self._card_target.origin, found.url)
-        if target_of(url, self._address).origin != self._card_target.origin:
+        self._endpoint = (time.monotonic(), self._found(request, limit_s))
+        return self._endpoint[1]
+
+    def _found(self, request: Request, limit_s: float) -> wire.Endpoint:
+        newest, *older = self._cards
+        try:
+            return self._read(newest, request, limit_s)
+        except ProviderFailed:
+            for place in older:
+                with suppress(ProviderFailed):  # the newer place's refusal says more
+                    return self._read(place, request, limit_s)
+            raise
+
+    def _read(self, place: Target, request: Request, limit_s: float) -> wire.Endpoint:
+        """What the card at a place says; ProviderFailed: there is no card, or it leads nowhere."""
+        ask = HttpRequest("GET", place.path, {**self._address.headers, "Accept": "application/json"})
+        body = HttpCall(self._address, place, ask, request, limit_s, self._stopping).body(CARD_BYTES)
+        try:
+            card = json_object(body)
+        except StreamBroken as error:
+            raise ProviderFailed(f"There is no card at {place.origin}{place.path}: its text is not JSON.") from error
+        found = wire.endpoint(card)
+        url = urljoin(place.origin, found.url)
+        if target_of(url, self._address).origin != place.origin:
             raise ProviderFailed(
                 f"The remote agent's card leads to another origin ({url[:200]}), which is not followed: "
                 "set a2a.url in the agent's file to a card there."
             )
-        self._endpoint = (time.monotonic(), replace(found, url=url))
-        return self._endpoint[1]
+        return replace(found, url=url)
 
 
 class _Exchange:

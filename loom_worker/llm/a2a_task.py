@@ -149,11 +149,12 @@ class RemoteTask:
 
 
 def _kind(result: Json) -> tuple[str, Json]:
-    """What a result is, and it itself: 1.0 puts it into a member, 0.3 names its kind, a lone task says nothing."""
+    """What a result is, and it itself: 1.0 puts it into a member, others name its kind, a lone task says nothing."""
     for name, kind in _MEMBERS.items():
         if isinstance(result.get(name), dict):
             return kind, result[name]
-    return _KINDS.get(str(result.get("kind")), "task" if "status" in result else "message"), result
+    said = str(result.get("kind") or result.get("type"))
+    return _KINDS.get(said, "task" if "status" in result else "message"), result
 
 
 def _text(holder: Json) -> str:

@@ -27,7 +27,9 @@ _METHODS: dict[Version, dict[Call, str]] = {
     },
 }
 STREAMS: frozenset[Call] = frozenset({"stream", "subscribe"})
-CARD_PATH = "/.well-known/agent-card.json"
+CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # the second one: before 0.3
+_SPOKEN: dict[str, Version] = {"1.": "1.0", "0.3.": "0.3", "0.2.": "0.3"}
+"""What an agent is spoken to in, by the beginning of its own version; 0.2 has the methods and members of 0.3."""
 _BINDING = "JSONRPC"
 
 
@@ -53,9 +55,9 @@ class Outgoing:
     """Of the task whose question it answers."""
 
 
-def card_url(url: str) -> str:
-    """Where the card of an agent is: the URL itself, if it names a JSON file."""
-    return url if urlsplit(url).path.endswith(".json") else url.rstrip("/") + CARD_PATH
+def card_urls(url: str) -> tuple[str, ...]:
+    """Where the card of an agent may be, the likeliest place first: the URL itself, if it names a JSON file."""
+    return (url,) if urlsplit(url).path.endswith(".json") else tuple(url.rstrip("/") + path for path in CARD_PATHS)
 
 
 def endpoint(card: Json) -> Endpoint:
@@ -64,19 +66,20 @@ def endpoint(card: Json) -> Endpoint:
     Raises:
         ProviderFailed: the card names no such place.
     """
-    listed = card.get("supportedInterfaces")
-    found: dict[str, str] = {}
-    for each in listed if isinstance(listed, list) else ():
-        if isinstance(each, dict) and each.get("protocolBinding") == _BINDING and isinstance(each.get("url"), str):
-            found.setdefault(_minor(each.get("protocolVersion")), each["url"])
-    if isinstance(card.get("url"), str) and card.get("preferredTransport", _BINDING) == _BINDING:
-        found.setdefault(_minor(card.get("protocolVersion") or "0.3"), card["url"])
+    version = card.get("protocolVersion") or "0.3"
+    own = {"transport": card.get("preferredTransport") or _BINDING, "url": card.get("url")}
+    found: dict[Version, str] = {}
+    for each in (*_dicts(card.get("supportedInterfaces")), own, *_dicts(card.get("additionalInterfaces"))):
+        spoken = _spoken(str(each.get("protocolVersion") or version))
+        binding, url = each.get("protocolBinding") or each.get("transport"), each.get("url")
+        if spoken and str(binding).upper() == _BINDING and isinstance(url, str):
+            found.setdefault(spoken, url)
     capabilities = card.get("capabilities")
     streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
-    for version in _METHODS:
-        if version in found:
-            return Endpoint(found[version], version, streams)
-    raise ProviderFailed("The remote agent's card names no address that speaks JSON-RPC in version 1.0 or 0.3.")
+    for newest in _METHODS:
+        if newest in found:
+            return Endpoint(found[newest], newest, streams)
+    raise ProviderFailed("The remote agent's card names no address that speaks JSON-RPC in version 1.0, 0.3 or 0.2.")
 
 
 def sending(call: Literal["send", "stream"], message: Outgoing, version: Version) -> bytes:
@@ -89,7 +92,8 @@ def sending(call: Literal["send", "stream"], message: Outgoing, version: Version
         sent["contextId"] = message.context_id
     if message.task_id is not None:
         sent["taskId"] = message.task_id
-    return _body(call, version, {"message": sent, "configuration": {"acceptedOutputModes": ["text/plain"]}})
+    modes = ["text/plain"] if version == "1.0" else ["text/plain", "text"]
+    return _body(call, version, {"message": sent, "configuration": {"acceptedOutputModes": modes}})
 
 
 def about_task(call: Literal["get", "cancel", "subscribe"], task_id: str, version: Version) -> bytes:
@@ -102,5 +106,9 @@ def _body(call: Call, version: Version, params: Json) -> bytes:
     return json.dumps(asked, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _minor(version: object) -> str:
-    return ".".join(str(version).split(".")[:2])
+def _dicts(value: object) -> list[Json]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _spoken(version: str) -> Version | None:
+    return next((spoken for begin, spoken in _SPOKEN.items() if f"{version}.".startswith(begin)), None)

@@ -14,7 +14,7 @@ from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, Session
-from loom_worker.core.values.tools import Occasion, Tool
+from loom_worker.core.values.tools import MAX_SHOWN, Occasion, Tool
 from loom_worker.core.values.turns import Claim
 from loom_worker.core.values.workspaces import ALL_NAMES, NameRules
 from loom_worker.judge.evaluate import JudgeModel
@@ -308,14 +308,18 @@ class AgentRegistry:
         window, reserved = self._window(agent)
         count = self._models.count(self._models.chosen(agent, choice.model))
         specs = tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only)
-        if tools_tokens(specs, count) <= TOOLS_SHARE * (window - reserved):
-            return tool_set
-        late = {tool.spec.name: tool.occasion for tool in permitted if tool.occasion != "always"}
-        seldom = [name for name, occasion in late.items() if occasion == "seldom"]
+        occasions = {tool.spec.name: tool.occasion for tool in permitted}
+        many = {name: occasion for name, occasion in occasions.items() if occasion == "many"}
+        late: dict[str, Occasion] = {**many} if len(many) > MAX_SHOWN else {}
+        shown = [spec for spec in specs if spec.name not in late]
+        if tools_tokens(shown, count) > TOOLS_SHARE * (window - reserved):
+            late = late | {name: when for name, when in occasions.items() if when not in ("always", "many")}
+        seldom = [spec for spec in specs if late.get(spec.name) in ("seldom", "many")]
         if not seldom:
             return replace(tool_set, late=late)
         if tool_set.registry.get(MORE) is not None:  # a tool of the user's has that name
-            return replace(tool_set, late={name: late[name] for name in late.keys() - {*seldom}})
+            names = {spec.name for spec in seldom} - many.keys()
+            return replace(tool_set, late={name: late[name] for name in late.keys() - names})
         allowed = None if tool_set.allowed is None else (*tool_set.allowed, MORE)
         return ToolSet(Registry((*tool_set.registry.permitted(), more_tool(seldom))), allowed, late)
 

@@ -7,8 +7,10 @@ meaning is clear, as the specification asks; ``Skill.warnings`` names it, and ``
 
 import hashlib
 import re
+import textwrap
 import unicodedata
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -25,6 +27,7 @@ from loom_worker.skills.folder import listed, read
 FILE = "SKILL.md"
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 """All that the format knows."""
+_TEXTS = ("description", "license", "compatibility")
 MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
 MAX_KEYWORDS, MAX_KEYWORD_CHARS = 100, 100
 MAX_METADATA_CHARS = 16_384
@@ -38,8 +41,9 @@ _TRIGGER, _KEYWORDS = ("metadata", "gateway:trigger"), ("metadata", "gateway:key
 _EXTENSIONS = (_TRIGGER[1], _KEYWORDS[1], ONLY_IN)
 _FRONTMATTER = re.compile(r"\A(---[ \t]*\n.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _USABLE = re.compile(r"[^\W_](?:[\w. -]*[^\W_])?")
-_UNQUOTED = re.compile(r"^(name|description|license|compatibility):[ \t]+(?![\"'|>\[{&*!#])(.*\S)[ \t]*$", re.MULTILINE)
-"""A field whose text stands there without quotes, as many write it even where it has a colon."""
+_KEY = re.compile(r"""("[^"]+"|'[^']+'|\w[\w.:-]*?)[ \t]*:(?=[ \t]|$)""")
+"""A field at the beginning of a line."""
+_BLOCK_MARK = re.compile(r"\A[|>][-+\d]*[ \t]+")
 _TOOL = re.compile(r"[^\s,()]+(?:\([^()]*\))?")
 _COMMA = re.compile("[,，、;；]")
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -132,7 +136,7 @@ class _Front:
     """All values as they are written."""
     body: str
     needs_quotes: tuple[str, ...] = ()
-    """Fields that can be read only as if their texts were quoted."""
+    """Fields that are no valid YAML, and are read as if their texts were quoted."""
 
     def about(self, what: str, *path: str) -> str:
         """A remark on a field, or on one within ``metadata``: ``file:line: field: what``."""
@@ -152,37 +156,72 @@ def _front(raw: bytes, where: Path) -> _Front:
         what = "is not closed by a line ---" if text.startswith("---") else "is missing: the first line must be ---"
         raise BadFile(f"{where}:1: the frontmatter {what}")
     front, body = found[1], text[found.end() :].strip("\n").rstrip()
-    quoted: tuple[str, ...] = ()
-    try:
+    document, quoted = None, tuple[str, ...]()
+    with suppress(BadFile):
         document = _document(front, where)
-    except BadFile:
-        quoted = tuple(field[1] for field in _UNQUOTED.finditer(front) if ": " in field[2])
-        with_quotes = _with_quotes(front, where) if quoted else None
-        if with_quotes is None:
-            raise
-        document = with_quotes
-    return _Front(where, document, Fields(document.as_written()), body, quoted)
+    if document is None or not document.content.get("description"):
+        front, quoted = _mended(front, where)
+        document = _document(front, where)
+    written = document.as_written()
+    texts = {key: _flat(written[key]) for key in _TEXTS if isinstance(written.get(key), (list, dict))}
+    return _Front(where, document, Fields(written | texts), body, quoted)
 
 
-def _with_quotes(front: str, where: Path) -> Document | None:
-    """The frontmatter with quotes around texts that have ``: `` in them; None if that does not help."""
-    try:
-        return _document(_UNQUOTED.sub(_quoted, front), where)
-    except BadFile:  # something else is wrong, or it is a text of several lines: the first error says it
-        return None
+def _mended(front: str, where: Path) -> tuple[str, tuple[str, ...]]:
+    """The frontmatter with the texts of fields that are not YAML in quotes, and the names of these fields.
+
+    Fields that are not read are emptied. Every line keeps its number.
+    """
+    lines, quoted, seen = ["---"], list[str](), set[str]()
+    for name, block in _blocks(textwrap.dedent(front.partition("\n")[2])):
+        given = block
+        if name not in FIELDS:
+            kept = f"{name[:200]}:" if name not in seen else ""
+            given = [(kept if _KEY.fullmatch(kept) else "") + "\n" * (len(block) - 1)]
+        elif name not in seen and (given := _as_yaml(block, where)) != block:
+            quoted.append(name)
+        seen.add(name)
+        lines += given
+    return "\n".join(lines), tuple(quoted)
 
 
-def _quoted(field: re.Match[str]) -> str:
-    text = field[2].replace("'", "''")
-    return f"{field[1]}: '{text}'" if ": " in text else field[0]
+def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The fields by name, each with its lines; what stands before the first one has no name."""
+    name, block = "", list[str]()
+    for line in text.split("\n"):
+        if found := _KEY.match(line):
+            if block:
+                yield name, block
+            name, block = found[1].strip("\"'"), []
+        block.append(line)
+    yield name, block
+
+
+def _as_yaml(block: list[str], where: Path) -> list[str]:
+    """The lines of one field as YAML: as they are, without tabs, or their text in quotes."""
+    for tried in (block, [line.expandtabs(2) for line in block]):
+        with suppress(BadFile):
+            values = [*_document("\n".join(tried), where).content.values()]
+            if len(values) == 1 and (values[0] is not None or "#" not in block[0]):  # else all of it were a comment
+                return tried
+    inner = "\n".join(block[1:]).expandtabs(2)
+    if block[0].strip() == "metadata:" and len(inner) <= 2 * MAX_METADATA_CHARS:
+        fields = list(_blocks(textwrap.dedent(inner)))
+        known = [_as_yaml(each, where) if name else each for name, each in fields]
+        return [block[0], *(f"  {line}" for lines in known for line in lines)]
+    key = _KEY.match(block[0])
+    place = key.end() if key else 0
+    others = [] if block[0].startswith("name:") else block[1:]
+    parts = (line.strip() for line in (block[0][place:], *others) if not line.startswith("#"))
+    text = _BLOCK_MARK.sub("", " ".join(filter(None, parts)))
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1].replace('\\"', '"')
+    text = text.replace("'", "''")
+    return [f"{block[0][:place]} '{text}'" + "\n" * (len(block) - 1)]
 
 
 def _document(front: str, where: Path) -> Document:
-    try:
-        documents = documents_in(front.encode(), where)
-    except BadFile as error:
-        hint = "; a text with ': ' in it needs quotes" if "mapping values are not allowed" in str(error) else ""
-        raise BadFile(f"{error}{hint}") from error
+    documents = documents_in(front.encode(), where)
     # Size, nesting and aliases are safe from here on.
     if len(documents) != 1 or not isinstance(documents[0].content, dict):
         raise BadFile(f"{where}:1: the frontmatter must be fields, each as name: value")
@@ -215,7 +254,7 @@ def _warnings(front: _Front, name: str, folder: Path | None) -> Iterator[str]:
         if (length := len(front.text(key))) > most:
             yield front.about(f"{length} characters, the format has at most {most}", key)
     for key in front.needs_quotes:
-        yield front.about("a text with ': ' in it needs quotes", key)
+        yield front.about("no valid YAML, so it is read as plain text: put quotes around it", key)
 
 
 def _allowed_tools(front: _Front) -> tuple[str, ...]:
@@ -225,7 +264,8 @@ def _allowed_tools(front: _Front) -> tuple[str, ...]:
         if any(isinstance(item, (list, dict)) for item in value):
             raise InvalidField(("allowed-tools",), "a text is needed, or a list of texts")
         return tuple(dict.fromkeys(item.strip() for item in value if item and item.strip()))
-    return tuple(dict.fromkeys(_TOOL.findall(front.text("allowed-tools"))))
+    names = (tool.strip("[]\"'-") for tool in _TOOL.findall(front.text("allowed-tools")))
+    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def _metadata(front: _Front) -> dict[str, str]:

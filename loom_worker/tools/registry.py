@@ -1,12 +1,14 @@
 """The tools of one agent: which of them a session may call, the check of a call, and the tool ``more_tools``."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from loom_worker.core.errors import BadSettings
+from loom_worker.core.errors import BadSettings, ToolFailed
 from loom_worker.core.values.chat import ChatMessage, ToolSpec, ToolUse
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.tools import Caller, Tool
+from loom_worker.core.values.tools import MAX_SHOWN, Caller, Tool
+from loom_worker.core.words import STOP_WORDS, WORD, stemmed
 from loom_worker.tools.arguments import coerced, error_in, nearest, short
 from loom_worker.tools.schemas import OfferedTool, offered
 
@@ -93,17 +95,48 @@ class Registry:
 
 
 MORE = "more_tools"
+MOST_FOUND = 20
 
 
-def more_tool(names: Sequence[str]) -> Tool:
-    """The tool ``more_tools``, which offers these names; ``asked_for`` finds which a conversation asked for."""
+def more_tool(tools: Sequence[ToolSpec]) -> Tool:
+    """The tool ``more_tools``, which offers these; ``asked_for`` finds which a conversation asked for."""
+    known = [tool.name for tool in tools]
 
     def run(arguments: Json, _caller: Caller) -> str:
-        return f"You can call them now: {', '.join(arguments['names'])}"
+        names = arguments.get("names") or []
+        if names and {*names} <= {*known}:
+            return f"You can call them now: {', '.join(names)}"
+        found = _found(" ".join([arguments.get("query") or "", *names]), tools)
+        if not found:
+            raise ToolFailed("no tool is described by these words; give query others, or names", "INVALID_INPUT")
+        return "\n".join([f"To call some of these, first get them by their names with {MORE}:", *found])
 
-    wanted = {"type": "array", "items": {"enum": list(names)}, "minItems": 1}
-    schema = {"type": "object", "properties": {"names": wanted}, "required": ["names"], "additionalProperties": False}
-    return Tool(ToolSpec(MORE, "Get further tools, which are not shown to save room.", schema), run, is_bounded=True)
+    one: Json = {"enum": known} if len(known) <= MAX_SHOWN else {"type": "string"}
+    query = {"type": "string", "description": "words of what a tool is for, to find its name"}
+    asked = {"names": {"type": "array", "items": one, "minItems": 1}, "query": query}
+    schema = {"type": "object", "properties": asked, "additionalProperties": False}
+    text = f"Get some of {len(known)} further tools, which are not shown to save room."
+    return Tool(ToolSpec(MORE, text, schema), run, is_bounded=True)
+
+
+def _found(query: str, tools: Sequence[ToolSpec]) -> list[str]:
+    """The tools that have the most words of a query in name and description, a line for each."""
+    wanted = _stems(query)
+    telling = wanted - STOP_WORDS
+
+    def score(tool: ToolSpec) -> int:
+        name, text = _stems(tool.name), _stems(tool.description)
+        parts = sum(word in tool.name.lower() for word in telling)
+        return 20 * len(telling & name) + 10 * len(telling & text) + 2 * parts + len(wanted & name)
+
+    scores = {tool.name: score(tool) for tool in tools}
+    best = sorted(tools, key=lambda tool: (-scores[tool.name], len(tool.name)))[:MOST_FOUND]
+    return [f"{tool.name}: {tool.description}" for tool in best if scores[tool.name]]
+
+
+def _stems(text: str) -> set[str]:
+    """Words, those of a camelCaseName too, in lower case and without endings."""
+    return {stemmed(word.lower()) for word in WORD.findall(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text))}
 
 
 def asked_for(messages: Iterable[ChatMessage]) -> frozenset[str]:

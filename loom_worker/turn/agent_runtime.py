@@ -53,7 +53,7 @@ class AgentRuntime:
     shelf: SkillShelf = field(default_factory=SkillShelf)
     """The skills of the session's workspace, of the same look that decided on the tool that reads them."""
     late: Mapping[str, Occasion] = field(default_factory=dict)
-    """Tools that are shown only once there is an occasion, by name; empty where the window has room for all."""
+    """Tools that are shown only once there is an occasion, by name; empty where all are shown."""
 
     @property
     def least_specs(self) -> tuple[ToolSpec, ...]:

@@ -13,7 +13,7 @@ from loom_worker.core.values.json import Json
 Place = Literal["path", "query", "header"]
 MAX_NAME_CHARS = 64
 
-_PLACES: dict[str, Place] = {"path": "path", "query": "query", "header": "header"}
+_PLACES: dict[str, Place] = {"path": "path", "query": "query", "header": "header", "querystring": "query"}
 _STYLES: dict[Place, tuple[str, ...]] = {
     "path": ("simple",),
     "query": ("form", "deepObject", "spaceDelimited", "pipeDelimited"),
@@ -87,7 +87,8 @@ class Arguments:
         is_required = where == "path" or node.get("required") is True
         self._add(argument, self._parameter_schema(node, place), is_required=is_required)
         is_exploded = node.get("explode", style == "form") is True
-        return RestParameter(name, argument, where, style, is_exploded, is_json="content" in node)
+        is_json = "content" in node and node["in"] != "querystring"
+        return RestParameter(name, argument, where, style, is_exploded, is_json)
 
     def body(self, node: Json, place: str) -> RequestBody:
         """Add the body.
@@ -96,7 +97,7 @@ class Arguments:
             BadFile: it is neither JSON nor a form.
         """
         content, place = self._document.mapping(node.get("content", {}), f"{place}/content")
-        served = [kind for is_served in (_is_json, _is_form) for kind in map(str, content) if is_served(kind)]
+        served = [kind for is_served in (_is_json, is_form) for kind in map(str, content) if is_served(kind)]
         if not served:
             kinds = ", ".join(map(str, content)) or "no type"
             raise self._document.wrong(place, f"a body of {kinds[:200]} cannot be sent: only JSON and forms")
@@ -154,5 +155,6 @@ def _is_json(media_type: str) -> bool:
     return re.fullmatch(r"application/([a-z0-9.+-]+\+)?json(;[ -~]*)?", str(media_type), re.IGNORECASE) is not None
 
 
-def _is_form(media_type: str) -> bool:
+def is_form(media_type: str) -> bool:
+    """True for the media type of a form."""
     return re.fullmatch(r"application/x-www-form-urlencoded(;[ -~]*)?", str(media_type), re.IGNORECASE) is not None

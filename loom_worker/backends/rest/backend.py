@@ -15,13 +15,13 @@ from loom_worker.core.text import one_line
 from loom_worker.core.values.agents import Backend
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.tools import Caller, Tool
+from loom_worker.core.values.tools import MAX_SHOWN, Caller, Tool
 from loom_worker.guard.net.address import Lookup, Private, Target, target
 
 MAX_DESCRIPTION_CHARS = 12_000
-"""Of the operations' lines in the system prompt; those beyond it are only named."""
-MAX_OPERATIONS = 100
-"""Tools of one backend: each is sent to the model with every call."""
+"""Of the operations' lines in the system prompt; those beyond it are only named, or counted if they are many."""
+MAX_OPERATIONS = 1_000
+"""Tools of one backend; checking the schemas of so many takes some seconds."""
 IDEMPOTENT = (*openapi.READING, "PUT", "DELETE")
 """RFC 9110, 9.2.2: done twice, they leave what once leaves."""
 _BUSY = (408, 425, 429)
@@ -76,14 +76,17 @@ class RestBackend:
 
     def describe(self) -> str:
         """The operations for the system prompt, a line for each; the same bytes for the same document."""
-        lines = [f"{self._title}. Its operations are tools:"]
+        are_many = len(self._operations) > MAX_SHOWN
+        how = "; more_tools finds them by words and gets them by name" if are_many else ""
+        lines = [f"{self._title}. Its operations are tools{how}:"]
         room = MAX_DESCRIPTION_CHARS
         for place, operation in enumerate(self._operations):
             line = _line(operation)
             room -= len(line) + 1
             if room < 0:
-                names = ", ".join(each.name for each in self._operations[place:])
-                return "\n".join([*lines, f"Further operations: {names}"])
+                others = self._operations[place:]
+                rest = str(len(others)) if are_many else ", ".join(each.name for each in others)
+                return "\n".join([*lines, f"Further operations: {rest}"])
             lines.append(line)
         return "\n".join(lines)
 
@@ -102,6 +105,7 @@ class RestBackend:
             needs_approval=operation.needs_approval,
             timeout_s=self._client.timeout_s + 2,
             group=f"rest:{self._client.base.host}",
+            occasion="many",
         )
 
     def _call(self, operation: openapi.Operation, arguments: Json, caller: Caller) -> object:

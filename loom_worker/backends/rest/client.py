@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urljoin, urlsplit
 
-from loom_worker.backends.rest.openapi import READING
+from loom_worker.backends.rest.openapi import BODILESS, READING
 from loom_worker.core.errors import Invalid, ToolFailed, Transient
 from loom_worker.guard.net.address import Lookup, Target, target
 from loom_worker.guard.net.dial import Deadline, resolve_in_time
@@ -71,7 +71,7 @@ class RestClient:
             hop = target(urljoin(self.base.origin + question.path, location), allow_private=self.allow_private)
         except (Invalid, ValueError) as error:
             raise _unavailable(f"HTTP {answer.status}: it redirects to what may not be called ({error})") from error
-        if question.method not in READING or hop.origin != self.base.origin:
+        if question.method not in BODILESS or hop.origin != self.base.origin:
             elsewhere = f"{hop.origin}{urlsplit(hop.path).path}"
             raise _unavailable(f"HTTP {answer.status}: it redirects to {elsewhere[:300]}, which is not followed")
         return hop.path

@@ -12,7 +12,8 @@ from loom_worker.core.errors import BadFile
 from loom_worker.core.values.json import Json
 
 MAX_BYTES = 10_000_000
-"""Of a JSON document; in YAML the safe reader's own limit holds."""
+"""Of a JSON document."""
+MAX_YAML_BYTES = 2 * 1024 * 1024
 MAX_HOPS = 20
 """References that lead to another reference, one after the other."""
 
@@ -67,6 +68,9 @@ class OpenApiFile:
         yield from ((entry, f"{place}/{number}") for number, entry in enumerate(node or ()))
 
     def _at(self, reference: Any, place: str) -> Any:
+        own = self.root.get("$self")  # the document's own address, from OpenAPI 3.2 on
+        if isinstance(reference, str) and isinstance(own, str):
+            reference = reference.removeprefix(own)
         if not isinstance(reference, str) or not reference.startswith("#/"):
             raise self.wrong(place, f"$ref {str(reference)[:200]!r}: only references within the document are followed")
         node: Any = self.root
@@ -78,15 +82,15 @@ class OpenApiFile:
 
 
 def read(path: Path) -> OpenApiFile:
-    """Read an OpenAPI 3.0 or 3.1 document, in JSON (``.json``) or YAML.
+    """Read an OpenAPI 3.0, 3.1 or 3.2 document, in JSON (``.json``) or YAML.
 
     Raises:
         BadFile: it cannot be read, or is something else; the text names file and place.
     """
     root = _json(path) if path.suffix.lower() == ".json" else _yaml(path)
     version = str(root.get("openapi", "")) if isinstance(root, dict) else ""
-    if not version.startswith(("3.0", "3.1")):
-        raise BadFile(f"{path}: expected an OpenAPI document of version 3.0 or 3.1, found {version[:20] or 'none'}")
+    if not version.startswith(("3.0", "3.1", "3.2")):
+        raise BadFile(f"{path}: expected OpenAPI of version 3.0, 3.1 or 3.2, found {version[:20] or 'none'}")
     return OpenApiFile(path, root)
 
 
@@ -120,9 +124,9 @@ def _json(path: Path) -> Any:
 
 
 def _yaml(path: Path) -> Any:
-    if path.is_file() and path.stat().st_size > yaml_files.MAX_BYTES:
-        raise BadFile(f"{path}: larger than {yaml_files.MAX_BYTES} bytes: convert it to JSON (up to {MAX_BYTES} bytes)")
-    documents = yaml_files.read_documents(path)
+    if path.is_file() and path.stat().st_size > MAX_YAML_BYTES:
+        raise BadFile(f"{path}: larger than {MAX_YAML_BYTES} bytes: convert it to JSON (up to {MAX_BYTES} bytes)")
+    documents = yaml_files.read_documents(path, most_bytes=MAX_YAML_BYTES)
     if len(documents) != 1:
         raise BadFile(f"{path}: expected one document, found {len(documents)}")
     return documents[0][1]

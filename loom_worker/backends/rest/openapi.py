@@ -4,12 +4,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from loom_worker.backends.rest.arguments import Arguments, RequestBody, RestParameter, fit, free, may_be_sent
+from loom_worker.backends.rest.arguments import Arguments, RequestBody, RestParameter, fit, free, is_form, may_be_sent
 from loom_worker.backends.rest.document import OpenApiFile, step
 from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
 
-READING = ("GET", "HEAD")
+BODILESS = ("GET", "HEAD")
+READING = (*BODILESS, "QUERY")
 METHODS = (*READING, "POST", "PUT", "PATCH", "DELETE")
 """Others (OPTIONS, TRACE) tell of the server, not of what it serves."""
 MAX_SUMMARY_CHARS = 500
@@ -86,7 +87,7 @@ def operation(document: OpenApiFile, entry: ListedOperation, *, withheld: Collec
     arguments, body = Arguments(document), None
     parameters = tuple(arguments.parameter(*found) for found in _parameters(document, entry, withheld))
     _check_path(document, entry, parameters)
-    if "requestBody" in entry.node and not entry.is_reading:  # a GET's body means nothing (RFC 9110, 9.3.1)
+    if "requestBody" in entry.node and entry.method not in BODILESS:  # a GET's body means nothing (RFC 9110, 9.3.1)
         body = arguments.body(*document.mapping(entry.node["requestBody"], f"{entry.place}/requestBody"))
     return Operation(
         name=entry.name,
@@ -110,7 +111,9 @@ def _parameters(document: OpenApiFile, entry: ListedOperation, withheld: Collect
             found[str(parameter.get("name")), str(parameter.get("in"))] = (parameter, where)
     for (name, kind), (parameter, where) in found.items():
         is_ours = kind == "header" and (name.lower() in withheld or not may_be_sent(name))
-        if kind != "cookie" and not is_ours:
+        # A query string as a whole (3.2) is taken where it is a form.
+        is_raw = kind == "querystring" and not any(map(is_form, parameter.get("content") or ()))
+        if kind != "cookie" and not is_ours and not is_raw:
             yield parameter, where
 
 

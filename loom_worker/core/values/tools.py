@@ -10,9 +10,10 @@ from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.spans import traceparent_of
 
-Occasion = Literal["always", "reference", "error", "earlier", "seldom"]
+Occasion = Literal["always", "reference", "error", "earlier", "seldom", "many"]
 """When a tool can be of use: once there is a reference to a large result, or a stored error, or something that has left
-the context; or so seldom that it is to be asked for."""
+the context; or so seldom that it is to be asked for. many: it is to be asked for if there are over ``MAX_SHOWN``."""
+MAX_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from loom_worker.agents.load import load
 from loom_worker.core.settings_tree import LlmSettings, Provider
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.problems import Problem, in_order
+from loom_worker.tools.registry import Registry
 
 TOOLS = {"execute_sql": True, "pay": False, "files__read": True}
 
@@ -31,6 +32,21 @@ def test_only_names_of_the_source_that_is_not_read_may_be_there(tmp_path: Path) 
     found = agent(tmp_path, "  tools:\n  - files__write\n  - nothing\n")
     (problem,) = told(check.tools(found, check.Inventory(TOOLS, ("files__",))))
     assert problem == (5, "agent.tools[1]", "there is no tool 'nothing'")
+
+
+def test_tools_of_other_systems_are_warnings_and_give_nothing(tmp_path: Path) -> None:
+    names = "Read web_search Bash(git:*) mcp__github__create_issue computer:20241022 * github/search file_read".split()
+    found = agent(tmp_path, "  tools:\n" + "".join(f"  - '{name}'\n" for name in names))
+    ours = dict.fromkeys(("execute_sql", "read_skill_file", "memory_search", "query_tool_result"), True)
+    problems = list(check.tools(found, check.Inventory(ours)))
+    assert [(each.line, each.is_warning) for each in problems] == [(line, True) for line in range(4, 4 + len(names))]
+    assert (found.tools, found.custom, Registry([]).specs(found.tools)) == (tuple(names), (), ())
+
+
+@pytest.mark.cases("spec", ["tools: [exec_sql]", "tools: [pays]", "config: {approval: {tools: [zzz]}}"])
+def test_a_misspelt_tool_and_one_that_asks_nobody_are_faults(tmp_path: Path, spec: str) -> None:
+    (problem,) = check.tools(agent(tmp_path, f"  {spec}\n"), check.Inventory(TOOLS))
+    assert not problem.is_warning
 
 
 def test_an_agent_without_a_list_of_tools_names_none_in_vain(tmp_path: Path) -> None:

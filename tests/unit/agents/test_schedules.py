@@ -33,7 +33,7 @@ def test_an_agent_has_one_schedule_or_several_with_names(tmp_path: Path) -> None
         "  schedule: {cron: '@daily', input: What is new?, session_mode: shared, workspace: north}\n"
         "  schedules:\n"
         "    - {name: morning, cron: 0  7 * * 1-5, timezone: Europe/Berlin, input: Hello, enabled: false,\n"
-        "       skip_if_running: true, max_execution_seconds: 60}\n",
+        "       session_mode: resume, skip_if_running: true, max_execution_seconds: 60}\n",
     )
     assert (one.name, one.plan.cron, one.plan.timezone, one.input) == ("agent:anna", "@daily", "UTC", "What is new?")
     assert (one.session_mode, one.workspace, one.is_enabled, one.skips_if_running) == (
@@ -48,6 +48,7 @@ def test_an_agent_has_one_schedule_or_several_with_names(tmp_path: Path) -> None
         "Europe/Berlin",
     )
     assert (morning.is_enabled, morning.skips_if_running, morning.max_execution_s) == (False, True, 60.0)
+    assert morning.session_mode == "persistent"
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,8 @@ def test_a_password_in_a_source_is_refused_and_not_repeated(root: Path, source: 
 
 
 def test_a_strangers_skill_cannot_steer_the_terminal(root: Path, tmp_path: Path) -> None:
-    text = '---\nname: x\n"\\e[2J\\nloom: fine\\u202e": 1\n"\\e[2J\\nloom: fine\\u202e": 2\ndescription: d\n---\n'
+    key = '"\\e[2J\\nloom: fine\\u202e"'
+    text = f"---\nname: x\nmetadata:\n  {key}: 1\n  {key}: 2\ndescription: d\n---\n"
     source = put(tmp_path / "elsewhere", "x", "x", text)
     done = loom(root, "install", str(source))
     assert (done.exit_code, done.stderr.count("\n"), done.stderr.strip().isprintable()) == (1, 1, True)

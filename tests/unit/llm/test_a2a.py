@@ -152,6 +152,47 @@ def test_what_goes_wrong_is_told_as_of_any_model(answer, error, text):
         assert raised.value.retry_after_s == 7.0
 
 
+class Older(Server):
+    """One whose card is of another version, and is served at the older place alone."""
+
+    def __init__(self, result, card, elsewhere=(404, b"")):
+        super().__init__(says(result), rpc="/")
+        self.card, self.elsewhere = card, elsewhere
+
+    def __call__(self, exchange):
+        if exchange.command == "POST":
+            return super().__call__(exchange)
+        card = (200, json.dumps({"url": self.rpc, "skills": [], **self.card}).encode())
+        return exchange.answer(*(card if exchange.path == "/.well-known/agent.json" else self.elsewhere))
+
+
+HELLO = {"parts": [{"kind": "text", "text": "Hello."}], "messageId": "m", "role": "agent"}
+ENDED = {"id": "t", "status": {"state": "completed", "message": HELLO}}
+OLD = {"protocolVersion": "0.2.6", "preferredTransport": "JSONRPC", "capabilities": {"streaming": False}}
+OTHERS = [{"url": "/", "transport": "JSONRPC"}]
+
+
+@pytest.mark.cases("elsewhere", [(404, b""), (403, b"{}"), (405, b""), (200, b"<html>"), (200, b"[]"), (200, b"{}")])
+def test_a_card_at_the_older_place_is_found(elsewhere):
+    *_, reply = asked(server := Older({"kind": "message", **HELLO}, OLD, elsewhere))
+    assert (reply.text, server.methods) == ("Hello.", ["message/send"])
+    assert server.calls[0]["params"]["message"]["parts"] == [{"kind": "text", "text": "hello"}]
+
+
+@pytest.mark.cases("version", ["0.2", "0.2.5", "0.3.0", None])
+@pytest.mark.cases("card", [OLD, {"url": "grpc://h", "preferredTransport": "GRPC", "additionalInterfaces": OTHERS}])
+@pytest.mark.cases(
+    "result", [{"type": "message", **HELLO}, HELLO, {"kind": "task", **ENDED}, {"type": "task", **ENDED}]
+)
+def test_older_cards_and_results_are_understood(version, card, result):
+    assert asked(Older(result, card | {"protocolVersion": version}))[-1].text == "Hello."
+
+
+def test_an_agent_with_neither_card_is_told_by_the_newer_places_refusal():
+    with pytest.raises(ProviderFailed, match=r"check a2a\.url"):
+        asked(Older({}, {"protocolVersion": "0.1.0"}))
+
+
 def test_what_does_not_answer_at_all_may_be_tried_again():
     with serving(Server()) as url:
         pass

@@ -66,8 +66,8 @@ def test_sorted_tools_and_those_that_need_approval_are_looked_at_alike(told: Tol
     spec += "  config:\n    approval:\n      tools: [execute_sgl]\n"
     assert [each.partition(";")[0] for each in told(spec)] == [
         "a.yaml:7: agent a: spec.tools.builtin[1]: there is no tool 'get_shema'",
-        "a.yaml:8: agent a: spec.tools.custom[0]: there is no tool 'my_tool'",
         "a.yaml:11: agent a: spec.config.approval.tools[0]: there is no tool 'execute_sgl'",
+        "a.yaml:8: agent a: spec.tools.custom[0]: there is no tool 'my_tool'",
     ]
 
 
@@ -282,7 +282,7 @@ def test_a_model_that_can_answer_is_not_told(told: Told, spec: str, env: dict[st
 def test_problems_of_settings_and_files_stand_in_the_same_list(told: Told, tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("agent: {name: [\n", encoding="utf-8")
     problems = told("  tools: [nosuch]\n  memry: 1\n", LOOM_MODLE="x")
-    assert [each.partition(" ")[0] for each in problems] == ["LOOM_MODLE:", "a.yaml:5:", "b.yaml:1:", "a.yaml:6:"]
+    assert [each.partition(" ")[0] for each in problems] == ["LOOM_MODLE:", "b.yaml:1:", "a.yaml:5:", "a.yaml:6:"]
     assert "did you mean LOOM_MODEL?" in problems[0]
     assert "spec.memry: unknown key; did you mean memory?" in problems[3]
 

@@ -1,5 +1,6 @@
 """What a window of 8,000 tokens has room for, with the tools that an agent really has."""
 
+import json
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,8 +11,10 @@ import pytest
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import Invalid
 from loom_worker.core.settings import LlmSettings, Settings
+from loom_worker.core.values.agents import Backend
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.core.values.memory import MemoryState, Remembered
+from loom_worker.core.values.tools import Caller
 from loom_worker.memory.layers import message_tokens, tools_tokens
 from loom_worker.runtime.components import Components
 from loom_worker.service.context_report import ContextReport
@@ -168,6 +171,33 @@ def test_a_large_window_shows_all_tools_always(settings: Settings, shop_path: Pa
     assert shown(runtime) >= LATE
     assert MORE not in shown(runtime)
     assert offered(runtime, Remembered(MemoryState(refs=(REF,))), ()) == runtime.specs == runtime.least_specs
+
+
+@pytest.mark.parametrize(("operations", "listed"), [(100, None), (103, None), (600, None), (600, 3)])
+def test_the_operations_of_a_large_api_are_found_and_called_and_the_list_stays_small(
+    settings: Settings, database: Database, tmp_path: Path, operations: int, listed: int | None
+) -> None:
+    names = [f"{('list', 'count')[n % 2]}_things_{n // 2}" for n in range(operations)]
+    paths = {f"/{name}": {"get": {"operationId": name, "summary": f"Says {name}"}} for name in names}
+    (tmp_path / "api.json").write_text(json.dumps({"openapi": "3.2.0", "paths": paths}), encoding="utf-8")
+    data, tools = (
+        Backend("rest", url="https://a.example", openapi="api.json"),
+        tuple(names[:listed]) if listed else None,
+    )
+    agent = replace(load(None).agents["default"], backend=data, tools=tools, source=f"{tmp_path}/a.yaml:1")
+    large = replace(settings, llm=narrow("scripted", window=200_000))
+    fitted = made_components(large, Agents({"default": agent}, ()), database)
+    runtime = fitted.registry.runtime("default")
+    fitted.close()
+    eager = names[:listed] if operations <= 100 or listed else []
+    assert shown(runtime) & {*names} == {*eager}
+    assert tools_tokens(runtime.least_specs, runtime.count) + runtime.count(runtime.schema) < 12_000
+    for more, name in ((runtime.registry.get(MORE), name) for name in (names[0], names[-1]) if not eager):
+        assert more is not None
+        assert f"{name}: Says" in str(more.run({"query": name}, Caller("l", "s", "w", "t", "c")))
+        asked = ChatMessage("assistant", "", tool_uses=(ToolUse("1", MORE, {"names": [name]}), ToolUse("2", name, {})))
+        assert shown(runtime, NOTHING, asked) & {*names} == {name}
+        assert [runtime.prepared(use).error for use in asked.tool_uses] == [None, None]
 
 
 def test_what_an_agents_list_leaves_out_cannot_be_asked_for(settings: Settings, database: Database) -> None:

@@ -97,13 +97,53 @@ def test_a_text_of_more_characters_than_the_format_allows_is_a_warning(field: st
     ]
 
 
-@pytest.mark.cases(
-    "written", ["Use when: asked", "It's for: PDF, DOCX: all", "Reads `a: b` # really", 'say: "what" it is']
+PLAIN = """
+Use when: asked ~ It's for: PDF, DOCX: all ~ Reads `a: b` # really ~ say: "what" it is ~ @mentions ~ & more ~ {a} or {b}
+`pdf` is read. ~ # Title ~ %s is filled in ~ *All* of it ~ * a list ~ !important ~ {{ name }} is filled in: yes ~ [x
+[beta] Plans ~ - a: b - c ~ ? who: knows ~ Ends in a colon: for ~ !!python/object/apply:os.system [x]
+"""
+LINES = """ |  Checks it.| Then: build. ~ >-|Checks it. Then: build. ~ Checks it.|# no text||\tThen: build.
+ ~ 'Checks it.|  Then: build.' ~ "Checks it.|  Then: build." """
+
+
+AS_WRITTEN = [(text, text) for text in PLAIN.strip().replace("\n", " ~ ").split(" ~ ")]
+JOINED = [(text.replace("|", "\n"), "Checks it. Then: build.") for text in LINES.replace("\n", "").split(" ~ ")]
+QUOTED = ('"Say "retro" or "look: back"."', 'Say "retro" or "look: back".')
+
+
+@pytest.mark.cases(("written", "meant"), [*AS_WRITTEN, *JOINED, QUOTED])
+@pytest.mark.cases("end", ["\n", "\r\n"])
+def test_a_text_needs_no_quotes(written: str, meant: str, end: str) -> None:
+    text = f"---\t\nname: pdf\ndescription: {written}\nhint: [a] [b]\nlicense: MIT\n--- \nBody.\n"
+    skill = read(text.replace("\n", end))
+    assert (skill.description, skill.license, skill.body) == (meant, "MIT", "Body.")
+
+
+UNREAD = (
+    "hint: [file] [mode: fast|slow] ~ hint: @a ~ x: {a: [b} ~ x: 1\nx: 2 ~ x:\n y: 1\n y: 2 ~ x: &a b\ny: *a ~ x: 'b"
+    ' ~ x: !!python/object/apply:os.system [a] ~ x: !!int a ~ "x y": @z ~ x:\n\t- a\n\t- b: c ~ x: \x01 ~ ? x ~ a b: @x'
 )
-def test_a_text_with_a_colon_needs_no_quotes(written: str) -> None:
-    skill = read(f"---\nname: pdf\ndescription: {written}\nlicense: MIT\n---\n")
-    assert (skill.description, skill.license) == (written, "MIT")
-    assert skill.warnings == ("SKILL.md:3: description: a text with ': ' in it needs quotes",)
+
+
+@pytest.mark.cases(
+    "unread", [*UNREAD.split(" ~ "), f"x: {'[' * 60}", "x: &a b\ny: [" + "*a, " * 200, f"{'k' * 2000}: @x"]
+)
+def test_a_field_that_is_not_read_refuses_no_skill(unread: str) -> None:
+    fields = ["name: pdf", unread, "description: Reads PDF.", "license: MIT"]
+    for n in range(2):  # also as the first field
+        skill = read("---\n" + "\n".join(fields[n:] + fields[:n]) + "\n---\n")
+        assert (skill.name, skill.description, skill.license) == ("pdf", "Reads PDF.", "MIT")
+
+
+def test_what_is_read_as_plain_text_is_a_warning_at_its_line() -> None:
+    text = "---\nx: @y\nname: pdf\nmetadata:\n  author: @me\n  gateway:workspace: home\n  tags:\n    - '@a'\n"
+    skill = read(
+        text + 'allowed-tools: [Read, Bash(git: *), "Edit"]\ndescription: a: b\ncompatibility: [a, {b: c}]\n---\n'
+    )
+    told = [warning.rpartition(": no valid YAML")[0] for warning in skill.warnings]
+    assert told == ["SKILL.md:4: metadata", "SKILL.md:9: allowed-tools", "SKILL.md:10: description"]
+    assert skill.metadata == {"author": "@me", "gateway:workspace": "home", "tags": "@a"}
+    assert (skill.allowed_tools, skill.compatibility) == (("Read", "Bash(git: *)", "Edit"), "a, b: c")
 
 
 @pytest.mark.cases(
@@ -121,13 +161,10 @@ def test_a_text_with_a_colon_needs_no_quotes(written: str) -> None:
         ("---\nname: pdf\ndescription: null\n---\n", "3: description: is missing"),
         ("---\ndescription: x\n---\n", "2: name: is missing"),
         ("---\nname: [pdf]\ndescription: x\n---\n", "2: name: a text is needed"),
-        ("---\nname: pdf\ndescription: {a: b}\n---\n", "3: description: a text is needed"),
         ("---\nname: pdf\nname: pdf\ndescription: x\n---\n", "3: name stands there twice"),
-        ("---\nname: pdf\nmetadata: Use when: asked\n---\n", "3: mapping values are not allowed in this context; a"),
-        ("---\nname: pdf\ndescription: Use: a\nx: [\n---\n", "3: mapping values are not allowed in this context; a"),
-        ("---\nname: pdf\ndescription: [x\n---\n", "3: the bracket that is opened here is not closed (line 4: "),
-        ("---\nname: &n pdf\ndescription: *n\n---\n", "1: the frontmatter has an alias"),
-        ("---\nname: !!python/object/apply:os.system [x]\n---\n", "2: could not determine"),
+        ("---\nname: pdf\nmetadata: Use when: asked\ndescription: x\n---\n", "3: metadata: fields are needed"),
+        ("---\nname: pdf\nmetadata:\n  - @a\n  - b\n---\n", "4: "),
+        ("---\nname: !!python/object/apply:os.system [x]\n---\n", "2: name: '!!python"),
         ("---\nname: pdf\ndescription: x\nmetadata: text\n---\n", "4: metadata: fields are needed"),
         ("---\nname: pdf\ndescription: x\nallowed-tools: {a: b}\n---\n", "4: allowed-tools: a text is needed"),
         ("---\nname: pdf\ndescription: x\nallowed-tools: [[a]]\n---\n", "4: allowed-tools: a text is needed"),
@@ -136,7 +173,6 @@ def test_a_text_with_a_colon_needs_no_quotes(written: str) -> None:
         (skill_md("pdf", metadata=f"gateway:keywords: {'w ' * 101}\nx: y"), ""),
         (skill_md("pdf", metadata=f"note: {'x' * 20_000}"), "4: metadata: 20004 characters, at most 16384"),
         (skill_md("pdf", metadata=f"gateway:keywords: {'x' * 101}"), "5: gateway:keywords: at most 100"),
-        (skill_md("pdf", metadata=f"x: {'[' * 60 + ']' * 60}"), "5: nested deeper than"),
     ],
 )
 def test_what_breaks_a_rule_is_refused_with_file_and_line(text: str, reason: str) -> None:
@@ -280,8 +316,6 @@ def test_a_skill_of_others_whose_folder_has_another_name_loads_with_a_warning() 
 
 def test_a_strangers_key_is_told_in_one_line_without_what_a_terminal_obeys(tmp_path: Path) -> None:
     key = '"\\e[2Jevil\\nloom: all is well\\u202e"'
-    twice = refusal(f"---\nname: pdf\n{key}: 1\n{key}: 2\ndescription: x\n---\n")
-    assert twice == "SKILL.md:4: [2Jevil loom: all is well stands there twice"
     text = f"---\nname: pdf\ndescription: x\n{key}: 1\n---\n"
     (note,) = notes(put(tmp_path, "w", "pdf", text) / "SKILL.md")
     assert note.endswith("SKILL.md:4: [2Jevil loom: all is well: no field of the format, not read")

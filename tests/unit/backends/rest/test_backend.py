@@ -6,6 +6,7 @@ import pytest
 from loom_worker.backends.rest.backend import MAX_DESCRIPTION_CHARS, MAX_OPERATIONS, RestBackend
 from loom_worker.core.errors import BadFile, BadSettings
 from loom_worker.core.values.agents import Auth, Backend
+from loom_worker.core.values.tools import MAX_SHOWN
 from loom_worker.tools.registry import Registry
 from tests.unit.backends.rest.documents import body, parameter, written
 
@@ -79,14 +80,16 @@ def test_the_description_has_a_line_for_each_operation(tmp_path: Path) -> None:
 
 
 def test_a_long_description_names_what_it_leaves_out(tmp_path: Path) -> None:
-    many = {f"/{n}": {"get": {"operationId": f"get_{n:02}", "summary": "word " * 200}} for n in range(MAX_OPERATIONS)}
+    many = {f"/{n}": {"get": {"operationId": f"get_{n:02}", "summary": "word " * 200}} for n in range(MAX_SHOWN)}
     text = backend(tmp_path, paths=many).describe()
-    assert len(text) < MAX_DESCRIPTION_CHARS + MAX_OPERATIONS * 10
-    assert f"get_{MAX_OPERATIONS - 1}" in text.splitlines()[-1]
+    assert len(text) < MAX_DESCRIPTION_CHARS + MAX_SHOWN * 10
+    assert f"get_{MAX_SHOWN - 1}" in text.splitlines()[-1]
     assert text.splitlines()[-1].startswith("Further operations: ")
+    first, *lines, last = backend(tmp_path, paths=many | {"/more": {"get": {}}}).describe().splitlines()
+    assert ("more_tools" in first, last) == (True, f"Further operations: {MAX_SHOWN + 1 - len(lines)}")
 
 
-def test_more_operations_than_a_model_can_read_must_be_named(tmp_path: Path) -> None:
+def test_more_operations_than_a_process_can_check_must_be_named(tmp_path: Path) -> None:
     many = {f"/{n}": {"get": {}} for n in range(MAX_OPERATIONS + 1)}
     with pytest.raises(BadSettings, match="name them in operations"):
         backend(tmp_path, paths=many)

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.backends.rest.document import MAX_BYTES, OpenApiFile, read
+from loom_worker.backends.rest.document import MAX_BYTES, MAX_YAML_BYTES, OpenApiFile, read
 from loom_worker.core.errors import BadFile
 from tests.unit.backends.rest.documents import document, read_back, written
 
@@ -17,7 +17,7 @@ def test_json_and_yaml_are_read_alike(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("root", "name", "reason"),
     [
-        ({"swagger": "2.0"}, "api.json", "version 3.0 or 3.1, found none"),
+        ({"swagger": "2.0"}, "api.json", "version 3.0, 3.1 or 3.2, found none"),
         ({"openapi": "4.0.0"}, "api.json", "found 4.0.0"),
         ([], "api.json", "found none"),
         ('{"openapi": ', "api.json", "api.json:1: "),
@@ -25,7 +25,7 @@ def test_json_and_yaml_are_read_alike(tmp_path: Path) -> None:
         ("[" * 60 + "]" * 60, "api.yaml", "nested deeper than 50"),
         ("a: &a [x]\nb: [" + "*a, " * 101 + "]", "api.yaml", "more than 100 aliases"),
         ("openapi: 3.1.0\n---\nopenapi: 3.1.0\n", "api.yaml", "expected one document, found 2"),
-        ("x" * 300_000, "api.yaml", "convert it to JSON"),
+        ("x" * (MAX_YAML_BYTES + 1), "api.yaml", "convert it to JSON"),
         (" " * (MAX_BYTES + 1), "api.json", f"at most {MAX_BYTES}"),
     ],
 )
@@ -37,6 +37,13 @@ def test_what_is_no_document_is_refused_with_its_file(tmp_path: Path, root: Any,
     assert reason in str(refused.value)
 
 
+def test_a_yaml_document_of_nearly_2_mib_is_read(tmp_path: Path) -> None:
+    path = "  /{0}/{{id}}: {{get: {{operationId: a{0}, summary: 'Reads [a](https://b.example): {1}'}}}}\n"
+    text = "openapi: 3.2.0\npaths:\n" + "".join(path.format(n, "word " * 50) for n in range(6000))
+    assert 0.9 < len(text) / MAX_YAML_BYTES <= 1
+    assert len(read_back(tmp_path, text, "api.yaml").root["paths"]) == 6000
+
+
 @pytest.mark.parametrize("name", ["missing.json", "missing.yaml"])
 def test_a_missing_file_is_told(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadFile, match="No such file"):
@@ -44,7 +51,8 @@ def test_a_missing_file_is_told(tmp_path: Path, name: str) -> None:
 
 
 def referring(**schemas: Any) -> OpenApiFile:
-    return document({}, components={"schemas": schemas, "list": [{"x": 1}], "a/b~c": {200: {"y": 2}}})
+    own = {"$self": "https://api.example/openapi"}
+    return document({}, **own, components={"schemas": schemas, "list": [{"x": 1}], "a/b~c": {200: {"y": 2}}})
 
 
 @pytest.mark.cases(
@@ -52,6 +60,7 @@ def referring(**schemas: Any) -> OpenApiFile:
     [
         ("#/components/schemas/A", {"type": "string"}),
         ("#/components/schemas/B", {"type": "string"}),
+        ("https://api.example/openapi#/components/schemas/A", {"type": "string"}),
         ("#/components/list/0", {"x": 1}),
         ("#/components/a~1b~0c/200", {"y": 2}),
         ("#/components/a%7E1b~0c/200", {"y": 2}),

@@ -1,6 +1,7 @@
 import pytest
 
 from loom_worker.backends.rest.openapi import listed, operation
+from loom_worker.backends.rest.request import question
 from loom_worker.core.errors import BadFile
 from tests.unit.backends.rest.documents import document, one, parameter
 
@@ -17,6 +18,18 @@ def test_operations_are_listed_with_unlike_names_that_providers_take() -> None:
         ("get_a_2", "GET", "get_a"),
         ("x" * 64, "HEAD", "x" * 100),
     ]
+
+
+def test_what_3_2_adds_is_served_or_left_out() -> None:
+    form = {"application/x-www-form-urlencoded": {"schema": {"type": "object"}}}
+    stream = {"application/jsonl": {"itemSchema": {"type": "object"}}, "application/json": {"itemSchema": {}}}
+    whole = {"name": "q", "in": "querystring"}
+    get = {"parameters": [whole | {"content": form}, whole | {"name": "r", "content": {"text/plain": {}}}]}
+    item = {"query": {"requestBody": {"content": stream}}, "additionalOperations": {"COPY": {}}, "get": get}
+    given = document({"/a": item}, version="3.2.0", tags=[{"name": "a", "parent": "b"}], servers=[{"name": "x"}])
+    read, query = (operation(given, entry) for entry in listed(given))
+    assert (query.method, query.body and query.body.media_type) == ("QUERY", "application/json")
+    assert question(read, {"q": {"a": "1 2", "b": [3]}}, prefix="").path == "/a?a=1%202&b=%5B3%5D"
 
 
 def test_an_operation_that_is_not_wanted_may_be_one_that_is_not_served() -> None:
