@@ -102,6 +102,26 @@ def only_statement(sql: str) -> str:
     return sql[pieces[0].start() : pieces[last - 1].end()]
 
 
+def names_in_backticks(sql: str) -> str:
+    """The statement with every double-quoted name in backticks.
+
+    SQLite takes a double-quoted name that it does not know for a text, and one in backticks never.
+    """
+
+    def backticked(piece: re.Match[str]) -> str:
+        text = piece.group()
+        is_name = text.startswith('"') and text.count('"') % 2 == 0
+        return "`{}`".format(text[1:-1].replace('""', '"').replace("`", "``")) if is_name else text
+
+    return _PIECE.sub(backticked, sql)
+
+
+def is_explain(sql: str) -> bool:
+    """True if the first word of a statement is EXPLAIN."""
+    first = next((piece.group() for piece in _PIECE.finditer(sql) if piece.lastgroup != "blank"), "")
+    return first.upper() == "EXPLAIN"
+
+
 def checked(parameters: Parameters | None, kind: str) -> Parameters | None:
     """Return the parameters if every driver takes them.
 

@@ -138,6 +138,73 @@ def test_a_mistake_is_answered_with_what_would_have_been_right(backend: SqlBacke
     assert caught.value.code == "INVALID_INPUT"
 
 
+@pytest.fixture
+def quoting(tmp_path: Path) -> Path:
+    """A table with names that need quotes, and a view whose own text stands in double quotes."""
+    path = tmp_path / "quoting.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(
+            """CREATE TABLE invoice (id INTEGER PRIMARY KEY, total REAL, "a ""b"" `c` [d", country TEXT, data TEXT);
+               INSERT INTO invoice VALUES (1, 5, 'odd', 'Brazil', '{"a": 1}'), (2, 2, 'odd', 'say "totall"', '{}');
+               CREATE VIEW brazil AS SELECT id, "a text" AS said FROM invoice WHERE country = "Brazil";"""
+        )
+    return path
+
+
+EITHER_SCOPE = pytest.mark.cases("scope", [Scope(), Scope(tables=("invoice", "brazil"))])
+
+
+@EITHER_SCOPE
+@pytest.mark.cases(
+    ("sql", "name"),
+    [
+        ('SELECT sum("Totall") FROM invoice', "Totall"),
+        ("SELECT id FROM invoice WHERE \"contry\" = 'Brazil'", "contry"),
+        ('SELECT id FROM invoice ORDER BY "totl" DESC', "totl"),
+        ('SELECT count(*) FROM invoice GROUP BY "the ""total"""', 'the "total"'),
+        ('SELECT /* "id" */ \'"id"\', "id", "to`tal" AS "id" FROM invoice -- "id"', "to`tal"),
+        ('WITH "t t" AS (SELECT "total" FROM invoice) SELECT "id" FROM "t t"', "id"),
+        ('SELECT sum(total) OVER (PARTITION BY "to[tal]") FROM invoice', "to[tal]"),
+        ('SELECT id FROM invoice WHERE country LIKE "%a%" AND id = 1', "%a%"),
+        ('SELECT json_extract(data, "$.a") FROM invoice', "$.a"),
+    ],
+)
+def test_an_unknown_name_in_double_quotes_is_no_text(quoting: Path, scope: Scope, sql: str, name: str) -> None:
+    with pytest.raises(ToolFailed) as caught:
+        run(backend_of(quoting, scope=scope), "execute_sql", sql=sql)
+    said = f"no such column: {name} (in double quotes it is a name; a text stands in single quotes); columns of "
+    assert str(caught.value).startswith(said)
+    assert caught.value.code == "INVALID_INPUT"
+
+
+@EITHER_SCOPE
+@pytest.mark.cases(
+    ("sql", "columns", "first"),
+    [
+        ('SELECT "total", sum("total") + 1 FROM "invoice"', ["total", 'sum("total") + 1'], [5.0, 8.0]),
+        ('SELECT "a ""b"" `c` [d" FROM invoice', ['a "b" `c` [d'], ["odd"]),
+        ('SELECT sum(total) AS "All of it" FROM invoice ORDER BY "All of it"', ["All of it"], [7.0]),
+        ('WITH "t t"("x y") AS (SELECT "id" FROM invoice) SELECT "t t"."x y" FROM "t t"', ["x y"], [1]),
+        ('SELECT sum(id) OVER "w w" AS s FROM invoice WINDOW "w w" AS (ORDER BY "id")', ["s"], [1]),
+        ("SELECT id FROM invoice WHERE country = 'say \"totall\"'", ["id"], [2]),
+        ("SELECT * FROM brazil", ["id", "said"], [1, "a text"]),
+        ('SELECT "i"."rowid", x\'00\' AS "b" FROM invoice "i"', ["id", "b"], [1, {"bytes": 1}]),
+        ('SELECT "value" FROM invoice, json_each(data)', ["value"], [1]),
+    ],
+)
+def test_known_names_in_double_quotes_mean_what_they_did(
+    quoting: Path, scope: Scope, sql: str, columns: list[str], first: list[object]
+) -> None:
+    found = run(backend_of(quoting, scope=scope), "execute_sql", sql=sql)
+    assert (found["columns"], found["rows"][0]) == (columns, first)
+
+
+def test_a_plan_names_no_column_that_is_not_there(quoting: Path) -> None:
+    assert run(backend_of(quoting), "execute_sql", sql='/* a */ EXPLAIN QUERY PLAN SELECT "total" FROM invoice')["rows"]
+    with pytest.raises(ToolFailed, match="no such column: totl"):
+        run(backend_of(quoting), "execute_sql", sql='EXPLAIN SELECT "totl" FROM invoice')
+
+
 def test_names_of_columns_that_leave_no_room_for_a_row_are_refused(shop_path: Path) -> None:
     wide = "SELECT " + ", ".join(f"1 AS {'c' * 85}{n}" for n in range(200))
     with pytest.raises(ToolFailed, match="200 columns do not fit"):
