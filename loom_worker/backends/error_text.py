@@ -13,7 +13,6 @@ from loom_worker.core.errors import ToolFailed
 
 MAX_ERROR_CHARS = 2000
 MOST_NEAR = 100
-"""Columns of one table, and tables, that an error names."""
 
 _TOO_LONG = re.compile(r"statement timeout|max_statement_time|maximum statement execution time|Interrupted!|timed out")
 _WRONG = (ProgrammingError, DataError, NotSupportedError)

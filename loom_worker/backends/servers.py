@@ -11,7 +11,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
-from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import NoSuchModuleError
 
 from loom_worker.backends.results import MAX_FETCH_ROWS, collect
@@ -68,10 +67,7 @@ def _duckdb(_url: URL, _timeout_s: float) -> dict[str, object]:
 
 
 _SQL_MODE = "SET SESSION sql_mode = 'ANSI_QUOTES,ONLY_FULL_GROUP_BY'"
-"""Quotes and backslashes mean what the parser takes them for, whatever mode the server runs in.
-
-ANSI_QUOTES: a misspelt name in double quotes is an error, not a text.
-"""
+"""Quotes and backslashes mean what the parser takes them for; a misspelt name in double quotes is an error, no text."""
 
 _READ_ONLY = ("SET SESSION TRANSACTION READ ONLY", "START TRANSACTION READ ONLY")
 """Both, as a DDL statement ends the transaction it is sent in: with one of them MariaDB 10.11 dropped a table."""
@@ -129,13 +125,8 @@ def server_engine(url: URL, *, timeout_s: float) -> Engine:
         text = f"LOOM_BACKEND_URL: no driver for {url.drivername}: pip install '{server.package}'"
         raise BadSettings(text) from error
     if _SQL_MODE in server.begin:  # before SQLAlchemy looks how the server quotes the names that it reflects
-        event.listen(engine, "connect", _set_mode, insert=True)
+        event.listen(engine, "connect", lambda made, _: made.cursor().execute(_SQL_MODE), insert=True)
     return engine
-
-
-def _set_mode(connection: DBAPIConnection, _record: object) -> None:
-    with closing(connection.cursor()) as cursor:
-        cursor.execute(_SQL_MODE)
 
 
 def server_query(engine: Engine, sql: str, values: tuple[object, ...], caps: Caps, *, is_streamed: bool = True) -> Json:

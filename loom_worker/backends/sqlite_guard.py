@@ -93,7 +93,7 @@ class GuardRequest(TypedDict):
     seen: Seen | None
     """What may be read; None: every table."""
     named_sql: NotRequired[str]
-    """Explains ``sql`` with its double-quoted names in backticks; not given: it has none."""
+    """An EXPLAIN of ``sql`` with its double-quoted names in backticks; not given: it has none."""
 
 
 def guard(
@@ -176,7 +176,8 @@ def answer(request: GuardRequest, *, parent_pid: int | None = None) -> Json:
         opened = sqlite3.connect(request["uri"], uri=True, timeout=request["timeout_s"] / 2, isolation_level=None)
         with contextlib.closing(opened) as connection:
             guard(connection, timeout_s=request["timeout_s"], parent_pid=parent_pid, seen=request["seen"])
-            _find_names(connection, request)
+            if "named_sql" in request:
+                _find_names(connection, request)
             cursor = connection.execute(request["sql"], request["parameters"])
             names = [column[0] for column in cursor.description or ()]
             caps = {"max_rows": request["max_rows"], "max_bytes": request["max_bytes"]}
@@ -194,15 +195,13 @@ def answer(request: GuardRequest, *, parent_pid: int | None = None) -> Json:
 def _find_names(connection: sqlite3.Connection, request: GuardRequest) -> None:
     """Raise ``no such column`` for a double-quoted name that SQLite would take for a text.
 
-    ``sql`` itself then runs, so that its columns are called as it says. The option for this, SQLITE_DBCONFIG_DQS_DML,
-    needs Python 3.12, and breaks the database's own views that have such texts.
+    SQLITE_DBCONFIG_DQS_DML would do so too, but needs Python 3.12 and breaks views that hold such texts.
     """
-    if "named_sql" in request:
-        try:
-            connection.execute(request["named_sql"], request["parameters"]).close()
-        except sqlite3.Error as error:  # any other error is that of ``sql``, too, which says it in its own words
-            if str(error).startswith("no such column"):
-                raise
+    try:
+        connection.execute(request["named_sql"], request["parameters"]).close()
+    except sqlite3.Error as error:  # ``sql`` itself tells any other error, and keeps the names of its columns
+        if str(error).startswith("no such column"):
+            raise
 
 
 def _failure(error: sqlite3.Error, request: GuardRequest) -> Json:

@@ -103,23 +103,14 @@ def only_statement(sql: str) -> str:
 
 
 def names_in_backticks(sql: str) -> str:
-    """The statement with every double-quoted name in backticks.
+    """The statement with its double-quoted names in backticks: in these SQLite never takes a name for a text."""
 
-    SQLite takes a double-quoted name that it does not know for a text, and one in backticks never.
-    """
-
-    def backticked(piece: re.Match[str]) -> str:
+    def rewritten(piece: re.Match[str]) -> str:
         text = piece.group()
         is_name = text.startswith('"') and text.count('"') % 2 == 0
         return "`{}`".format(text[1:-1].replace('""', '"').replace("`", "``")) if is_name else text
 
-    return _PIECE.sub(backticked, sql)
-
-
-def is_explain(sql: str) -> bool:
-    """True if the first word of a statement is EXPLAIN."""
-    first = next((piece.group() for piece in _PIECE.finditer(sql) if piece.lastgroup != "blank"), "")
-    return first.upper() == "EXPLAIN"
+    return _PIECE.sub(rewritten, sql)
 
 
 def checked(parameters: Parameters | None, kind: str) -> Parameters | None:

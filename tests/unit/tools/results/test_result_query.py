@@ -41,7 +41,6 @@ def test_rows_of_every_form_are_summed_and_grouped(tmp_path: Path, made: Any) ->
 
 def test_an_unknown_name_is_answered_with_those_there_are(file: Path) -> None:
     told = {
-        "SELECT prise FROM result": "no such column: prise; columns of result: price, ",
         'SELECT sum("prise") FROM result': "no such column: prise (in double quotes it is a name; a text stands in ",
         "SELECT * FROM result WHERE \"citty\" = 'Oslo'": "columns of result: city, ",
         "SELECT * FROM results": "no such table: results; tables: result",
