@@ -12,6 +12,7 @@ from loom_worker.backends.schema import Table
 from loom_worker.core.errors import ToolFailed
 
 MAX_ERROR_CHARS = 2000
+MOST_NEAR = 100
 
 _TOO_LONG = re.compile(r"statement timeout|max_statement_time|maximum statement execution time|Interrupted!|timed out")
 _WRONG = (ProgrammingError, DataError, NotSupportedError)
@@ -84,12 +85,15 @@ def hint(message: str, sql: str, tables: tuple[Table, ...]) -> str:
     if missing := re.match(r"no such table: (\S+)", message):
         if not tables:
             return f"{message}; there are no tables you may read"
-        return f"{message}; tables: " + ", ".join(near(missing[1], (table.path for table in tables)))
-    missing = re.match(r"no such column: (?:\S+\.)?(\S+)", message)
-    if not missing:
+        return f"{message}; tables: " + ", ".join(near(missing[1], (table.path for table in tables))[:MOST_NEAR])
+    if not message.startswith("no such column: "):
         return message
+    wanted = message.removeprefix("no such column: ")
+    if '"{}"'.format(wanted.replace('"', '""')) in sql:
+        message += " (in double quotes it is a name; a text stands in single quotes)"
+    wanted = wanted.rpartition(".")[2]
     used = [table for table in tables if re.search(rf"\b{re.escape(table.name)}\b", sql, re.IGNORECASE)]
-    ranked = {table.path: near(missing[1], (name for name, _ in table.columns)) for table in used if table.columns}
-    order = near(missing[1], (columns[0] for columns in ranked.values()))
+    ranked = {each.path: near(wanted, (name for name, _ in each.columns))[:MOST_NEAR] for each in used if each.columns}
+    order = near(wanted, (columns[0] for columns in ranked.values()))
     by_best = sorted(ranked, key=lambda path: order.index(ranked[path][0]))
     return message + "".join(f"; columns of {path}: {', '.join(ranked[path])}" for path in by_best)

@@ -90,7 +90,7 @@ def _words(*texts: str) -> frozenset[str]:
 
 FUNCTIONS: Mapping[str, frozenset[str]] = {
     "postgres": _words(_COMMON, _POSTGRESQL),
-    "mysql": _words(_COMMON, _MYSQL),
+    "mysqlansi": _words(_COMMON, _MYSQL),
     "duckdb": _words(_COMMON, _DUCKDB),
     "sqlite": frozenset(),
 }

@@ -9,9 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -21,11 +23,22 @@ from loom_worker.backends.scope import fold
 from loom_worker.backends.statements import MAX_SQL_CHARS, READING, Parameters
 from loom_worker.core.errors import ToolFailed
 
+
+class MySqlAnsi(MySQL):
+    """MySQL with ``ANSI_QUOTES``, as ``servers`` sets it: what stands in double quotes is a name, never a text."""
+
+    class Tokenizer(MySQL.Tokenizer):
+        """Where names and texts end."""
+
+        QUOTES: ClassVar[list[tuple[str, str] | str]] = ["'"]
+        IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`", '"']
+
+
 DIALECTS: Mapping[str, str] = {
     "sqlite": "sqlite",
     "postgresql": "postgres",
-    "mysql": "mysql",
-    "mariadb": "mysql",
+    "mysql": "mysqlansi",
+    "mariadb": "mysqlansi",
     "duckdb": "duckdb",
 }
 """sqlglot's name of each dialect, by the database's name in its URL."""

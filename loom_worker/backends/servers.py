@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from sqlalchemy import URL, Connection, Engine, create_engine
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import NoSuchModuleError
 
 from loom_worker.backends.results import MAX_FETCH_ROWS, collect
@@ -66,8 +66,8 @@ def _duckdb(_url: URL, _timeout_s: float) -> dict[str, object]:
     return {"read_only": True, "config": config}
 
 
-_SQL_MODE = "SET SESSION sql_mode = 'ONLY_FULL_GROUP_BY'"
-"""Quotes and backslashes mean what the parser takes them for, whatever mode the server runs in."""
+_SQL_MODE = "SET SESSION sql_mode = 'ANSI_QUOTES,ONLY_FULL_GROUP_BY'"
+"""Quotes and backslashes mean what the parser takes them for; a misspelt name in double quotes is an error, no text."""
 
 _READ_ONLY = ("SET SESSION TRANSACTION READ ONLY", "START TRANSACTION READ ONLY")
 """Both, as a DDL statement ends the transaction it is sent in: with one of them MariaDB 10.11 dropped a table."""
@@ -120,10 +120,13 @@ def server_engine(url: URL, *, timeout_s: float) -> Engine:
     """
     server = SERVERS[url.get_backend_name()]
     try:
-        return create_engine(url, pool_pre_ping=True, connect_args=server.connect_args(url, timeout_s))
+        engine = create_engine(url, pool_pre_ping=True, connect_args=server.connect_args(url, timeout_s))
     except (ImportError, NoSuchModuleError) as error:
         text = f"LOOM_BACKEND_URL: no driver for {url.drivername}: pip install '{server.package}'"
         raise BadSettings(text) from error
+    if _SQL_MODE in server.begin:  # before SQLAlchemy looks how the server quotes the names that it reflects
+        event.listen(engine, "connect", lambda made, _: made.cursor().execute(_SQL_MODE), insert=True)
+    return engine
 
 
 def server_query(engine: Engine, sql: str, values: tuple[object, ...], caps: Caps, *, is_streamed: bool = True) -> Json:

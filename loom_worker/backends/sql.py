@@ -4,11 +4,13 @@ On SQLite statements run in a guarded child process; ``servers`` runs them on th
 """
 
 import hashlib
+import os
+import re
 import threading
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from sqlalchemy import URL, Engine, NullPool, create_engine, make_url
 from sqlalchemy.exc import ArgumentError
@@ -39,6 +41,12 @@ if TYPE_CHECKING:
 MAX_ROWS = 10_000
 MAX_RESULT_BYTES = 10_000_000
 EVERYTHING = Scope()
+FILES = frozenset({"sqlite", "duckdb"})
+"""Databases that are a file."""
+_IMMUTABLE = "&immutable=1"
+_QUERY = re.compile(r"(?:\?(?:[\w.-]+=[^?&]*&?)*)?\Z")
+"""The end of a URL, perhaps empty; any other ``?`` belongs to the path."""
+_FILE_URI = re.compile(r"\Afile:(?://(?:localhost)?(?=/))?")
 
 
 class SqlBackend:
@@ -48,6 +56,7 @@ class SqlBackend:
         self,
         url: str,
         *,
+        folder: Path = Path(),
         scope: Scope = EVERYTHING,
         max_rows: int = MAX_ROWS,
         max_result_bytes: int = MAX_RESULT_BYTES,
@@ -56,6 +65,7 @@ class SqlBackend:
         """Take a SQLAlchemy URL.
 
         Args:
+            folder: where a relative path of a file begins.
             scope: the part of the database that is described and can be read.
             max_result_bytes: of a result's JSON text in UTF-8.
             timeout_s: of one statement.
@@ -63,7 +73,7 @@ class SqlBackend:
         Raises:
             BadSettings: not a URL, or the database is not supported.
         """
-        self._url = _checked(url)
+        self._url = _checked(url, folder)
         self._kind = self._url.get_backend_name()
         self._scope = scope
         self._caps = Caps(max_rows, max_result_bytes, timeout_s)
@@ -80,7 +90,7 @@ class SqlBackend:
 
     def tools(self) -> tuple[Tool, ...]:
         """list_tables, get_schema and execute_sql; each waits two seconds longer than the statement's own limit."""
-        path, origin = Path(self._url.database or "").absolute(), None
+        path, origin = Path(self._url.database or ""), None
         # What fails together; without password, user or folder.
         group = f"sql:{path.name}:{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
         if self._url.host:
@@ -102,10 +112,10 @@ class SqlBackend:
         """Check that the database could be opened, without connecting.
 
         Raises:
-            BadSettings: its file does not exist, or its driver is not installed.
+            BadSettings: its file does not exist or cannot be read, or its driver is not installed.
         """
-        if self._kind in ("sqlite", "duckdb") and not (file := Path(self._url.database or "").absolute()).is_file():
-            raise BadSettings(f"{file}: no such file")
+        if self._kind in FILES and (fault := _fault(file := Path(self._url.database or ""))):
+            raise BadSettings(f"{file}: {fault}")
         if self._kind != "sqlite":
             self._open()
 
@@ -173,7 +183,6 @@ class SqlBackend:
             raise ToolFailed(hint(str(failed), sql, self._catalogs.newest().tables), failed.code) from failed
 
     def _on_file(self, path: Path, sql: str, parameters: Any) -> Json:
-        _existing(path)
         text, values, seen = only_statement(sql), parameters or [], None
         if is_narrow(self._scope):
             statement, catalog = self._judged(text, parameters), self._catalogs.get()
@@ -184,9 +193,10 @@ class SqlBackend:
                 else None
                 for table in catalog.tables
             }
-        return query(
+        uri, stamp = self._uri(path), path.stat().st_mtime_ns
+        found = query(
             {
-                "uri": _read_only(path),
+                "uri": uri,
                 "sql": text,
                 "parameters": values,
                 "seen": seen,
@@ -195,6 +205,9 @@ class SqlBackend:
                 "timeout_s": self._caps.timeout_s,
             }
         )
+        if uri.endswith(_IMMUTABLE) and stamp != path.stat().st_mtime_ns:
+            raise ToolFailed("the database was changed meanwhile: ask again", "DATABASE_ERROR")
+        return found
 
     def _judged(self, sql: str, parameters: Any) -> "Statement":
         """Parse a statement and judge what it reads, by a newer catalog if the kept one lacks a name."""
@@ -216,8 +229,6 @@ class SqlBackend:
         return statement
 
     def _read(self) -> TableCatalog:
-        if self._file is not None:
-            _existing(self._file)
         with translated(self._caps.timeout_s):
             engine = self._open()
             if self._kind == "duckdb":
@@ -228,20 +239,42 @@ class SqlBackend:
 
     @property
     def _file(self) -> Path | None:
-        return Path(self._url.database or "").absolute() if self._kind == "sqlite" else None
+        return Path(self._url.database or "") if self._kind == "sqlite" else None
+
+    def _uri(self, path: Path) -> str:
+        """The URI by which SQLite opens the file, for reading alone.
+
+        In WAL mode it makes a ``-shm`` beside the file (https://sqlite.org/wal.html#readonly). Where it may not, the
+        file is opened as immutable, which is sound while no other process has it open.
+        """
+        if fault := _fault(path):
+            text = f"the database file {path.name}: {fault}; `loom doctor` names the path and where it is set"
+            raise ToolFailed(text, "DATABASE_ERROR")
+        given = {name: value for name, value in self._url.query.items() if name in ("immutable", "nolock")}
+        uri = f"file:{quote(str(path))}?{urlencode({'mode': 'ro', **given})}"
+        if os.access((real := path.resolve()).parent, os.W_OK) or _opens(uri):
+            return uri
+        beside = (real.with_name(f"{real.name}-{kind}") for kind in ("wal", "journal", "shm"))
+        if changes := next((each.name for each in beside if each.exists() and each.stat().st_size), None):
+            text = f"{path.name} has changes in {changes}, which cannot be read in a folder that may not be written: "
+            raise ToolFailed(text + "have somebody open it there once with `sqlite3` and close it", "DATABASE_ERROR")
+        return uri + _IMMUTABLE
 
     def _open(self) -> Engine:
         with self._lock:
-            if self._engine is None and self._file is not None:
+            if self._engine is None and (path := self._file) is not None:
                 # For reflection, which needs PRAGMA; the model's SQL never runs on it.
-                connect = partial(sqlite3.connect, _read_only(self._file), uri=True)
-                self._engine = create_engine("sqlite://", module=sqlite3, creator=connect, poolclass=NullPool)
+                how: Json = {"poolclass": NullPool, "creator": lambda: sqlite3.connect(self._uri(path), uri=True)}
+                self._engine = create_engine("sqlite://", module=sqlite3, **how)
             elif self._engine is None:
                 self._engine = server_engine(self._url, timeout_s=self._caps.timeout_s)
             return self._engine
 
 
-def _checked(url: str) -> URL:
+def _checked(url: str, folder: Path) -> URL:
+    """The URL; that of a file with its absolute path."""
+    if url.startswith(tuple(FILES)) and (query := _QUERY.search(url)):
+        url = url[: query.start()].replace("?", "%3F") + query.group()
     try:
         parsed = make_url(url)
     except ArgumentError as error:
@@ -250,15 +283,29 @@ def _checked(url: str) -> URL:
     kind = parsed.get_backend_name()
     if kind != "sqlite" and kind not in SERVERS:
         raise BadSettings(f"LOOM_BACKEND_URL: {kind} is not served; expected sqlite, {', '.join(sorted(SERVERS))}")
-    if kind in ("sqlite", "duckdb") and parsed.database in (None, "", ":memory:"):
+    if kind not in FILES:
+        return parsed
+    path = _FILE_URI.sub("", parsed.database or "")
+    if path in ("", ":memory:") or parsed.query.get("mode") == "memory":
         raise BadSettings(f"LOOM_BACKEND_URL: expected a file: {kind}:////path/of.db")
-    return parsed
+    return parsed.set(database=str(folder.absolute() / path))
 
 
-def _existing(path: Path) -> None:
-    if not path.is_file():
-        raise ToolFailed(f"the database file {path.name} does not exist", "DATABASE_ERROR")
+def _fault(path: Path) -> str | None:
+    """Why a database file cannot be read; it is not opened, which would drop this process's locks on it."""
+    try:
+        if not path.is_file():
+            return "no such file"
+    except OSError as error:
+        return str(error.strerror)
+    return None if os.access(path, os.R_OK) else "it may not be read"
 
 
-def _read_only(path: Path) -> str:
-    return f"file:{quote(str(path))}?mode=ro"
+def _opens(uri: str) -> bool:
+    """False if SQLite would have to write beside the file; any other error is left to the statement."""
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            connection.execute("PRAGMA schema_version")
+    except sqlite3.Error as error:
+        return not re.search("unable to open|readonly", str(error))
+    return True

@@ -18,7 +18,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from loom_worker.backends.results import TooWide, collect, encode
 from loom_worker.core.values.json import Json
@@ -92,6 +92,8 @@ class GuardRequest(TypedDict):
     """For ``?`` or ``:name``; empty: none."""
     seen: Seen | None
     """What may be read; None: every table."""
+    named_sql: NotRequired[str]
+    """An EXPLAIN of ``sql`` with its double-quoted names in backticks; not given: it has none."""
 
 
 def guard(
@@ -174,6 +176,8 @@ def answer(request: GuardRequest, *, parent_pid: int | None = None) -> Json:
         opened = sqlite3.connect(request["uri"], uri=True, timeout=request["timeout_s"] / 2, isolation_level=None)
         with contextlib.closing(opened) as connection:
             guard(connection, timeout_s=request["timeout_s"], parent_pid=parent_pid, seen=request["seen"])
+            if "named_sql" in request:
+                _find_names(connection, request)
             cursor = connection.execute(request["sql"], request["parameters"])
             names = [column[0] for column in cursor.description or ()]
             caps = {"max_rows": request["max_rows"], "max_bytes": request["max_bytes"]}
@@ -186,6 +190,18 @@ def answer(request: GuardRequest, *, parent_pid: int | None = None) -> Json:
         return {"failure": f"the statement or a parameter cannot be used: {error}", "code": "INVALID_INPUT"}
     except MemoryError:
         return {"failure": "the query needs too much memory: select or group less", "code": "DATABASE_ERROR"}
+
+
+def _find_names(connection: sqlite3.Connection, request: GuardRequest) -> None:
+    """Raise ``no such column`` for a double-quoted name that SQLite would take for a text.
+
+    SQLITE_DBCONFIG_DQS_DML would do so too, but needs Python 3.12 and breaks views that hold such texts.
+    """
+    try:
+        connection.execute(request["named_sql"], request["parameters"]).close()
+    except sqlite3.Error as error:  # ``sql`` itself tells any other error, and keeps the names of its columns
+        if str(error).startswith("no such column"):
+            raise
 
 
 def _failure(error: sqlite3.Error, request: GuardRequest) -> Json:

@@ -7,6 +7,7 @@ import subprocess
 
 from loom_worker.backends.results import encode
 from loom_worker.backends.sqlite_guard import GuardRequest
+from loom_worker.backends.statements import names_in_backticks
 from loom_worker.core.child_process import module_command
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.isolation import process_env
@@ -28,6 +29,8 @@ def query(request: GuardRequest) -> Json:
     # Our pid lets it end with us: once the child runs, getppid could already name another process.
     command = [*module_command("loom_worker.backends.sqlite_guard", "-I", "-S"), str(os.getpid())]
     timeout_s = request["timeout_s"]
+    if (named := names_in_backticks(request["sql"])) != request["sql"]:
+        request = {**request, "named_sql": named if named[:7].upper() == "EXPLAIN" else f"EXPLAIN {named}"}
     try:
         sent = encode(request).encode()
     except UnicodeEncodeError as error:

@@ -102,6 +102,17 @@ def only_statement(sql: str) -> str:
     return sql[pieces[0].start() : pieces[last - 1].end()]
 
 
+def names_in_backticks(sql: str) -> str:
+    """The statement with its double-quoted names in backticks: in these SQLite never takes a name for a text."""
+
+    def rewritten(piece: re.Match[str]) -> str:
+        text = piece.group()
+        is_name = text.startswith('"') and text.count('"') % 2 == 0
+        return "`{}`".format(text[1:-1].replace('""', '"').replace("`", "``")) if is_name else text
+
+    return _PIECE.sub(rewritten, sql)
+
+
 def checked(parameters: Parameters | None, kind: str) -> Parameters | None:
     """Return the parameters if every driver takes them.
 

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -215,14 +216,11 @@ def backend(settings: Settings) -> InstallationCheck:
         return InstallationCheck("backend", True, "the sample shop (will be made by `loom up`)")
 
     def connect() -> None:
-        from sqlalchemy import create_engine, make_url
+        from loom_worker.backends.sql import SqlBackend
 
-        own = {"module": sqlite3} if make_url(settings.backend_url).get_backend_name() == "sqlite" else {}
-        engine = create_engine(settings.backend_url, **own)
-        try:
-            engine.connect().close()
-        finally:
-            engine.dispose()
+        with closing(SqlBackend(settings.backend_url)) as data:
+            data.check()
+            data.describe()
 
     return _tried("backend", shown, connect, "correct LOOM_BACKEND_URL, or install the driver that it names")
 

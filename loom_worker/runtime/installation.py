@@ -31,7 +31,7 @@ from loom_worker.llm.bedrock import PACKAGES
 from loom_worker.llm.embeddings_local import StaticModel
 from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.embedders import adapter, model_of
-from loom_worker.runtime.tool_sets import Data
+from loom_worker.runtime.tool_sets import Data, servers_of
 from loom_worker.tools import custom
 from loom_worker.tools.registry import Registry
 from loom_worker.workflows import load as workflow_files
@@ -125,7 +125,7 @@ class Inspection:
     def _looks(self, agent: Agent) -> Iterator[Look]:
         for database in (None, *agent.databases):
             yield _DataLook(self, agent, database)
-        for server in agent.mcp_servers:
+        for server in servers_of(agent):
             yield _ServerLook(self, agent, server)
         yield _PythonLook(self, agent)
         if self.calls_model and (model := model_of(agent)):

@@ -92,7 +92,7 @@ class ToolProvider:
         targets = custom.load(agent.custom, folder, taken=taken, read=self._files.tools)
         taken |= {tool.spec.name for tool in targets.tools}
         installed = custom.installed(taken=taken)
-        offer = self._servers.tools(agent.mcp_servers) if agent.mcp_servers else None
+        offer = self._servers.tools(servers_of(agent)) if agent.mcp_servers else None
         given = offer.tools if offer else ()
         always = {tool.spec.name for tool in (*targets.tools, *(given if agent.allows_mcp else ()))}
         problems = (*targets.problems, *installed.problems, *(offer.problems if offer else ()))
@@ -110,12 +110,14 @@ class ToolProvider:
         """
         if agent.backend is None:
             return None
-        backend = agent.backend
+        backend, folder = agent.backend, _folder(agent)
         if backend.kind == "sql":
+            if backend.url is None and database is None:
+                folder = Path()  # a path of a setting begins where the process was started
             url = backend.url or self._settings.backend_url
             backend = replace(backend, url=url if database is None else _switched(url, database))
         with self._lock:
-            key = (backend, _folder(agent))
+            key = (backend, folder)
             if key not in self._data:
                 self._data[key] = self._made(*key)
             return self._data[key]
@@ -146,7 +148,7 @@ class ToolProvider:
 
     def stamp(self, agent: Agent) -> str:
         """Changes when the agent's servers or its files have other tools than before."""
-        offered = self._servers.stamp(agent.mcp_servers) if agent.mcp_servers else ""
+        offered = self._servers.stamp(servers_of(agent)) if agent.mcp_servers else ""
         return f"{offered} {self._files.stamp(agent.custom, _folder(agent))}" if agent.custom else offered
 
     def close(self) -> None:
@@ -166,13 +168,24 @@ class ToolProvider:
             index = self._settings.home / "documents"
             return DocumentsBackend(folder / (backend.path or ""), index, timeout_s=timeout_s)
         most_bytes = self._settings.tools.max_result_bytes
-        return SqlBackend(backend.url or "", scope=backend.scope, max_result_bytes=most_bytes, timeout_s=timeout_s)
+        return SqlBackend(
+            backend.url or "", folder=folder, scope=backend.scope, max_result_bytes=most_bytes, timeout_s=timeout_s
+        )
 
     def _secret(self, name: str) -> str:
         try:
             return self._settings.secrets[name]
         except KeyError as error:
             raise BadSettings(f"LOOM_SECRET_{name} is not set; the agent's auth names it") from error
+
+
+def servers_of(agent: Agent) -> tuple[McpServer, ...]:
+    """The agent's servers; a command with a slash in it is a path, which begins at the agent's file."""
+    folder = _folder(agent)
+    return tuple(
+        replace(server, command=str(folder / server.command)) if server.command and "/" in server.command else server
+        for server in agent.mcp_servers
+    )
 
 
 def _folder(agent: Agent) -> Path:

@@ -7,6 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 from loom_worker.backends import sqlite_process
+from loom_worker.backends.error_text import hint
+from loom_worker.backends.schema import Table
 from loom_worker.backends.sqlite_guard import LIMITS, GuardRequest
 from loom_worker.blobs.derived import DerivedFiles
 from loom_worker.core.errors import ToolFailed
@@ -66,7 +68,9 @@ def ask(file: Path, sql: str, *, most_bytes: int) -> Json:
     try:
         result = sqlite_process.query(request)
     except ToolFailed as failure:
-        raise ToolFailed(f"{failure}{_hint(str(failure), file)}", failure.code) from failure
+        if not str(failure).startswith("no such "):
+            raise
+        raise ToolFailed(hint(str(failure), sql, _tables(file)), failure.code) from failure
     with closing(sqlite3.connect(request["uri"], uri=True)) as connection:
         cut = connection.execute("PRAGMA user_version").fetchone()[0]
     if cut:
@@ -169,17 +173,11 @@ def _fitted(cells: list[Cell]) -> tuple[list[Cell], int]:
     return cut, sum(long)
 
 
-def _hint(failure: str, file: Path) -> str:
-    """The existing tables and columns, for a statement with an unknown name."""
-    if "no such column" not in failure and "no such table" not in failure:
-        return ""
+def _tables(file: Path) -> tuple[Table, ...]:
     with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        found = []
-        for table in tables[:10]:
-            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({_quoted(table)})")]
-            found.append(f"{table}({', '.join(columns[:100])})")
-    return f"; there is {'; '.join(found)}"
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {name: connection.execute(f"PRAGMA table_info({_quoted(name)})").fetchall() for name in names}
+    return tuple(Table(name, tuple((row[1], row[2]) for row in rows), (), ()) for name, rows in columns.items())
 
 
 def _quoted(name: str) -> str:

@@ -43,6 +43,21 @@ def small_disk(folder: Path, *, size_bytes: int) -> Iterator[Path]:
 
 
 @contextmanager
+def unwritable(folder: Path) -> Iterator[None]:
+    """Nobody may write into the folder meanwhile, not even root: for root it is mounted onto itself, read-only."""
+    ways = (["mount", "--bind", folder, folder], ["mount", "-o", "remount,bind,ro", folder], ["umount", folder])
+    if os.geteuid() != 0:
+        ways = (["true"], ["chmod", "555", folder], ["chmod", "755", folder])
+    if subprocess.run(ways[0], capture_output=True, check=False).returncode:
+        pytest.skip("nothing may be mounted here")
+    try:
+        subprocess.run(ways[1], check=True)
+        yield
+    finally:
+        subprocess.run(ways[2], check=True)
+
+
+@contextmanager
 def filled(folder: Path) -> Iterator[None]:
     """The disk of this folder has no byte left until the end."""
     filler = folder / "filler"

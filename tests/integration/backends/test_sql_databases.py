@@ -149,6 +149,8 @@ def test_rows_and_bytes_are_capped_and_the_cap_is_told(world: World) -> None:
         ("SELECT totl FROM orders", "no such column: totl; columns of orders: total"),
         ("SELECT o.custmer_id FROM orders o", "custmer_id; columns of orders: customer_id"),
         ("SELECT id FROM ordres", "no such table: ordres; tables: orders"),
+        ('SELECT sum("totl") FROM orders', "columns of orders: total"),
+        ('SELECT "name" FROM "customers" WHERE "name" = "Bo"', "no such column: Bo (in double quotes it is a name"),
     ],
 )
 def test_a_misspelt_name_is_answered_with_the_nearest(backend: SqlBackend, sql: str, said: str) -> None:
@@ -160,6 +162,11 @@ def test_hidden_columns_are_not_among_the_nearest(scoped: SqlBackend) -> None:
     assert "columns of customers: " in said
     assert "email" not in said
     assert "no such column: email" in refusal(scoped, "SELECT email FROM customers")
+
+
+def test_a_name_in_double_quotes_is_a_name(scoped: SqlBackend) -> None:
+    assert rows(scoped, 'SELECT count(*) AS "all of" FROM "orders" WHERE "total" > 10 ORDER BY "all of"') == [[19]]
+    assert "no such column: email" in refusal(scoped, 'SELECT "email" FROM customers')
 
 
 def test_a_plan_is_shown_where_nothing_is_hidden(backend: SqlBackend) -> None:

@@ -14,6 +14,7 @@ from loom_worker.core.errors import BadSettings, ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.agents import Scope
 from tests.support.callers import CALLER
+from tests.support.disks import unwritable
 
 
 def backend_of(path: Path, **settings: Any) -> SqlBackend:
@@ -138,6 +139,39 @@ def test_a_mistake_is_answered_with_what_would_have_been_right(backend: SqlBacke
     assert caught.value.code == "INVALID_INPUT"
 
 
+QUOTING = """CREATE TABLE invoice (id INTEGER PRIMARY KEY, total REAL, "a ""b"" `c` [d", country TEXT);
+    INSERT INTO invoice VALUES (1, 5, 'odd', 'Brazil'), (2, 2, 'odd', 'say "totall"');
+    CREATE VIEW brazil AS SELECT id, "a text" AS said FROM invoice WHERE country = "Brazil";"""
+UNKNOWN = {
+    "Totall": 'SELECT sum("Totall") FROM invoice',
+    'the "total"': 'SELECT count(*) FROM invoice WHERE "the ""total""" = \'Brazil\'',
+    "to`tal": 'SELECT /* "id" */ \'"id"\', "id", "to`tal" AS "id" FROM invoice -- "id"',
+    "id": 'WITH "t t" AS (SELECT "total" FROM invoice) SELECT "id" FROM "t t" ORDER BY "total"',
+    "$.a": "SELECT json_extract('{}', \"$.a\") FROM invoice WHERE country LIKE '%a%'",
+}
+KNOWN = (
+    ('SELECT "a ""b"" `c` [d", sum("total") + 1 FROM "invoice"', ['a "b" `c` [d', 'sum("total") + 1'], ["odd", 8]),
+    ('SELECT sum(id) OVER "w w" AS "s s" FROM invoice WINDOW "w w" AS (ORDER BY "id") ORDER BY "s s"', ["s s"], [1]),
+    ('SELECT "i"."rowid" AS n FROM invoice "i" WHERE country = \'say "totall"\'', ["n"], [2]),
+    ("SELECT * FROM brazil", ["id", "said"], [1, "a text"]),
+)
+
+
+@pytest.mark.parametrize("scope", [Scope(), Scope(tables=("invoice", "brazil"))])
+def test_a_name_in_double_quotes_is_never_taken_for_a_text(tmp_path: Path, scope: Scope) -> None:
+    backend = backend_of(tmp_path / "quoting.db", scope=scope)
+    with contextlib.closing(sqlite3.connect(tmp_path / "quoting.db")) as connection:
+        connection.executescript(QUOTING)
+    for name, sql in UNKNOWN.items():
+        with pytest.raises(ToolFailed) as caught:
+            run(backend, "execute_sql", sql=sql)
+        said = f"no such column: {name} (in double quotes it is a name; a text stands in single quotes); columns of "
+        assert str(caught.value).startswith(said)
+    for sql, columns, first in KNOWN:
+        found = run(backend, "execute_sql", sql=sql)
+        assert (found["columns"], found["rows"][0]) == (columns, first)
+
+
 def test_names_of_columns_that_leave_no_room_for_a_row_are_refused(shop_path: Path) -> None:
     wide = "SELECT " + ", ".join(f"1 AS {'c' * 85}{n}" for n in range(200))
     with pytest.raises(ToolFailed, match="200 columns do not fit"):
@@ -164,7 +198,7 @@ def test_a_missing_file_is_named_and_not_made(tmp_path: Path) -> None:
         lambda: run(backend, "list_tables"),
         lambda: run(backend, "execute_sql", sql="SELECT 1"),
     ):
-        with pytest.raises(ToolFailed, match=r"gone\.db does not exist"):
+        with pytest.raises(ToolFailed, match=r"gone\.db: no such file"):
             ask()
     assert list(tmp_path.iterdir()) == []
 
@@ -197,6 +231,45 @@ def test_a_database_in_wal_mode_is_read_while_another_writes(small: Path) -> Non
         assert run(backend, "execute_sql", sql="SELECT count(*) FROM parent")["rows"] == [[1]]
         writer.execute("COMMIT")
         assert run(backend, "execute_sql", sql="SELECT count(*) FROM parent")["rows"] == [[2]]
+
+
+def test_a_database_in_wal_mode_is_read_where_nothing_may_be_written_or_its_reader_is_told(small: Path) -> None:
+    copy = small.parent / "copy"
+    copy.mkdir()
+    with contextlib.closing(sqlite3.connect(small, isolation_level=None)) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("INSERT INTO parent VALUES (2, 'y')")
+        for end in ("", "-wal"):
+            (copy / f"left.db{end}").write_bytes(Path(f"{small}{end}").read_bytes())
+    (copy / "whole.db").write_bytes(small.read_bytes())
+    (copy / "whole.db-wal").touch()
+    with unwritable(copy):
+        assert "parent(a INTEGER PK" in backend_of(copy / "whole.db").describe()
+        assert run(backend_of(copy / "whole.db"), "execute_sql", sql="SELECT count(*) FROM parent")["rows"] == [[2]]
+        with pytest.raises(ToolFailed, match=r"changes in left\.db-wal"):
+            backend_of(copy / "left.db").describe()
+
+
+URLS = {
+    "shop.db": ("shop.db", "shop.db?mode=ro", "../{here.name}/./shop.db?nolock=1", "file:shop.db?mode=ro&uri=true"),
+    "two.db": ("{here}/two.db", "file:{here}/two.db?mode=rwc&uri=true", "file://localhost{here}/two.db?uri=true"),
+    "why?.db": ("why?.db", "why?.db?mode=ro", "why%3F.db", "file:why%3F.db?uri=true&immutable=1"),
+    "100% #1 ö&b=c [d].db": ("100% #1 ö&b=c [d].db", "file:100%25%20%231%20ö&b=c [d].db?mode=ro&uri=true"),
+}
+
+
+def test_a_url_names_its_file_whatever_stands_in_its_path(tmp_path: Path) -> None:
+    for name, paths in URLS.items():
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as connection, connection:
+            connection.execute("CREATE TABLE t (a)")
+        for path in paths:
+            backend = SqlBackend(f"sqlite:///{path.format(here=tmp_path)}", folder=tmp_path)
+            assert run(backend, "list_tables") == {"tables": [{"name": "t", "columns": 1}]}
+            assert run(backend, "execute_sql", sql="SELECT count(*) FROM t")["rows"] == [[0]]
+    assert {each.name for each in tmp_path.iterdir()} == set(URLS)
+    for name in (".", "gone.db", "n" * 300):
+        with pytest.raises(BadSettings, match=re.escape(str(tmp_path / name))):
+            SqlBackend(f"sqlite:///{name}", folder=tmp_path).check()
 
 
 def test_a_closed_backend_opens_again_when_used(shop_path: Path) -> None:
@@ -237,6 +310,8 @@ def test_a_list_too_large_for_a_result_says_that_it_is_cut(tmp_path: Path) -> No
         ("nonsense", "expected a SQLAlchemy URL"),
         ("sqlite://", "expected a file"),
         ("sqlite:///:memory:", "expected a file"),
+        ("sqlite:///file::memory:?uri=true", "expected a file"),
+        ("sqlite:///file:x?mode=memory&uri=true", "expected a file"),
         ("mssql+pyodbc://sa:secret@host/db", "mssql is not served"),
         ("://sa:secret@", "expected a SQLAlchemy URL"),
     ],

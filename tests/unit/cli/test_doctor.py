@@ -83,9 +83,13 @@ def test_a_redis_that_does_not_answer_fails_with_the_way_out(tmp_path: Path) -> 
     assert "LOOM_REDIS_URL" in failed(report)["redis"]["fix"]
 
 
-def test_a_backend_that_cannot_be_opened_fails(tmp_path: Path) -> None:
-    for url in (f"sqlite:////{tmp_path}/no/such/folder/x.db", "nonsense", "oracle+none://h/x"):
-        assert not backend(from_env({"LOOM_BACKEND_URL": url})).is_ok
+def test_a_backend_that_cannot_be_opened_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("sqlite:///file:x?.db?mode=rwc&uri=true", "nonsense", "oracle+none://h/x"):
+        found = backend(from_env({"LOOM_BACKEND_URL": url}))
+        assert not found.is_ok
+        assert (f" {tmp_path}/x?.db: no such file" in found.found) == url.startswith("sqlite")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_database_of_somebody_else_fails(tmp_path: Path) -> None:

@@ -174,6 +174,23 @@ def test_data_that_cannot_be_opened_is_told_at_its_line(told: Told, tmp_path: Pa
     assert any(problem.startswith(f"a.yaml:{told_of}") for problem in problems), problems
 
 
+@pytest.mark.heavy
+def test_paths_in_an_agents_file_begin_there(told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("data/shop.db", "data/last year?.db", "elsewhere/started.db"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as connection:
+            connection.execute("CREATE TABLE t (id INTEGER)")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (tmp_path / "server.sh").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{SERVER}" stdio\n', encoding="utf-8")
+    (tmp_path / "server.sh").chmod(0o755)
+    spec = f"  mcp_servers: {{sdk: {{command: ./server.sh}}}}\n  backend:\n    url: sqlite:///../{tmp_path.name}/data/"
+    spec += "shop.db?mode=ro\n    scope: {tables: [t], databases: ['data/last year?.db', data/shop.db]}\n"
+    assert told(spec, reaches_out=True) == []
+    assert told("  backend: {scope: {tables: [t]}}", reaches_out=True, LOOM_BACKEND_URL="sqlite:///started.db") == []
+    missing = "a.yaml:5: agent a: spec.backend.url: started.db: no such file"
+    assert told("  backend: {url: 'sqlite:///started.db'}") == [missing]
+
+
 def test_an_operation_that_the_service_has_not_is_told_at_its_entry(told: Told, tmp_path: Path) -> None:
     (tmp_path / "o.yaml").write_text("openapi: 3.0.0\ninfo: {title: t, version: '1'}\npaths: {}\n", encoding="utf-8")
     spec = "  backend:\n    type: rest\n    url: https://example.com\n    openapi: o.yaml\n"
