@@ -10,8 +10,7 @@ from pathlib import Path
 
 from loom_worker.backends.documents import index, lookup
 from loom_worker.backends.documents.folder import FolderListing
-from loom_worker.backends.documents.lookup import IndexedFile
-from loom_worker.backends.documents.page import numbered, printed
+from loom_worker.backends.documents.lookup import IndexedFile, numbered, printed
 from loom_worker.backends.documents.refresh import RefreshDeadlines, listing, refresh
 from loom_worker.backends.documents.specs import LIST_DOCUMENTS, READ_DOCUMENT, SEARCH_DOCUMENTS
 from loom_worker.core.errors import BadSettings, ToolFailed
@@ -66,12 +65,8 @@ class DocumentsBackend:
         return overview(self._path.name, listing(self._root(), self._index_folder))
 
     def _tool(self, spec: ToolSpec, run: Callable[[Json, Caller], object]) -> Tool:
-        origin = {
-            "kind": KIND,
-            "path": str(self._path),
-            "index": str(self._index_folder),
-            "timeout_s": self._timeout_s,
-        }
+        places = {"path": str(self._path), "index": str(self._index_folder)}
+        origin = {"kind": KIND, **places, "timeout_s": self._timeout_s}
         group = f"documents:{self._path.name}"
         return Tool(spec, run, timeout_s=self._timeout_s, group=group, origin=origin)
 
@@ -99,7 +94,8 @@ class DocumentsBackend:
             shown = printed(numbered(stored, first=first, last=last, skip=arguments.get("skip", 0)))
         title = f" “{document.title}”" if document.title else ""
         pages = f", {document.pages} pages" if document.pages else ""
-        head = f"{document.name} ({document.kind}, {document.lines} lines{pages}){title}"
+        encoding = f", encoding: {document.encoding}" if document.encoding else ""
+        head = f"{document.name} ({document.kind}, {document.lines} lines{pages}{encoding}){title}"
         return f"{head}\n{shown.text}\n{_end(document, shown.next_line, shown.next_skip, last)}"
 
     @contextmanager
@@ -191,9 +187,7 @@ def overview(folder_name: str, listing: FolderListing) -> str:
     """How many documents of which kind there are, and the first of their names."""
     names = [entry.name for entry in listing.entries if not entry.flaw]
     kinds = Counter(entry.kind for entry in listing.entries if not entry.flaw)
-    counted = ", ".join(
-        f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
-    )
+    counted = ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds, key=lambda kind: (-kinds[kind], kind)))
     total = f"{len(names)} document" + ("s" if len(names) != 1 else "")
     lines = [f"Folder of documents {one_line(folder_name)!r}: {total}" + (f" ({counted})." if counted else ".")]
     if unread := len(listing.entries) - len(names):

@@ -1,11 +1,14 @@
-"""The paragraphs of a Word document (.docx), by the standard library: a zip with one XML file that matters.
+"""The paragraphs of a Word document (.docx), by the standard library: a zip with a few XML files that matter.
 
-Nothing is unpacked to disk. Of the archive's names only ``word/document.xml`` is ever used, but an archive that names
-files outside of itself is refused, as no program that writes documents makes one.
+Nothing is unpacked to disk. Only the text and the notes, comments, headers and footers beside it are read, but an
+archive that names files outside of itself is refused, as no program that writes documents makes one.
 """
 
+import re
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 from typing import BinaryIO
 from xml.parsers import expat
 from zipfile import BadZipFile, ZipFile, ZipInfo
@@ -23,7 +26,13 @@ _BROKEN = (
     zlib.error,
 )
 _TEXT = "word/document.xml"
-_W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main "
+"""Where it is if the relationships do not say."""
+_MARGINS = ("Header", "Footer")
+_BESIDE = ("Footnotes", "Endnotes", "Comments", *_MARGINS)
+"""Files beside the text, in this order; what they hold stands under these headings."""
+_OURS = tuple("/2006/main /2006/math /markup-compatibility/2006 /wordprocessingml/main /officeDocument/math".split())
+"""Ends of the namespaces of text, formulas and alternatives, those of strict Open XML last."""
+_MAIN = re.compile(rb"""<(?=[^<>]*/relationships/officeDocument["'])[^<>]*\sTarget\s*=\s*["'](?:\./|/)?([^"']+)""")
 
 
 def read(file: BinaryIO, _kind: str, _from_page: int) -> Extract:
@@ -41,20 +50,36 @@ def read(file: BinaryIO, _kind: str, _from_page: int) -> Extract:
     return extract
 
 
-def _checked(archive: ZipFile) -> ZipInfo:
+def _checked(archive: ZipFile) -> list[tuple[str, ZipInfo]]:
+    """What is read, each part with its heading; the text comes first, and has none."""
     entries = archive.infolist()
     if len(entries) > MAX_ENTRIES:
         raise UnreadableDocument(f"its archive has {len(entries)} entries; at most {MAX_ENTRIES} are taken")
     if any(_leads_out(entry.filename) for entry in entries):
         raise UnreadableDocument("its archive names files outside of itself")
-    texts = [entry for entry in entries if entry.filename == _TEXT]
+    main = _main(archive)
+    texts = [entry for entry in entries if entry.filename == main]
     if len(texts) != 1:
         raise UnreadableDocument("it is not a Word document: its archive has no text, or more than one")
-    if texts[0].flag_bits & 1:
+    folder = re.escape(main.rpartition("/")[0])
+    parts = [("", texts[0])]
+    for heading in _BESIDE:
+        name = re.compile(rf"{folder}/{heading.lower()}\d*\.xml")
+        parts += [(heading, entry) for entry in entries if name.fullmatch(entry.filename)]
+    if any(entry.flag_bits & 1 for _, entry in parts):
         raise UnreadableDocument("it is encrypted")
-    if texts[0].file_size > min(MAX_XML_BYTES, MAX_RATIO * max(texts[0].compress_size, 1000)):
-        raise UnreadableDocument(f"its text unpacks to {texts[0].file_size} bytes, too much for what is packed")
-    return texts[0]
+    unpacked = sum(entry.file_size for _, entry in parts)
+    if unpacked > min(MAX_XML_BYTES, MAX_RATIO * sum(max(entry.compress_size, 1000) for _, entry in parts)):
+        raise UnreadableDocument(f"its text unpacks to {unpacked} bytes, too much for what is packed")
+    return parts
+
+
+def _main(archive: ZipFile) -> str:
+    """The name of the text, as the archive's relationships have it, else the usual one."""
+    with suppress(*_BROKEN), archive.open("_rels/.rels") as xml:
+        found = _MAIN.search(xml.read(CHUNK_BYTES))
+        return found[1].decode() if found else _TEXT
+    return _TEXT
 
 
 def _leads_out(name: str) -> bool:
@@ -62,79 +87,113 @@ def _leads_out(name: str) -> bool:
     return ".." in parts or parts[0] == "" or ":" in parts[0]
 
 
-def _lines(archive: ZipFile, entry: ZipInfo, extract: Extract) -> Iterator[Line | None]:
-    paragraphs = _Paragraphs()
+def _lines(archive: ZipFile, parts: list[tuple[str, ZipInfo]], extract: Extract) -> Iterator[Line | None]:
+    seen: set[Line] = set()  # the headers of a document's sections are mostly the same
     try:
-        for chunk in _chunks(archive, entry):
-            paragraphs.feed(chunk)
-            extract.title = extract.title or paragraphs.title
-            yield from paragraphs.taken()
-            yield None
-        paragraphs.feed(b"", is_end=True)
-        yield from paragraphs.taken()
+        for heading, entry in parts:
+            paragraphs = _Paragraphs(heading)
+            for chunk in _chunks(archive, entry):
+                paragraphs.feed(chunk)
+                extract.title = extract.title or paragraphs.title
+                lines = paragraphs.taken()
+                yield from (line for line in lines if heading not in _MARGINS or line not in seen)
+                yield None
+                seen.update(lines)
     except _BROKEN as error:
         raise UnreadableDocument(f"it is broken ({type(error).__name__})") from error
 
 
 def _chunks(archive: ZipFile, entry: ZipInfo) -> Iterator[bytes]:
-    """The unpacked text; never more than the archive's directory says, as zipfile stops there."""
+    """The unpacked text, then an empty chunk; never more than the archive's directory says, as zipfile stops there."""
     with archive.open(entry) as xml:
-        while chunk := xml.read(CHUNK_BYTES):
-            yield chunk
+        yield from chain(iter(lambda: xml.read(CHUNK_BYTES), b""), [b""])
 
 
 class _Paragraphs:
-    """Text between <w:p> and </w:p>; a document type declaration, which could hold entities, is refused."""
+    """Text between <w:p> and </w:p>, those of a text box before the paragraph around it.
 
-    def __init__(self) -> None:
+    Text that was deleted or moved away is left out, and so is the second form of what stands there in two. A document
+    type declaration, which could hold entities, is refused.
+    """
+
+    def __init__(self, heading: str) -> None:
         self.title = ""
         self._lines: list[Line] = []
-        self._text: list[str] = []
         self._outline = Outline()
-        self._path = ""
+        self._path = heading
+        self._text: list[str] = []
         self._level: int | None = None
+        self._around: list[tuple[list[str], int | None]] = []  # the same of the paragraphs that hold this one
         self._is_text = False
+        self._chars = 0
+        self._forms: list[int] = []  # the characters before each alternative that is open
+        self._left_out = 0  # how deep within an element that is left out
         self._parser = expat.ParserCreate(namespace_separator=" ")
         self._parser.StartDoctypeDeclHandler = _refuse
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._data
 
-    def feed(self, chunk: bytes, *, is_end: bool = False) -> None:
-        self._parser.Parse(chunk, is_end)
+    def feed(self, chunk: bytes) -> None:
+        """The next bytes; none: this is the end."""
+        self._parser.Parse(chunk, not chunk)
 
     def taken(self) -> list[Line]:
         lines, self._lines = self._lines, []
         return lines
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        match name.removeprefix(_W):
+        local = _local(name)
+        is_done = local in ("Choice", "Fallback") and self._forms != [] and self._chars > self._forms[-1]
+        if self._left_out or is_done or local in ("del", "moveFrom"):
+            self._left_out += 1
+            return
+        match local:
             case "t":
                 self._is_text = True
-            case "tab":
+            case "tab" | "ptab":
                 self._text.append("\t")
             case "br" | "cr":
                 self._text.append(" ")
+            case "noBreakHyphen":
+                self._text.append("-")
+            case "p":
+                self._around.append((self._text, self._level))
+                self._text, self._level = [], None
             case "pStyle":
-                self._level = _level(attributes.get(f"{_W}val", ""))
+                self._level = _level(attributes.get(f"{name.removesuffix('pStyle')}val", ""))
+            case "AlternateContent":
+                self._forms.append(self._chars)
 
     def _data(self, text: str) -> None:
-        if self._is_text:
+        if self._is_text and not self._left_out:
             self._text.append(text)
+            self._chars += len(text)
 
     def _end(self, name: str) -> None:
-        match name.removeprefix(_W):
+        if self._left_out:
+            self._left_out -= 1
+            return
+        match _local(name):
             case "t":
                 self._is_text = False
             case "p":
                 self._paragraph(" ".join("".join(self._text).split(" ")).strip())
-                self._text, self._level = [], None
+                self._text, self._level = self._around.pop()
+            case "AlternateContent":
+                self._forms.pop()
 
     def _paragraph(self, text: str) -> None:
         if self._level is not None and text:
             self._path = self._outline.enter(self._level, text)
             self.title = self.title or text[:MAX_TITLE_CHARS]
         self._lines.append(Line(text, self._path))
+
+
+def _local(name: str) -> str:
+    """The name without its namespace; empty if that is none of ours."""
+    namespace, _, local = name.rpartition(" ")
+    return local if namespace.endswith(_OURS) else ""
 
 
 def _level(style: str) -> int | None:

@@ -1,8 +1,10 @@
-"""What every reader of a format gives: lines with their page and heading, cut into passages to search in."""
+"""Which files are documents, and what every reader of a format gives: lines, cut into passages to search in."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from importlib import import_module
+from pathlib import PurePosixPath
+from typing import BinaryIO, NamedTuple
 
 from loom_worker.core.errors import LoomError
 
@@ -13,6 +15,33 @@ PASSAGE_CHARS = 1200
 ENOUGH_CHARS = 600
 """A passage this long ends at the next empty line."""
 MAX_TITLE_CHARS = 200
+
+_SUFFIXES = {
+    "text": ".txt .text .log",
+    "Markdown": ".md .markdown",
+    "reStructuredText": ".rst",
+    "HTML": ".html .htm .xhtml",
+    "CSV": ".csv .tsv",
+    "JSON": ".json .jsonl .ndjson",
+    "PDF": ".pdf",
+    "Word": ".docx",
+}
+KINDS = {"": "text"} | {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
+
+ARCHIVES = frozenset(".zip .tar .gz .tgz .bz2 .tbz2 .xz .txz .zst .7z .rar .jar .war .whl .epub .iso .cab .lz4".split())
+_ARCHIVE_MARKS = (
+    b"PK\x03\x04",
+    b"PK\x05\x06",
+    b"\x1f\x8b",
+    b"BZh",
+    b"\xfd7zXZ\x00",
+    b"(\xb5/\xfd",
+    b"7z\xbc\xaf",
+    b"Rar!",
+)
+
+_MODULES = {"PDF": "pdf", "Word": "docx", "HTML": "html"}
+"""The others are read by ``text``."""
 
 
 class UnreadableDocument(LoomError):
@@ -38,6 +67,40 @@ class Extract:
     title: str = ""
     pages: int | None = None
     """How many there are in all."""
+    encoding: str = ""
+    """``guessed cp932`` or ``unknown``; empty where nothing had to be guessed."""
+
+
+def kind_of(name: str) -> str:
+    """The kind of document a name promises.
+
+    Raises:
+        Unreadable: files with this suffix are not read.
+    """
+    suffix = PurePosixPath(name).suffix.lower()
+    if suffix in ARCHIVES:
+        raise UnreadableDocument(f"an archive ({suffix}): archives are not opened")
+    if suffix not in KINDS:
+        raise UnreadableDocument(f"files of its kind ({suffix[:20]}) are not read")
+    return KINDS[suffix]
+
+
+def extract(file: BinaryIO, kind: str, *, from_page: int = 1) -> Extract:
+    """Begin to read an open file; its lines come as they are asked for.
+
+    Args:
+        from_page: where to go on in a PDF; other kinds are always read from their beginning.
+
+    Raises:
+        Unreadable: it is not what it seems, or cannot be read; the lines may raise it too.
+    """
+    head = file.read(8)
+    file.seek(0)
+    if kind != "Word" and head.startswith(_ARCHIVE_MARKS):
+        raise UnreadableDocument("an archive by its first bytes: archives are not opened")
+    module = import_module(f"loom_worker.backends.documents.{_MODULES.get(kind, 'text')}")
+    read: Callable[..., Extract] = module.read
+    return read(file, kind, from_page)
 
 
 class Passage(NamedTuple):

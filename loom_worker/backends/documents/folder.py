@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from loom_worker.backends.documents.extract import UnreadableDocument
-from loom_worker.backends.documents.kinds import kind_of
+from loom_worker.backends.documents.extract import UnreadableDocument, kind_of
 
 MAX_FILES = 10_000
 MAX_FILE_BYTES = 50_000_000

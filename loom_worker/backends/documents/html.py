@@ -15,7 +15,8 @@ from loom_worker.backends.documents.text import MAX_TEXT_BYTES, decode
 CHUNK_CHARS = 64 * 1024
 """Fed to the parser at a time, so that the reader's time limit is heeded in between."""
 
-_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]{1,40})""", re.IGNORECASE)
+_CHARSET = re.compile(rb"""(?i)<(?:meta\b|\?xml)[^<>]{0,200}?(?:charset|encoding)\s*=\s*["']?([\w.:-]{1,40})""")
+_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _BLOCKS = frozenset(
     """address article aside blockquote body br caption center dd details dialog div dl dt fieldset figcaption figure
     footer form h1 h2 h3 h4 h5 h6 head header hr html legend li main menu nav ol option p pre section summary table
@@ -32,9 +33,10 @@ def read(file: BinaryIO, _kind: str, _from_page: int) -> Extract:
         Unreadable: it holds binary data.
     """
     data = file.read(MAX_TEXT_BYTES)
-    declared = _CHARSET.search(data, 0, 4096)
-    extract = Extract(iter(()))
-    extract.lines = _lines(decode(data, declared=declared[1].decode("ascii") if declared else None), extract)
+    declared = _CHARSET.search(_COMMENT.sub(b"", data))
+    text, encoding = decode(data, declared=declared[1].decode("ascii") if declared else None)
+    extract = Extract(iter(()), encoding=encoding)
+    extract.lines = _lines(text, extract)
     return extract
 
 

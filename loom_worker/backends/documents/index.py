@@ -1,7 +1,7 @@
 """The index of a folder: a SQLite file with every passage and a full-text index over them.
 
 It is a cache: made by another version of Loom, or damaged, it is made anew. One process at a time fills it (see
-``filling``), any number reads it meanwhile, and each file is stored in one transaction, so a kill loses one file.
+``refresh``), any number reads it meanwhile, and each file is stored in one transaction, so a kill loses one file.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from pathlib import Path
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import codes, sqlite3
 
-VERSION = 1
+VERSION = 2
 """Of tables and of how texts are cut; another one makes every index anew."""
 BUSY_S = 10.0
 
@@ -34,6 +34,7 @@ CREATE TABLE files (
     next_page INTEGER NOT NULL DEFAULT 1, -- where reading goes on
     title TEXT NOT NULL DEFAULT '',
     pages INTEGER,
+    encoding TEXT NOT NULL DEFAULT '', -- that was guessed, or 'unknown'
     lines INTEGER NOT NULL DEFAULT 0,
     chars INTEGER NOT NULL DEFAULT 0,
     cut TEXT NOT NULL DEFAULT '' -- why the rest of it is left out

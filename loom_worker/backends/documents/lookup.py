@@ -1,9 +1,10 @@
-"""What the index is asked: names, passages that fit a question, lines of one document. Reads alone."""
+"""What the index is asked: names, passages that fit a question, lines of one document, as much as fits one result."""
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import groupby
 
 from loom_worker.backends.documents.extract import Passage
 from loom_worker.core.sqlite_driver import sqlite3
@@ -14,12 +15,16 @@ from loom_worker.core.words import COMPOUND, RUN, STOP_WORDS, UNSPACED, WORD
 SNIPPET_TOKENS = 40
 MAX_SNIPPET_CHARS = 500
 MOST_NEAR = 3
+MAX_BYTES = 12 * 1024
+"""Of the text in UTF-8, what stands before and after it included: below the 16 KiB at which a result is kept aside."""
+_RESERVED_BYTES = 512
+"""For what stands before and after the lines."""
 _WEIGHTS = "2.0, 3.0, 1.0, 1.0"
 """Of a hit in the name, the headings, the text and its pairs of characters."""
 
 _BEGINS = "substr(name, 1, length(:prefix)) = :prefix"
 _LIST = f"""
-SELECT name, kind, size_bytes, flaw, is_waiting, next_page, title, pages, lines, cut FROM files
+SELECT name, kind, size_bytes, flaw, is_waiting, next_page, title, pages, encoding, lines, cut FROM files
 WHERE {_BEGINS} ORDER BY name LIMIT :limit OFFSET :offset
 """
 _HITS = f"""
@@ -28,9 +33,10 @@ FROM found JOIN passages ON passages.id = found.rowid
 WHERE found MATCH :words AND {_BEGINS.replace("name", "passages.name")} ORDER BY score, found.rowid LIMIT :limit
 """
 _HIT = f"""
-SELECT p.name, p.page, p.first, p.last, p.skip, p.heading,
+SELECT p.name, p.page, p.first, p.last, p.skip, p.heading, f.encoding,
     snippet(found, 2, '', '', '…', {SNIPPET_TOKENS}) AS snippet
-FROM found JOIN passages AS p ON p.id = found.rowid WHERE found MATCH ? AND found.rowid = ?
+FROM found JOIN passages AS p ON p.id = found.rowid JOIN files AS f ON f.id = p.file_id
+WHERE found MATCH ? AND found.rowid = ?
 """
 
 
@@ -45,6 +51,7 @@ class IndexedFile:
     is_waiting: bool
     title: str
     pages: int | None
+    encoding: str
     lines: int
     cut: str
 
@@ -91,7 +98,7 @@ def search(connection: sqlite3.Connection, query: str, *, prefix: str, limit: in
 
 def find(connection: sqlite3.Connection, name: str) -> IndexedFile | None:
     """The file of exactly this name, else the only one whose name looks the same, or is shown so."""
-    columns = "id, name, kind, flaw, is_waiting, title, pages, lines, cut"
+    columns = "id, name, kind, flaw, is_waiting, title, pages, encoding, lines, cut"
     row = connection.execute(f"SELECT {columns} FROM files WHERE name = ?", (plain(name),)).fetchone()
     if row is None:
         looks = _looks(name)
@@ -149,15 +156,14 @@ def _shown(row: sqlite3.Row) -> Json:
     shown = {key: value for key, value in own.items() if value != ""}
     if row["is_waiting"] and row["next_page"] == 1:
         return {**shown, "note": "not indexed yet"}
-    shown |= {"lines": row["lines"]} | ({"pages": row["pages"]} if row["pages"] else {})
+    shown |= {"lines": row["lines"]} | {key: row[key] for key in ("pages", "encoding") if row[key]}
     note = f"indexed up to page {row['next_page'] - 1} so far" if row["is_waiting"] else row["cut"]
     return {**shown, "note": note} if note else shown
 
 
 def _hit(row: sqlite3.Row, *, score: float) -> Json:
     shown: Json = {"path": row["name"], "lines": f"{row['first']}-{row['last']}", "score": round(score, 2)}
-    extra = {"page": row["page"], "skip": row["skip"], "heading": row["heading"]}
-    shown |= {key: value for key, value in extra.items() if value}
+    shown |= {key: row[key] for key in ("page", "skip", "heading", "encoding") if row[key]}
     return {**shown, "snippet": row["snippet"][:MAX_SNIPPET_CHARS]}
 
 
@@ -197,3 +203,61 @@ def _phrase(term: str) -> str:
         return f'"{term}" *'
     pairs = (term[at : at + 2] for at in range(len(term) - 1))
     return f'"{" ".join(pairs)}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A line, or the rest of one, with its number and page."""
+
+    number: int
+    page: int | None
+    skip: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What fits."""
+
+    text: str
+    next_line: int | None
+    """Where to go on; None: all is shown."""
+    next_skip: int = 0
+    """Characters of that line which are shown already."""
+
+
+def numbered(passages: Iterable[Passage], *, first: int, last: int | None, skip: int) -> Iterator[Numbered]:
+    """The lines ``first`` to ``last`` (None: all that follow), without the first ``skip`` characters of the first."""
+    for number, parts in groupby(_lines(passages), key=lambda line: line.number):
+        if last is not None and number > last:
+            return
+        whole = list(parts)
+        if number >= first:
+            text = "".join(part.text for part in whole)
+            at = skip if number == first else 0
+            yield Numbered(number, whole[0].page, at, text[at:])
+
+
+def printed(lines: Iterable[Numbered]) -> Shown:
+    """Lines with their numbers, and a mark where a page begins; a line that does not fit at all is shown in part."""
+    room = MAX_BYTES - _RESERVED_BYTES
+    shown: list[str] = []
+    page = None
+    for line in lines:
+        mark = f"--- page {line.page} ---\n" if line.page != page else ""
+        page = line.page
+        lead = f"{mark}{line.number}\t"
+        if shown and len((lead + line.text).encode()) >= room:
+            return Shown("\n".join(shown), line.number, line.skip)
+        fitting = line.text.encode()[: room - len(lead.encode()) - 1].decode("utf-8", "ignore")
+        shown.append(lead + fitting)
+        if len(fitting) < len(line.text):
+            return Shown("\n".join(shown), line.number, line.skip + len(fitting))
+        room -= len(shown[-1].encode()) + 1
+    return Shown("\n".join(shown), None)
+
+
+def _lines(passages: Iterable[Passage]) -> Iterator[Numbered]:
+    for passage in passages:
+        for number, text in enumerate(passage.body.split("\n"), passage.first):
+            yield Numbered(number, passage.page, passage.skip, text)

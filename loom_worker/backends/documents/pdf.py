@@ -17,17 +17,8 @@ MAX_STREAM_BYTES = 20_000_000
 """Of one unpacked stream; a page of text has some thousands."""
 
 _BROKEN = (
-    *(
-        PyPdfError,
-        DeprecationError,
-        AssertionError,
-        AttributeError,
-        ArithmeticError,
-        LookupError,
-        NotImplementedError,
-        OSError,
-    ),
-    *(RecursionError, TypeError, ValueError, struct.error),
+    *(PyPdfError, DeprecationError, AssertionError, AttributeError, ArithmeticError, LookupError),
+    *(NotImplementedError, OSError, RecursionError, TypeError, ValueError, struct.error),
 )
 """What pypdf raises over broken files, as tried with 3,000 of them; its own errors are only some of that."""
 

@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, TypedDict
 
-from loom_worker.backends.documents.extract import Extract, Line, Passage, UnreadableDocument, passages
-from loom_worker.backends.documents.kinds import extract
+from loom_worker.backends.documents.extract import Extract, Line, Passage, UnreadableDocument, extract, passages
 from loom_worker.core.values.json import Json
 
 MAX_MEMORY_BYTES = 1024 * 1024 * 1024
@@ -43,6 +42,7 @@ class Answer(TypedDict):
     passages: list[Passage]
     """As JSON, each is an array."""
     pages: int | None
+    encoding: str
     lines: int
     """The number of the last line."""
     next_page: int | None
@@ -109,6 +109,7 @@ def answer(file: BinaryIO, order: ReadRequest, clock: Callable[[], float] = time
         "title": document.title,
         "passages": found,
         "pages": document.pages,
+        "encoding": document.encoding,
         "lines": reading.last,
         "next_page": reading.next_page,
         "cut": reading.cut,

@@ -4,13 +4,9 @@ from loom_worker.core.values.chat import ToolSpec
 
 MAX_LISTED = 100
 MAX_FOUND = 20
-_PATH_CHARS = 1000
 
-_PREFIX = {
-    "type": "string",
-    "maxLength": _PATH_CHARS,
-    "description": "Only documents whose path begins so, such as a folder: handbook/",
-}
+_PATH = {"type": "string", "maxLength": 1000}
+_PREFIX = _PATH | {"description": "Only documents whose path begins so, such as a folder: handbook/"}
 
 LIST_DOCUMENTS = ToolSpec(
     "list_documents",
@@ -51,12 +47,7 @@ READ_DOCUMENT = ToolSpec(
     {
         "type": "object",
         "properties": {
-            "path": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": _PATH_CHARS,
-                "description": "As list_documents or search_documents give it.",
-            },
+            "path": _PATH | {"minLength": 1, "description": "As list_documents or search_documents give it."},
             "from": {"type": "integer", "minimum": 1, "description": "First line; default: the first."},
             "to": {"type": "integer", "minimum": 1, "description": "Last line; default: as many as fit."},
             "page": {"type": "integer", "minimum": 1, "description": "A page of a PDF, in place of from and to."},

@@ -41,6 +41,67 @@ def test_runs_tabs_and_breaks_are_one_line_and_field_codes_are_none() -> None:
     assert [line.text for line in read(of(inner)).lines] == ["a\tb c"]
 
 
+def _part(name: str, *texts: str) -> str:
+    return document_xml("".join(map(P.format, texts))).replace("w:document", f"w:{name}")
+
+
+def test_notes_comments_headers_and_footers_follow_the_text_under_their_names() -> None:
+    beside = {"header2": "firm draft", "header1": "firm", "footer1": "page", "comments": "remark", "endnotes": "end"}
+    beside["footnotes"] = "ibid. ibid."
+    parts = {f"word/{name}.xml": _part(name, *texts.split()) for name, texts in beside.items()}
+    lines = read(of(P.format("text"), **parts, **{"word/glossary/footnotes.xml": _part("footnotes", "sample")})).lines
+    assert [(line.text, line.heading) for line in lines] == [
+        ("text", ""),
+        *[("ibid.", "Footnotes"), ("ibid.", "Footnotes"), ("end", "Endnotes"), ("remark", "Comments")],
+        *[("firm", "Header"), ("draft", "Header"), ("page", "Footer")],
+    ]
+
+
+def _box(text: str) -> str:
+    return f"<w:drawing><w:txbxContent>{P.format(text)}</w:txbxContent></w:drawing>" if text else "<w:drawing/>"
+
+
+def _either(choices: list[str], fallback: str) -> str:
+    forms = "".join(f"<mc:Choice>{_box(text)}</mc:Choice>" for text in choices)
+    return (
+        f'<mc:AlternateContent xmlns:mc="{MC}">{forms}<mc:Fallback>{_box(fallback)}</mc:Fallback></mc:AlternateContent>'
+    )
+
+
+MC = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+
+
+@pytest.mark.cases(
+    ("inner", "lines"),
+    [
+        (_either(["box", "box"], "box"), ["box", "before after"]),
+        (_either([""], "box"), ["box", "before after"]),
+        (_either([f"outer</w:t>{_either(['in'], 'in')}<w:t>"], "outer"), ["in", "outer", "before after"]),
+        ("<w:del><w:r><w:t>gone</w:t></w:r></w:del><w:ins><w:r><w:t>new </w:t></w:r></w:ins>", ["before new after"]),
+        ("<w:moveFrom><w:r><w:t>gone</w:t></w:r></w:moveFrom>", ["before after"]),
+        ("<w:r><w:t>e</w:t><w:noBreakHyphen/><w:t>mail</w:t><w:ptab/></w:r>", ["before e-mail\tafter"]),
+    ],
+)
+def test_a_text_box_is_read_once_and_deleted_text_never(inner: str, lines: list[str]) -> None:
+    paragraph = f"<w:p><w:r><w:t>before </w:t></w:r>{inner}<w:r><w:t>after</w:t></w:r></w:p>"
+    assert [line.text for line in read(of(paragraph)).lines] == lines
+
+
+@pytest.mark.parametrize("target", ["word/document2.xml", "/word/document2.xml", "./word/document2.xml"])
+def test_the_text_is_where_the_relationships_say_also_in_strict_open_xml(target: str) -> None:
+    strict = "http://purl.oclc.org/ooxml"
+    kind = f"{strict}/officeDocument/relationships/officeDocument"
+    relationships = (
+        f"<Relationships><Relationship Target='x.png' Type='x'/><Relationship Type='{kind}' Target='{target}'/>"
+    )
+    text = document_xml('<w:p><w:pPr><w:pStyle w:val="Heading1"/></w:pPr><w:r><w:t>strict</w:t></w:r></w:p>')
+    text = text.replace(
+        "http://schemas.openxmlformats.org/wordprocessingml/2006/main", f"{strict}/wordprocessingml/main"
+    )
+    document = read(zipped({"_rels/.rels": f"{relationships}</Relationships>", "word/document2.xml": text}))
+    assert [tuple(line) for line in document.lines] == [("strict", "strict", None)]
+
+
 @pytest.mark.cases(
     "name", ["../x", "a/../../x", "/etc/passwd", "..\\x", "\\\\host\\share", "C:\\x", "C:/x", "a/..", "//x"]
 )
@@ -64,6 +125,7 @@ def _lying(content: bytes) -> bytes:
         (zipped({"word/document.xml": "<a>"}), "broken"),
         (zipped({"word/document.xml": "<?xml version='1.0' encoding='no-such'?><a/>"}), "broken"),
         (of(P.format("A" * 5_000_000)), "unpacks to"),
+        (of(P.format("a"), **{"word/header1.xml": P.format("A" * 5_000_000)}), "unpacks to"),
         (_lying(of(P.format("A" * 100))), "broken"),
         (of(P.format("a"), **{f"e{at}": "" for at in range(docx.MAX_ENTRIES)}), "entries"),
         (of(P.format("&l;"), before='<!DOCTYPE a [<!ENTITY l "lol">]>'), "document type"),

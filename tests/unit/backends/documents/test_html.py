@@ -52,10 +52,19 @@ def test_lines_stand_under_their_headings_and_the_title_is_none_of_them() -> Non
     assert page.title == "A & B"
 
 
-def test_the_encoding_a_page_declares_is_used() -> None:
-    assert shown('<meta charset="iso-8859-15"><p>€'.encode("iso-8859-15")) == ["€"]
-    assert shown("<meta http-equiv=x content='text/html; charset=shift_jis'>東京".encode("shift_jis")) == ["東京"]
-    assert shown("<meta charset=nonsense><p>é".encode()) == ["é"]
+@pytest.mark.cases(
+    ("start", "text", "encoding"),
+    [
+        ('<meta charset="iso-8859-15">', "€", "iso-8859-15"),
+        ("<meta http-equiv=x content='text/html; charset=shift_jis'>", "東京", "shift_jis"),
+        ("<meta charset=utf-16>", "é", "utf-8"),
+        (f"<!-- {'x' * 9000} --><META CharSet = gb2312 >", "镕", "gb18030"),
+        ("<!-- <meta charset=koi8-r> --><meta charset=windows-1251>", "молоко", "cp1251"),
+        ("<?xml version='1.0' encoding='X-Mac-Cyrillic'?><meta charset=nonsense>", "Ёлка", "mac-cyrillic"),
+    ],
+)
+def test_the_encoding_a_page_declares_is_used(start: str, text: str, encoding: str) -> None:
+    assert "".join(shown((f"{start}<p>{text}").encode(encoding))) == text
 
 
 def test_a_page_of_binary_data_is_refused() -> None:

@@ -2,7 +2,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from loom_worker.backends.documents.extract import Line, passages
-from loom_worker.backends.documents.page import MAX_BYTES, Shown, numbered, printed
+from loom_worker.backends.documents.lookup import MAX_BYTES, Shown, numbered, printed
 
 
 def shown(
