@@ -128,4 +128,4 @@ class OnBudget:
         tokens = sum(map(self._count, texts)) + FRAME_TOKENS + MESSAGE_TOKENS * len(request.messages)
         tokens += TOOLS_TOKENS + MESSAGE_TOKENS * len(request.tools) if request.tools else 0
         self._meter = BudgetMeter(self._budgets, self._payer, input_tokens=tokens)
-        yield from self._model.reply(replace(request, meter=self._meter))
+        yield from self._model.reply(replace(request, meter=self._meter, source=self._payer.source))

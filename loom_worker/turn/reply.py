@@ -165,6 +165,7 @@ def _request(question: _Question, state: TurnState, execution: Execution) -> Req
         watch=execution.watch,
         meter=question.meter or UNMETERED,
         key=f"{state.turn.id}.{len(state.replies)}",
+        source=execution.payer.source,
     )
 
 

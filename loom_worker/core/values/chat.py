@@ -184,6 +184,8 @@ class Request:
     """Asked before each try."""
     key: str = ""
     """The same for the same call of a turn, also when another worker makes it again after a crash; empty: none."""
+    source: str = ""
+    """The session for which it is made: its failures count once for a circuit breaker; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)

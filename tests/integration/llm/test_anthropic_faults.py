@@ -315,7 +315,7 @@ class Unasked:
     def succeeded(self, name, token):
         self.told.append("succeeded")
 
-    def failed(self, name, token):
+    def failed(self, name, token, *, source):
         self.told.append("failed")
 
     def abandoned(self, name, token):
