@@ -267,11 +267,13 @@ class Reply:
     stop_reason: StopReason
     usage: Usage
     model: str
-    """The model that answered, as the provider names it."""
+    """The model that was asked, by the name that it was asked by."""
     tool_uses: tuple[ToolUse, ...] = ()
     opaque: tuple[Json, ...] = field(default=())
     guard: tuple[Json, ...] = ()
     """What guardrails decided on it, as the audit keeps it."""
+    served: str = ""
+    """The model as the server names it: an alias, the path of a file; nothing but the price of a profile needs it."""
 
 
 ReplyEvent = TextDelta | Restarted | Reply
