@@ -2,15 +2,16 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from loom_worker.core.errors import Overloaded, ProviderFailed, Unavailable
 from loom_worker.core.values.budgets import CallCost, Payer, Reservation
-from loom_worker.core.values.chat import ReplyEvent, Request
+from loom_worker.core.values.chat import ReplyEvent, Request, Unwatched, Usage
 from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.json import Json
 from loom_worker.llm.model import Model
-from loom_worker.llm.prices import rates
+from loom_worker.llm.prices import cost_usd, rates
 from loom_worker.store.budgets import Budgets
 
 log = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ some (memory/layers.py)."""
 class BudgetMeter:
     """The Meter of one request; for one thread.
 
-    A try that broke stays set aside: the provider may have been paid for it. Only the last one is left to settle.
+    A try that broke before the provider told what it used stays set aside: the provider may have been paid for it.
     """
 
     def __init__(
@@ -48,15 +49,85 @@ class BudgetMeter:
         self.held = self._budgets.reserve(self._payer, cost, now_ms=self._clock_ms())
         return max_tokens if self.held is None else self.held.grant.max_tokens
 
+    def take(self) -> Reservation | None:
+        """Hand over what is set aside for the last try, to be settled by what that used."""
+        held, self.held = self.held, None
+        return held
+
     def refund(self) -> None:
         """See Meter."""
-        held, self.held = self.held, None
-        if held is None:
+        if (held := self.take()) is None:
             return
         try:
             self._budgets.give_back(held, now_ms=self._clock_ms())
         except Unavailable as error:  # it counts as spent, and the caller learns why its call failed
             log.warning("what was set aside for a call stays so: %s", error)
+
+
+@dataclass(slots=True)
+class PaidTry:
+    """A try of which the provider told what it had used by then."""
+
+    told: Usage
+    held: Reservation | None = None
+    said: list[str] = field(default_factory=list)
+    """Its text so far: the provider tells the tokens of the output at its end alone."""
+
+    def usage(self, model: str, count: Callable[[str], int]) -> Usage:
+        """What it used as far as it is known, with its cost."""
+        text = "".join(self.said)
+        written = count(text) if text else 0
+        usage = replace(self.told, output_tokens=max(self.told.output_tokens, written))
+        return replace(usage, cost_usd=cost_usd(model, usage))
+
+    def as_json(self) -> Json:
+        """As an event has it."""
+        return {"told": self.told.as_json(), "held": self.held.as_json() if self.held else None}
+
+    @classmethod
+    def from_json(cls, data: Json) -> "PaidTry":
+        """Read what as_json wrote."""
+        return cls(Usage.from_json(data["told"]), data["held"] and Reservation.from_json(data["held"]))
+
+
+class Tally(Unwatched):
+    """A Watch that keeps what the tries of one reply used; for one thread."""
+
+    def __init__(self, meter: BudgetMeter | None = None) -> None:
+        self.meter = meter
+        """Has what is set aside for the try under way."""
+        self.broken: list[PaidTry] = []
+        self.current: PaidTry | None = None
+        self._asked_for = 0
+
+    def asked(self) -> None:
+        """See Watch."""
+        self.broken += [self.current] if self.current else []
+        self.current = None
+
+    def told(self, usage: Usage) -> None:
+        """See Watch."""
+        if self.current is None and usage.tokens:
+            self.current = PaidTry(usage, self.meter.take() if self.meter else None)
+        elif self.current:
+            self.current.told = usage
+
+    def news(self) -> list[Json]:
+        """The tries of which this was not asked before, as events have them."""
+        tries = [*self.broken, *([self.current] if self.current else [])]
+        begin, self._asked_for = self._asked_for, len(tries)
+        return [each.as_json() for each in tries[begin:]]
+
+    def answered(self) -> Reservation | None:
+        """Leave out the try under way, for its reply says what it used; what was set aside for it."""
+        answered, self.current = self.current, None
+        return answered.held if answered else self.meter.take() if self.meter else None
+
+    def take(self) -> list[PaidTry]:
+        """Hand over the tries that came to nothing."""
+        self.asked()
+        tries, self.broken, self._asked_for = self.broken, [], 0
+        return tries
 
 
 class Metered:

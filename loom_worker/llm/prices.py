@@ -119,7 +119,7 @@ def small_model(name: str) -> str | None:
 
 
 def with_cost(reply: Reply) -> Reply:
-    """The reply with its usage priced by the model that was asked; a profile of Bedrock's names none, its server does."""
+    """The reply with its usage priced by the model that was asked; of Bedrock's profiles only the server names it."""
     model = reply.served if PROFILE in reply.model else reply.model
     return replace(reply, usage=replace(reply.usage, cost_usd=cost_usd(model, reply.usage)))
 

@@ -32,8 +32,7 @@ from loom_worker.core.values.children import why_not
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.turns import Step
 from loom_worker.events.writer import EventWriter
-from loom_worker.llm.meter import BudgetMeter
-from loom_worker.llm.prices import cost_usd
+from loom_worker.llm.meter import BudgetMeter, PaidTry, Tally
 from loom_worker.memory.fit import Context
 from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, scale, shown_tokens
 from loom_worker.turn.filtering import filtered
@@ -66,7 +65,7 @@ def ask(state: TurnState, execution: Execution, writer: EventWriter, *, may_call
         began_us = now_us()
         context = _context(state, execution, ratio)
         execution.watch.calls.built(began_us, sum(context.tokens.values()))
-        meter = _meter(execution, context, ratio)
+        meter = execution.watch.tally.meter = _meter(execution, context, ratio)
         try:
             return _ask(state, execution, writer, _Question(context, may_call_tools, meter))
         except PromptTooLong as error:
@@ -94,11 +93,6 @@ class _Question:
     may_call_tools: bool
     meter: BudgetMeter | None
     """None: nothing is limited."""
-
-    @property
-    def held(self) -> Reservation | None:
-        """What was set aside for the try that was answered."""
-        return self.meter.held if self.meter else None
 
 
 def _meter(execution: Execution, context: Context, ratio: float) -> BudgetMeter | None:
@@ -131,14 +125,15 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
         withdraw(state, writer)
     ids = frozenset(call.id for call in state.calls)
     reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(state.calls)))
-    calls, bill = _calls(reply, state, execution, question.held)
+    calls, bill = _calls(reply, state, execution, execution.watch.tally.answered())
     _tell_calls(calls, writer)
     refused = [call for call in calls if not call.is_open]
     tell_closed(refused, state.turn, execution.runtime, execution.worker.monitor)
     estimated = round(estimate(execution.runtime, context))
     note = used_up(len(state.calls) + len(calls), len(state.replies) + 1, execution.limits) if calls else ""
     notes = {"note": note, "times": execution.watch.calls.take()}
-    return state.replied(reply, calls, first_token_ms=first_token_ms, estimated=estimated, bill=bill, notes=notes)
+    state = state.replied(reply, calls, first_token_ms=first_token_ms, estimated=estimated, bill=bill, notes=notes)
+    return execution.with_tries(state)
 
 
 def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -> None:
@@ -232,7 +227,7 @@ def _listen(
                 case TextDelta(text):
                     first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
                     execution.watch.calls.text()
-                    _tell(text, said, state, writer)
+                    _tell(text, said, state, writer, execution.watch.tally)
                     crash_points.reached("llm.streaming")
                 case Restarted(why):
                     writer.drop_deltas(reply_n=state.next_n)
@@ -245,12 +240,14 @@ def _listen(
     raise StreamBroken("The model's stream ended without a reply.")
 
 
-def _tell(text: str, said: list[str], state: TurnState, writer: EventWriter) -> None:
+def _tell(text: str, said: list[str], state: TurnState, writer: EventWriter, tally: Tally) -> None:
     """Pass on a piece of a reply; what it takes the place of is taken back with the first one."""
     if state.is_correcting and not said:
         withdraw(state, writer)
-    writer.delta(text if said else after(state.standing) + text, reply_n=state.next_n)
+    writer.delta(text if said else after(state.standing) + text, reply_n=state.next_n, tries=tally.news())
     said.append(text)
+    if tally.current:
+        tally.current.said.append(text)
 
 
 def _age_ms(state: TurnState, execution: Execution) -> int:
@@ -264,10 +261,11 @@ def _check_wanted(execution: Execution) -> None:
 
 
 def _cut(text: str, execution: Execution, *, sent_tokens: int) -> Reply:
-    """A reply that the client did not want to its end. The provider says what it costs only there: we estimate."""
+    """A reply that the client did not want to its end: it costs what the provider told by then, else an estimate."""
     model = execution.runtime.model.name
-    usage = Usage(input_tokens=sent_tokens, output_tokens=execution.runtime.count(text) if text else 0, llm_calls=1)
-    return Reply(text, "cancelled", replace(usage, cost_usd=cost_usd(model, usage)), model)
+    estimated = PaidTry(Usage(input_tokens=sent_tokens, llm_calls=1), said=[text])
+    paid = execution.watch.tally.current or estimated
+    return Reply(text, "cancelled", paid.usage(model, execution.runtime.count), model)
 
 
 def retell(state: TurnState, writer: EventWriter, why: str) -> None:

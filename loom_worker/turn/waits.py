@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 
 from loom_worker.core.errors import LeftAlone, LoomError, Overloaded
 from loom_worker.core.values.calls import Call
+from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.guard.tolerant import Tolerant
 from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits
 from loom_worker.llm.anthropic_errors import is_rate_limit
+from loom_worker.llm.meter import Tally
 from loom_worker.turn.call_times import CallRecorder
 from loom_worker.turn.state import TurnState
 
@@ -58,6 +60,8 @@ class ModelWatch:
         """The model and its provider, for logs and errors."""
         self.calls = CallRecorder(turn.fence, provider=provider, model=model)
         """Takes down their times."""
+        self.tally = Tally()
+        """Keeps what they used."""
         self._clock_ms = clock_ms
         self._waiting = Waiting("model", 0, attempt=0)
         self._is_told = False
@@ -67,6 +71,7 @@ class ModelWatch:
     def begin(self, state: TurnState) -> None:
         """A reply is needed; what was tried for it before, by whomever, counts."""
         self.calls.begin()
+        self.tally = Tally()
         now_ms = self._clock_ms()
         earlier = state.waited_last or {}
         self._waiting = Waiting(
@@ -79,6 +84,7 @@ class ModelWatch:
     def asked(self) -> None:
         """See Watch."""
         self.calls.asked()
+        self.tally.asked()
         self._change(waits_for="model", attempt=self._tries + 1)
         if self._shown_ms is not None:
             self._show()
@@ -93,6 +99,10 @@ class ModelWatch:
         self._show_in_time()
         if self._clock_ms() - self._received_ms >= QUIET_MS:
             self._tell_log("nothing came")
+
+    def told(self, usage: Usage) -> None:
+        """See Watch."""
+        self.tally.told(usage)
 
     def failed(self, error: LoomError, wait_s: float) -> None:
         """See Watch."""

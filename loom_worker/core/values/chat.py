@@ -102,6 +102,9 @@ class Watch(Protocol):
     def silent(self) -> None:
         """Still nothing came; called several times a second."""
 
+    def told(self, usage: "Usage") -> None:
+        """The provider told what the try under way has used by now, its cost not yet known."""
+
     def failed(self, error: LoomError, wait_s: float) -> None:
         """A try failed; the next one begins in so many seconds."""
 
@@ -116,6 +119,9 @@ class Unwatched:
         """See Watch."""
 
     def silent(self) -> None:
+        """See Watch."""
+
+    def told(self, usage: "Usage") -> None:
         """See Watch."""
 
     def failed(self, error: LoomError, wait_s: float) -> None:
