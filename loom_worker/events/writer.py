@@ -21,9 +21,6 @@ DELTA = "output_text.delta"
 MOST_CHARS = 16 * 1024
 """Characters of one delta; longer pieces are split, so that no single event is large."""
 
-MOST_ORPHANS = 100_000
-"""Events of interrupted owners that are read; a log of 4 MiB (LOOM_EVENT_LOG_BYTES) has fewer."""
-
 RETRY_S = 1.0
 """Pause after Redis did not answer: a turn never waits for its readers."""
 
@@ -151,11 +148,7 @@ class EventWriter:
             self._write(append)
 
     def delta(self, text: str, *, reply_n: int, tries: Sequence[Json] = ()) -> None:
-        """Write a piece of the reply that will become step reply_n; it joins a piece that is still delayed.
-
-        Args:
-            tries: what the next owner must know of this one's requests, should this one die.
-        """
+        """Write a piece of the reply that will become step reply_n, and tries (Event); it joins a delayed piece."""
         for begin in range(0, len(text), MOST_CHARS):
             piece = text[begin : begin + MOST_CHARS]
             last = self._log[-1] if self._log else {}
@@ -195,7 +188,7 @@ class EventWriter:
         """Events that are not in the journal: with text among them, an earlier owner was interrupted."""
         known = len(self._journaled())
         try:
-            return self._events.read(self._turn_id, after=known, wait_ms=0, most=MOST_ORPHANS)
+            return self._events.read(self._turn_id, after=known, wait_ms=0, most=100_000)  # all
         except Unavailable as error:
             self._pause(error)
             return ()

@@ -86,15 +86,6 @@ local function open_own(span_ms)
   end
 end
 
-local function count_failure()
-  local is_new = redis.call('HSET', OWN, SOURCE ~= '' and SOURCE or '#' .. redis.call('HLEN', OWN), 1) == 1
-  if redis.call('HLEN', OWN) >= FAILURES then
-    open_own(OPEN_MS)
-  elseif is_new then
-    keep(OWN, tonumber(ARGV[5]))
-  end
-end
-
 -- It opens again once another source's probe fails, too, and the breaker of all once another process' does.
 local function fail_probe(hash, reopen)
   local source, process = string.match(redis.call('HGET', hash, 'failed_by') or '', '^(%S*) (.*)$')
@@ -144,7 +135,12 @@ if VERB == 'failed' then
     fail_probe(ALL, function(span_ms) open(ALL, span_ms) end)
   end
   if is_own_closed then
-    count_failure()
+    local is_new = redis.call('HSET', OWN, SOURCE ~= '' and SOURCE or '#' .. redis.call('HLEN', OWN), 1) == 1
+    if redis.call('HLEN', OWN) >= FAILURES then
+      open_own(OPEN_MS)
+    elseif is_new then
+      keep(OWN, tonumber(ARGV[5]))
+    end
   elseif is_probe(OWN) then
     fail_probe(OWN, open_own)
   end

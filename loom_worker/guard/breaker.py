@@ -5,11 +5,10 @@ resolve. Once two processes have opened their own breakers of a name, and no pro
 all processes opens. One Lua script changes hashes in Redis, one per name and process and one per name, on Redis' own
 clock. None of it must survive: if Redis loses its data, or does not answer, the breakers are closed.
 
-A breaker is *closed*: calls are made. Failures of several sources in a row *open* it: calls are refused without being
-made. A source is a session: however often it fails, it counts once, for its own message may be the cause. When its time
-is over the breaker is *half-open*: one call at a time is made, the probe. Probes of two sources that fail in a row open
-it for twice as long, several successful ones close it. The breaker of all processes opens again only if probes of two
-processes fail in a row.
+A breaker is *closed*: calls are made. Failures of several sources (sessions) in a row *open* it: calls are refused
+without being made. When its time is over it is *half-open*: one call at a time is made, the probe. Failed probes of two
+sources in a row open it for twice as long, several successful ones close it. The breaker of all processes opens again
+only if probes of two processes fail in a row.
 """
 
 import hashlib
@@ -114,11 +113,7 @@ class Breakers:
         self._report("succeeded", name, token)
 
     def failed(self, name: str, token: str | None = None, *, source: str = "") -> None:
-        """Report a call that failed by no fault of its caller. Without a token it counts only while it is closed.
-
-        Args:
-            source: for whom the call was made, kept as a digest; its failures count once. Empty: each counts.
-        """
+        """Report a call that failed by no fault of its caller; a source counts once, an empty one each time."""
         self._report("failed", name, token, source)
 
     def abandoned(self, name: str, token: str | None = None) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from loom_worker.core.errors import Overloaded, ProviderFailed, Unavailable
-from loom_worker.core.values.budgets import CallCost, Payer, Reservation
-from loom_worker.core.values.chat import ReplyEvent, Request, Unwatched, Usage
+from loom_worker.core.values.budgets import Account, Amount, CallCost, Grant, Payer, Reservation
+from loom_worker.core.values.chat import ReplyEvent, Request, Usage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.llm.model import Model
@@ -76,58 +76,17 @@ class PaidTry:
     def usage(self, model: str, count: Callable[[str], int]) -> Usage:
         """What it used as far as it is known, with its cost."""
         text = "".join(self.said)
-        written = count(text) if text else 0
-        usage = replace(self.told, output_tokens=max(self.told.output_tokens, written))
+        usage = replace(self.told, output_tokens=max(self.told.output_tokens, count(text) if text else 0))
         return replace(usage, cost_usd=cost_usd(model, usage))
-
-    def as_json(self) -> Json:
-        """As an event has it."""
-        return {"told": self.told.as_json(), "held": self.held.as_json() if self.held else None}
 
     @classmethod
     def from_json(cls, data: Json) -> "PaidTry":
-        """Read what as_json wrote."""
-        return cls(Usage.from_json(data["told"]), data["held"] and Reservation.from_json(data["held"]))
-
-
-class Tally(Unwatched):
-    """A Watch that keeps what the tries of one reply used; for one thread."""
-
-    def __init__(self, meter: BudgetMeter | None = None) -> None:
-        self.meter = meter
-        """Has what is set aside for the try under way."""
-        self.broken: list[PaidTry] = []
-        self.current: PaidTry | None = None
-        self._asked_for = 0
-
-    def asked(self) -> None:
-        """See Watch."""
-        self.broken += [self.current] if self.current else []
-        self.current = None
-
-    def told(self, usage: Usage) -> None:
-        """See Watch."""
-        if self.current is None and usage.tokens:
-            self.current = PaidTry(usage, self.meter.take() if self.meter else None)
-        elif self.current:
-            self.current.told = usage
-
-    def news(self) -> list[Json]:
-        """The tries of which this was not asked before, as events have them."""
-        tries = [*self.broken, *([self.current] if self.current else [])]
-        begin, self._asked_for = self._asked_for, len(tries)
-        return [each.as_json() for each in tries[begin:]]
-
-    def answered(self) -> Reservation | None:
-        """Leave out the try under way, for its reply says what it used; what was set aside for it."""
-        answered, self.current = self.current, None
-        return answered.held if answered else self.meter.take() if self.meter else None
-
-    def take(self) -> list[PaidTry]:
-        """Hand over the tries that came to nothing."""
-        self.asked()
-        tries, self.broken, self._asked_for = self.broken, [], 0
-        return tries
+        """Read what ``asdict`` made of it."""
+        held = data["held"]
+        if held:
+            accounts = tuple(Account(**each) for each in held["accounts"])
+            held = Reservation(accounts, Grant(Amount(**held["grant"]["amount"])), held["at_ms"])
+        return cls(Usage(**data["told"]), held, data["said"])
 
 
 class Metered:

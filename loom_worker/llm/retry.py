@@ -134,8 +134,7 @@ class Guarded:
                 f"{math.ceil(permit.open_for_s)} s.",
                 permit.open_for_s,
             )
-        report: Callable[[str, str | None], None]
-        report = self._breakers.abandoned  # cancelled, closed early or a bug of ours says nothing about the provider
+        report: Callable[[str, str | None], None] = self._breakers.abandoned  # cancelled, or a bug: says nothing of it
         try:
             for event in self._model.reply(request):
                 if isinstance(event, Reply):

@@ -224,9 +224,7 @@ class TurnState:
     def usage_by_model(self) -> dict[str, Usage]:
         """What was used of each model that was asked."""
         used: dict[str, Usage] = {}
-        for step in self.steps:
-            if step.kind not in PAID:
-                continue
+        for step in (step for step in self.steps if step.kind in PAID):
             model = str(step.payload["model"])
             used[model] = used.get(model, Usage()) + Usage.from_json(step.payload["usage"])
         return used
@@ -284,11 +282,7 @@ class TurnState:
         )
 
     def tried(self, model: str, tries: Sequence[PaidTry], count: Callable[[str], int]) -> "TurnState":
-        """Tries of the model came to nothing, and are paid for nevertheless.
-
-        Args:
-            count: its tokens of a text.
-        """
+        """Tries of the model came to nothing, and are paid for nevertheless; count: its tokens of a text."""
         used = sum((each.usage(model, count) for each in tries), Usage())
         step = Step(self.next_n, "tried", {"model": model, "usage": used.as_json()})
         held = (*self.held, *(each.held for each in tries if each.held))

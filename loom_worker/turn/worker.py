@@ -209,8 +209,8 @@ class Execution:
         return Settlement(self.payer, state.unsaved_spending, state.held)
 
     def with_tries(self, state: TurnState, tries: Sequence[PaidTry] | None = None) -> TurnState:
-        """The state with what tries used that came to nothing: this owner's latest, unless others are given."""
-        tries = self.watch.tally.take() if tries is None else tries
+        """The state with what tries used that came to nothing; None: those of the reply that was just needed."""
+        tries = self.watch.paid if tries is None else tries
         return state.tried(self.runtime.model.name, tries, self.runtime.count) if tries else state
 
     @property

@@ -1,7 +1,7 @@
 """What is spent, and what may be spent: amounts, and limits on them by level and by period of time."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 from typing import Literal
@@ -316,16 +316,6 @@ class Reservation:
     accounts: tuple[Account, ...]
     grant: Grant
     at_ms: int
-
-    def as_json(self) -> Json:
-        """As an event of the turn has it, for an owner that takes the turn over."""
-        return {"accounts": [*map(astuple, self.accounts)], "amount": astuple(self.grant.amount), "at_ms": self.at_ms}
-
-    @classmethod
-    def from_json(cls, data: Json) -> "Reservation":
-        """Read what as_json wrote."""
-        accounts = tuple(Account(*each) for each in data["accounts"])
-        return cls(accounts, Grant(Amount(*data["amount"])), data["at_ms"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,20 +51,18 @@ def test_after_five_failures_no_worker_asks_and_the_turn_is_told_how_long(server
 
 
 def test_one_session_s_message_that_the_provider_cannot_bear_holds_no_other_session(server, valkey):
-    breakers = Breakers(valkey)
     server.then(*[failure(500, "api_error")] * 15)
     for _ in range(5):
         with pytest.raises(Overloaded, match="busy"):
-            ask(retrying(server, breakers), "poison")
-    assert ask(retrying(server, breakers), "well") == "echo: hello"
+            ask(retrying(server, Breakers(valkey)), "poison")
+    assert ask(retrying(server, Breakers(valkey)), "well") == "echo: hello"
 
 
 def test_a_storm_of_many_sessions_is_over_after_the_fifth_of_them(server, valkey):
-    breakers = Breakers(valkey)
     server.then(*[failure(529, "overloaded_error")] * 60)
     for n in range(20):
         with pytest.raises(Overloaded, match="left alone" if n >= 4 else "busy"):
-            ask(retrying(server, breakers), f"session {n}")
+            ask(retrying(server, Breakers(valkey)), f"session {n}")
     assert len(server.requests) == 4 * 3 + 1
 
 

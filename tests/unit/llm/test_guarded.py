@@ -1,6 +1,6 @@
 """A model behind a circuit breaker, with a breaker that keeps what is reported to it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -29,7 +29,6 @@ class Told:
     permitted: CallPermit = CLOSED
     asked: list = field(default_factory=list)
     told: list = field(default_factory=list)
-    sources: list = field(default_factory=list)
 
     def permit(self, name, *, probe_s):
         self.asked.append((name, probe_s))
@@ -39,7 +38,6 @@ class Told:
         self.told.append(("succeeded", name, token))
 
     def failed(self, name, token, *, source):
-        self.sources.append(source)
         self.told.append(("failed", name, token))
 
     def abandoned(self, name, token):
@@ -129,11 +127,3 @@ def test_a_call_that_is_closed_early_leaves_no_probe_hanging(pieces):
         next(replies)
     replies.close()
     assert breaker.told == [("abandoned", "llm:anthropic:played", "probe")] * pieces
-
-
-def test_a_failure_is_told_with_the_session_that_it_was_for():
-    breaker = Told()
-    for source in ("one session", ""):
-        with pytest.raises(StreamBroken):
-            list(guarded(breaker, [StreamBroken("cut")]).reply(replace(REQUEST, source=source)))
-    assert breaker.sources == ["one session", ""]
