@@ -16,10 +16,10 @@ from tests.chaos.verdict import Violation
 def check_ledger(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I9: replies, verdicts, turns, ledger and sessions say the same of what was spent.
 
-    A turn has used what its journaled replies, its broken calls and its verdicts cost. The ledger has the replies of each model once, and
-    the verdicts of each model once; a verdict that came after its turn's end stands in the ledger alone, and the model
-    server has given it. A session has used what the ledger has of its turns and its summaries. Replies cost what the
-    model server says, but where a cancel cut them.
+    A turn has used what its journaled replies, its broken calls and its verdicts cost. The ledger has the replies of
+    each model once, and the verdicts of each model once; a verdict that came after its turn's end stands in the ledger
+    alone, and the model server has given it. A session has used what the ledger has of its turns and its summaries.
+    Replies cost what the model server says, but where a cancel cut them.
     """
     asked = _by_mark(evidence.judge_calls)
     replied = {(call.mark, call.nth): call.tokens for call in evidence.turn_calls}
