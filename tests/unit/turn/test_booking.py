@@ -24,7 +24,6 @@ BUDGET, WIRE = {"tokens": 100_000}, {"input_tokens": 777, "output_tokens": 2}
 
 
 def begun(stage: Stage, *beats: Beat) -> list[Beat]:
-    """A call of which the provider tells what it has read, and that says a few words; then other beats."""
     watch = lambda: stage.model.asked[-1].watch  # noqa: E731
     return [lambda: watch().asked(), lambda: watch().told(TOLD), TextDelta(SAID), *beats]
 
