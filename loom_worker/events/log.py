@@ -233,7 +233,8 @@ def _by_turn(found: Any) -> dict[str, tuple[Event, ...]]:
     pairs = ((key, parts[0]) for key, parts in found.items()) if isinstance(found, dict) else found or ()
     return {
         key.removeprefix(_PREFIX): tuple(
-            Event(_number(entry_id), fields["t"], json.loads(fields["d"])) for entry_id, fields in entries
+            Event(_number(entry_id), fields["t"], data := json.loads(fields["d"]), tuple(data.pop("tries", ())))
+            for entry_id, fields in entries
         )
         for key, entries in pairs
     }

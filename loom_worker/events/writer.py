@@ -147,28 +147,29 @@ class EventWriter:
             self._written.append((kind, data))
             self._write(append)
 
-    def delta(self, text: str, *, reply_n: int) -> None:
-        """Write a piece of the reply that will become step reply_n; it joins a piece that is still delayed."""
+    def delta(self, text: str, *, reply_n: int, tries: Sequence[Json] = ()) -> None:
+        """Write a piece of the reply that will become step reply_n, and tries (Event); it joins a delayed piece."""
         for begin in range(0, len(text), MOST_CHARS):
             piece = text[begin : begin + MOST_CHARS]
             last = self._log[-1] if self._log else {}
+            data = {"text": piece, **({"tries": list(tries)} if tries and not begin else {})}
             if last.get("reply") != reply_n:
-                self._add(DELTA, {"text": piece}, {"reply": reply_n, "cuts": [len(piece)]})
-            elif self._join(piece):
+                self._add(DELTA, data, {"reply": reply_n, "cuts": [len(piece)]})
+            elif "tries" not in data and self._join(piece):
                 last["cuts"][-1] += len(piece)
             else:
                 last["cuts"].append(len(piece))
-                self._add(DELTA, {"text": piece}, None)
+                self._add(DELTA, data, None)
 
     def _join(self, text: str) -> bool:
         """Append to the last delta; False if it has been sent, or would become too long."""
         with self._lock:
             if len(self._written) <= max(self._sent, self._tried):
                 return False
-            before = self._written[-1][1]["text"]
-            if len(before) + len(text) > MOST_CHARS:
+            before = self._written[-1][1]
+            if len(before["text"]) + len(text) > MOST_CHARS:
                 return False
-            self._written[-1] = (DELTA, {"text": before + text})
+            self._written[-1] = (DELTA, {**before, "text": before["text"] + text})
             return True
 
     def drop_deltas(self, *, reply_n: int) -> bool:
@@ -183,15 +184,14 @@ class EventWriter:
             entry.pop("reply")
         return bool(dropped)
 
-    def has_orphans(self) -> bool:
-        """True if readers saw text that is not in the journal: an earlier owner was interrupted."""
+    def orphans(self) -> tuple[Event, ...]:
+        """Events that are not in the journal: with text among them, an earlier owner was interrupted."""
         known = len(self._journaled())
         try:
-            unknown = self._events.read(self._turn_id, after=known, wait_ms=0)
+            return self._events.read(self._turn_id, after=known, wait_ms=0, most=100_000)  # all
         except Unavailable as error:
             self._pause(error)
-            return False
-        return any(event.type == "output_text.delta" and event.data["text"] for event in unknown)
+            return ()
 
     def take_log(self) -> Json | None:
         """What the journal must store with the next step, None if nothing; call it once for each save."""

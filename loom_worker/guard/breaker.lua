@@ -2,11 +2,12 @@
 -- Times come from Redis alone. A missing hash is a closed breaker: lost memory means closed.
 -- KEYS: 1 the process' own hash, 2 the hash of all, 3 who opened theirs since anyone succeeded (by when that ends),
 -- 4 the names of all. ARGV: 1 look, failed, succeeded or let_go; 2 the name; 3 a token or ''; then
--- 4 failures, 5 window_ms, 6 open_ms, 7 max_open_ms, 8 successes, 9 busy_ms, 10 probe_ms, 11 the process.
--- Fields: while closed `fails`; else `until_ms`, `span_ms`, `wins`, and of the probe under way `token`,
--- `token_ms` (its end), `probe_ms`; `failed_by`: the process whose probe of the hash of all failed last.
+-- 4 failures, 5 window_ms, 6 open_ms, 7 max_open_ms, 8 successes, 9 busy_ms, 10 probe_ms, 11 the process, 12 the source
+-- of a failure ('': one of its own). Fields: while closed one for each source that failed; else `until_ms`, `span_ms`,
+-- `wins`, and of the probe under way `token`, `token_ms` (its end), `probe_ms`; `failed_by`: source and process of the
+-- probe that failed last.
 local OWN, ALL, OPENED, NAMES = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local VERB, NAME, TOKEN, PROCESS = ARGV[1], ARGV[2], ARGV[3], ARGV[11]
+local VERB, NAME, TOKEN, PROCESS, SOURCE = ARGV[1], ARGV[2], ARGV[3], ARGV[11], ARGV[12]
 local FAILURES, OPEN_MS, MAX_OPEN_MS = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local KEEP_MS = 600000  -- an open breaker that nobody asks for is forgotten after this
 
@@ -85,14 +86,16 @@ local function open_own(span_ms)
   end
 end
 
-local function fail_probe_of_all()
-  local other = redis.call('HGET', ALL, 'failed_by')
-  if other and other ~= PROCESS then
-    open(ALL, math.min(number(ALL, 'span_ms') * 2, MAX_OPEN_MS))
+-- It opens again once another source's probe fails, too, and the breaker of all once another process' does.
+local function fail_probe(hash, reopen)
+  local source, process = string.match(redis.call('HGET', hash, 'failed_by') or '', '^(%S*) (.*)$')
+  local is_second = SOURCE == '' or (source and source ~= SOURCE)
+  if is_second and (hash == OWN or (process and process ~= PROCESS)) then
+    reopen(math.min(number(hash, 'span_ms') * 2, MAX_OPEN_MS))
   else
-    redis.call('HDEL', ALL, 'wins')
-    redis.call('HSET', ALL, 'failed_by', PROCESS)
-    end_probe(ALL)
+    redis.call('HDEL', hash, 'wins')
+    redis.call('HSET', hash, 'failed_by', SOURCE .. ' ' .. PROCESS)
+    end_probe(hash)
   end
 end
 
@@ -129,16 +132,17 @@ end
 local is_own_closed = is_closed(OWN)
 if VERB == 'failed' then
   if is_probe(ALL) then
-    fail_probe_of_all()
+    fail_probe(ALL, function(span_ms) open(ALL, span_ms) end)
   end
   if is_own_closed then
-    if redis.call('HINCRBY', OWN, 'fails', 1) >= FAILURES then
+    local is_new = redis.call('HSET', OWN, SOURCE ~= '' and SOURCE or '#' .. redis.call('HLEN', OWN), 1) == 1
+    if redis.call('HLEN', OWN) >= FAILURES then
       open_own(OPEN_MS)
-    else
+    elseif is_new then
       keep(OWN, tonumber(ARGV[5]))
     end
   elseif is_probe(OWN) then
-    open_own(math.min(number(OWN, 'span_ms') * 2, MAX_OPEN_MS))
+    fail_probe(OWN, open_own)
   end
 elseif VERB == 'succeeded' then
   if is_own_closed or is_probe(OWN) then

@@ -5,12 +5,13 @@ resolve. Once two processes have opened their own breakers of a name, and no pro
 all processes opens. One Lua script changes hashes in Redis, one per name and process and one per name, on Redis' own
 clock. None of it must survive: if Redis loses its data, or does not answer, the breakers are closed.
 
-A breaker is *closed*: calls are made. Several failures in a row *open* it: calls are refused without being made. When
-its time is over it is *half-open*: one call at a time is made, the probe. A probe that fails opens it for twice as
-long, several successful ones close it. The breaker of all processes opens again only if probes of two processes fail in
-a row.
+A breaker is *closed*: calls are made. Failures of several sources (sessions) in a row *open* it: calls are refused
+without being made. When its time is over it is *half-open*: one call at a time is made, the probe. Failed probes of two
+sources in a row open it for twice as long, several successful ones close it. The breaker of all processes opens again
+only if probes of two processes fail in a row.
 """
 
+import hashlib
 import os
 import secrets
 import socket
@@ -38,9 +39,9 @@ class BreakerPolicy:
     """When a breaker opens and how it closes."""
 
     failures: int = 5
-    """This many failures in a row open it."""
+    """Failures of this many sources in a row open it."""
     window_s: float = 60.0
-    """A failure that comes later than this after the previous one begins a new row."""
+    """If no further source fails for so long, the next failure begins a new row."""
     open_s: float = 30.0
     max_open_s: float = 60.0
     successes: int = 2
@@ -111,9 +112,9 @@ class Breakers:
         """Report a call that did what it should. Without a token it counts only while the breaker is closed."""
         self._report("succeeded", name, token)
 
-    def failed(self, name: str, token: str | None = None) -> None:
-        """Report a call that failed by no fault of its caller. Without a token it counts only while it is closed."""
-        self._report("failed", name, token)
+    def failed(self, name: str, token: str | None = None, *, source: str = "") -> None:
+        """Report a call that failed by no fault of its caller; a source counts once, an empty one each time."""
+        self._report("failed", name, token, source)
 
     def abandoned(self, name: str, token: str | None = None) -> None:
         """Report a call whose end says nothing, because it was cancelled, say: another call may be the probe."""
@@ -138,17 +139,18 @@ class Breakers:
             found[name] = max(found.get(name, "closed"), state, key=_WORSE.index)
         return found
 
-    def _report(self, verb: str, name: str, token: str | None) -> None:
-        state, _ = self._tolerant.ask(lambda: self._run(verb, name, token or "", 0.0), otherwise=(0, 0))
+    def _report(self, verb: str, name: str, token: str | None, source: str = "") -> None:
+        state, _ = self._tolerant.ask(lambda: self._run(verb, name, token or "", 0.0, source), otherwise=(0, 0))
         if state == 2:
             metrics.BREAKERS_OPENED.count(name)
 
-    def _run(self, verb: str, name: str, token: str, probe_s: float) -> tuple[int, int]:
+    def _run(self, verb: str, name: str, token: str, probe_s: float, source: str = "") -> tuple[int, int]:
         policy = self._policy
         waits_ms = [_ms(wait_s) for wait_s in (policy.window_s, policy.open_s, policy.max_open_s)]
         args = [verb, name, token, policy.failures, *waits_ms, policy.successes, _ms(policy.busy_s), _ms(probe_s)]
         hashes = [HASH + self._own(name), HASH + name, OPENED + name, NAMES]
-        state, left_ms = self._script(keys=hashes, args=[*args, self._process])
+        digest = hashlib.blake2b(source.encode("utf-8", "replace"), digest_size=8).hexdigest() if source else ""
+        state, left_ms = self._script(keys=hashes, args=[*args, self._process, digest])
         return state, left_ms
 
     def _own(self, name: str) -> str:

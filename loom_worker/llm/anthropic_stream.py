@@ -34,8 +34,6 @@ MAX_BLOCKS = 1_000
 few dozen calls are refused anyway."""
 BYTES_A_TOKEN = 4
 """Of English text, to estimate the output of a reply that was cut: the provider reports it only at the end."""
-MAX_NAME_CHARS = 200
-"""Of the model's name as the provider gives it."""
 COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 """In the order of the fields of Usage."""
 
@@ -94,11 +92,11 @@ class Assembly:
         self._max_bytes = max_bytes
         self._size_bytes = 0
         self._asked = model
-        self._model = model
+        self._served = ""
         self._blocks: list[_Block] = []
         self._open: dict[int, _Block] = {}
         """The latest block of each index: some servers count from 0 again."""
-        self._counts: Json = {}
+        self._counts: dict[str, int] = {}
         self._stop_reason: str | None = None
         self.is_complete = False
         """True once the provider has said that the message is over."""
@@ -120,9 +118,8 @@ class Assembly:
         with _well_formed():
             match event.get("type"):
                 case "message_start":
-                    message = event["message"]
-                    self._model = _text(message.get("model") or self._asked)[:MAX_NAME_CHARS]
-                    self._add_counts(message.get("usage"))
+                    self._served = str(event["message"].get("model") or "")
+                    self._add_counts(event["message"].get("usage"))
                 case "content_block_start":
                     return self._start_block(event["index"], dict(event["content_block"]))
                 case "content_block_delta":
@@ -160,9 +157,10 @@ class Assembly:
         text = "".join(block.joined("text") for block in blocks)
         if self.is_too_large:
             # Neither a call nor a block of thinking may go back to the provider in part.
-            usage = self._usage()
-            written = max(usage.output_tokens, self._size_bytes // BYTES_A_TOKEN)
-            return Reply(text, "reply_too_large", replace(usage, output_tokens=written), self._model)
+            written = max(self.usage.output_tokens, self._size_bytes // BYTES_A_TOKEN)
+            return Reply(
+                text, "reply_too_large", replace(self.usage, output_tokens=written), self._asked, served=self._served
+            )
         if not self.is_complete or self._stop_reason is None:
             raise StreamBroken("The model's reply ended before it was complete.")
         with _well_formed():
@@ -172,7 +170,7 @@ class Assembly:
             if reason in FINISHED:  # some servers of this API say end_turn with calls, so the calls decide
                 reason = "tool_use" if tool_uses else "end_turn"
             opaque = tuple(self._opaque(blocks))
-            return Reply(text, reason, self._usage(), self._model, tool_uses=tool_uses, opaque=opaque)
+            return Reply(text, reason, self.usage, self._asked, tool_uses, opaque, served=self._served)
 
     def _start_block(self, index: int, opening: Json) -> str:
         text = clean(opening.pop("text", None) or "") if opening["type"] == "text" else ""
@@ -223,15 +221,17 @@ class Assembly:
                 yield whole | {POSITION_KEY: {"model": self._asked, "text": text_length, "calls": calls}}
 
     def _add_counts(self, usage: Json | None) -> None:
-        # Both ends of the stream report usage, the later one is final; fields that it leaves out keep their value.
-        reported = usage or {}
-        self._counts |= {name: reported[name] for name in COUNTS if reported.get(name) is not None}
+        # Both ends of the stream report usage, the later one is final; what it leaves out or reports as nothing, as
+        # some servers do, keeps its value. Others count in floats.
+        for name in COUNTS:
+            figure = (usage or {}).get(name)
+            if isinstance(figure, int | float) and figure is not True and 1 <= figure <= MOST_TOKENS:
+                self._counts[name] = int(figure)
 
-    def _usage(self) -> Usage:
-        counts = (self._counts.get(name) for name in COUNTS)
-        sent, written, cache_read, cache_write = (
-            count if isinstance(count, int) and 0 < count <= MOST_TOKENS else 0 for count in counts
-        )
+    @property
+    def usage(self) -> Usage:
+        """What the provider has told so far, its cost not yet known."""
+        sent, written, cache_read, cache_write = (self._counts.get(name, 0) for name in COUNTS)
         return Usage(sent, written, cache_read, cache_write, cost_usd=None, llm_calls=1)
 
 

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol
 
 from loom_worker.core import metrics
@@ -160,7 +161,8 @@ class Careful:
         if permit.open_for_s is not None:
             text = f"The embedding provider of {self.name} keeps failing and is left alone for another"
             raise LeftAlone(f"{text} {math.ceil(permit.open_for_s)} s.", permit.open_for_s)
-        began_s, outcome, report = self._clock(), "given_up", self._breakers.abandoned
+        report: Callable[[str, str | None], None] = self._breakers.abandoned
+        began_s, outcome = self._clock(), "given_up"
         try:
             found = self._embedder.embed(texts, kind=kind, timeout_s=timeout_s, may_be_sent=may_be_sent)
             outcome, report = "ok", self._breakers.succeeded
@@ -170,7 +172,7 @@ class Careful:
             if isinstance(error, ProviderFailed):
                 report = self._breakers.succeeded  # it answered, if with a refusal
             elif isinstance(error, Transient) and not (isinstance(error, Overloaded) and is_rate_limit(error)):
-                report = self._breakers.failed
+                report = partial(self._breakers.failed, source="\n".join(texts))  # the texts may be the cause
             raise
         finally:
             report(self._breaker, permit.token)

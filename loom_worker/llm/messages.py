@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed, StreamBroken
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, Watch
 from loom_worker.core.values.json import Json
 from loom_worker.llm.anthropic_errors import ADVICE, ErrorResponse, read_error, translated
 from loom_worker.llm.anthropic_request import request_body
@@ -215,20 +215,23 @@ class MessagesModel:
         request.watch.asked()
         watched = WatchedBody(call, deadline=deadline, watch=request.watch)
         try:
-            yield from self._read(watched, body)
+            yield from self._read(watched, body, request.watch)
         except self._server.failures() as error:
             raise self._translated(error) from error
         finally:
             watched.close()
 
-    def _read(self, watched: WatchedBody, body: Json) -> Iterator[ReplyEvent]:
+    def _read(self, watched: WatchedBody, body: Json, watch: Watch) -> Iterator[ReplyEvent]:
         assembly = Assembly(self._model, max_bytes=self._max_reply_bytes)
         try:
             for event in self._server.events(watched, max_bytes=2 * self._max_reply_bytes + EVENT_SLACK_BYTES):
                 if event.get("type") == "message_start" and assembly.has_begun:
                     assembly = Assembly(self._model, max_bytes=self._max_reply_bytes)
                     yield Restarted("the server began its reply anew")
-                if text := assembly.feed(event):
+                text = assembly.feed(event)
+                if event.get("type") in ("message", "message_start", "message_delta"):
+                    watch.told(assembly.usage)
+                if text:
                     yield TextDelta(text)
                 if assembly.is_complete or assembly.is_too_large:
                     break

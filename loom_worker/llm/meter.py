@@ -2,15 +2,16 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from loom_worker.core.errors import Overloaded, ProviderFailed, Unavailable
-from loom_worker.core.values.budgets import CallCost, Payer, Reservation
-from loom_worker.core.values.chat import ReplyEvent, Request
+from loom_worker.core.values.budgets import Account, Amount, CallCost, Grant, Payer, Reservation
+from loom_worker.core.values.chat import ReplyEvent, Request, Usage
 from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.json import Json
 from loom_worker.llm.model import Model
-from loom_worker.llm.prices import rates
+from loom_worker.llm.prices import cost_usd, rates
 from loom_worker.store.budgets import Budgets
 
 log = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ some (memory/layers.py)."""
 class BudgetMeter:
     """The Meter of one request; for one thread.
 
-    A try that broke stays set aside: the provider may have been paid for it. Only the last one is left to settle.
+    A try that broke before the provider told what it used stays set aside: the provider may have been paid for it.
     """
 
     def __init__(
@@ -48,15 +49,44 @@ class BudgetMeter:
         self.held = self._budgets.reserve(self._payer, cost, now_ms=self._clock_ms())
         return max_tokens if self.held is None else self.held.grant.max_tokens
 
+    def take(self) -> Reservation | None:
+        """Hand over what is set aside for the last try, to be settled by what that used."""
+        held, self.held = self.held, None
+        return held
+
     def refund(self) -> None:
         """See Meter."""
-        held, self.held = self.held, None
-        if held is None:
+        if (held := self.take()) is None:
             return
         try:
             self._budgets.give_back(held, now_ms=self._clock_ms())
         except Unavailable as error:  # it counts as spent, and the caller learns why its call failed
             log.warning("what was set aside for a call stays so: %s", error)
+
+
+@dataclass(slots=True)
+class PaidTry:
+    """A try of which the provider told what it had used by then."""
+
+    told: Usage
+    held: Reservation | None = None
+    said: list[str] = field(default_factory=list)
+    """Its text so far: the provider tells the tokens of the output at its end alone."""
+
+    def usage(self, model: str, count: Callable[[str], int]) -> Usage:
+        """What it used as far as it is known, with its cost."""
+        text = "".join(self.said)
+        usage = replace(self.told, output_tokens=max(self.told.output_tokens, count(text) if text else 0))
+        return replace(usage, cost_usd=cost_usd(model, usage))
+
+    @classmethod
+    def from_json(cls, data: Json) -> "PaidTry":
+        """Read what ``asdict`` made of it."""
+        held = data["held"]
+        if held:
+            accounts = tuple(Account(**each) for each in held["accounts"])
+            held = Reservation(accounts, Grant(Amount(**held["grant"]["amount"])), held["at_ms"])
+        return cls(Usage(**data["told"]), held, data["said"])
 
 
 class Metered:
@@ -128,4 +158,4 @@ class OnBudget:
         tokens = sum(map(self._count, texts)) + FRAME_TOKENS + MESSAGE_TOKENS * len(request.messages)
         tokens += TOOLS_TOKENS + MESSAGE_TOKENS * len(request.tools) if request.tools else 0
         self._meter = BudgetMeter(self._budgets, self._payer, input_tokens=tokens)
-        yield from self._model.reply(replace(request, meter=self._meter))
+        yield from self._model.reply(replace(request, meter=self._meter, source=self._payer.source))

@@ -24,6 +24,7 @@ BEDROCK = re.compile(
     r"(?:arn:aws[\w-]*:bedrock:[\w-]*:\d*:[\w-]+/)?(?:[a-z-]{2,10}\.)?anthropic\.(claude-[\w-]+?)(?:-v\d+(?::\d+)?)?"
 )
 """Bedrock's name for a model: the vendor's own name, after an optional ARN and region, before an optional version."""
+PROFILE = ":application-inference-profile/"
 BEDROCK_REGION = re.compile(r"(?:[a-z-]{2,10}\.)?anthropic\.(?=claude-)")
 """The part before the vendor's own name; it says which regions may run a model."""
 NANO_PER_TOKEN = 1000
@@ -118,8 +119,9 @@ def small_model(name: str) -> str | None:
 
 
 def with_cost(reply: Reply) -> Reply:
-    """The reply with its usage priced by the model that answered."""
-    return replace(reply, usage=replace(reply.usage, cost_usd=cost_usd(reply.model, reply.usage)))
+    """The reply with its usage priced by the model that was asked; of Bedrock's profiles only the server names it."""
+    model = reply.served if PROFILE in reply.model else reply.model
+    return replace(reply, usage=replace(reply.usage, cost_usd=cost_usd(model, reply.usage)))
 
 
 @cache

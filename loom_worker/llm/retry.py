@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from loom_worker.core.errors import LeftAlone, Overloaded, ProviderFailed, StreamBroken, Transient
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta
@@ -103,7 +104,7 @@ class Guarded:
     """
 
     def __init__(self, model: Model, breakers: Breakers, *, provider: str, probe_s: float) -> None:
-        """Wrap a model. Put it inside Retrying: each try counts, and an open breaker ends the tries.
+        """Wrap a model. Put it inside Retrying: an open breaker ends the tries; those of one session count once.
 
         Args:
             provider: anthropic, bedrock or ollama; there is a breaker for each provider and model.
@@ -133,7 +134,7 @@ class Guarded:
                 f"{math.ceil(permit.open_for_s)} s.",
                 permit.open_for_s,
             )
-        report = self._breakers.abandoned  # cancelled, closed early or a bug of ours says nothing about the provider
+        report: Callable[[str, str | None], None] = self._breakers.abandoned  # cancelled, or a bug: says nothing of it
         try:
             for event in self._model.reply(request):
                 if isinstance(event, Reply):
@@ -141,7 +142,7 @@ class Guarded:
                 yield event
         except (StreamBroken, Overloaded) as error:
             is_well = isinstance(error, Overloaded) and is_rate_limit(error)
-            report = self._breakers.abandoned if is_well else self._breakers.failed
+            report = self._breakers.abandoned if is_well else partial(self._breakers.failed, source=request.source)
             raise
         except NotSent:
             raise

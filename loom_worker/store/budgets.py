@@ -1,8 +1,8 @@
 """Budgets: what a call may cost is set aside before it is made, and settled once its cost is known.
 
-An account has one figure for what is spent and what is set aside. A call whose worker dies before it is settled stays
-set aside for good: nobody knows whether the provider was paid. So a budget may end too early by such a call, and never
-too late.
+An account has one figure for what is spent and what is set aside. A call that broke before the provider told what it
+used stays set aside for good: nobody knows whether the provider was paid. So a budget may end too early by such a call,
+and never too late.
 """
 
 from collections.abc import Mapping, Sequence

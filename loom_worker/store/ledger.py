@@ -11,6 +11,7 @@ from loom_worker.core.values.budgets import NANO, Settlement, nano
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
+from loom_worker.core.values.turns import PAID
 from loom_worker.core.values.usage import ALL, Purpose, UsageFilter
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.budgets import settle
@@ -28,7 +29,7 @@ _RUNNING_OF_KEY = select(turns.c.usage).where(turns.c.key_id == bindparam("our_k
 _REPLIES = (
     select(turns.c.id, turns.c.workspace, turns.c.session_id, turns.c.agent, steps.c.payload)
     .join(steps, steps.c.turn_id == turns.c.id)
-    .where(turns.c.lane == bindparam("our_lane"), unfinished(), steps.c.kind == "reply")
+    .where(turns.c.lane == bindparam("our_lane"), unfinished(), steps.c.kind.in_(PAID))
 )
 _VERDICTS = (
     select(turns.c.id, turns.c.workspace, turns.c.session_id, turns.c.agent, verdicts.c.model, verdicts.c.usage)

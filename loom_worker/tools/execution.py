@@ -69,8 +69,10 @@ class ToolExecutor:
         except BaseException:  # a stopping worker says nothing about the tool, and must not keep the probe
             self.breakers.abandoned(name, permit.token)
             raise
-        report = self.breakers.failed if outcome.is_fault else self.breakers.succeeded
-        report(name, permit.token)
+        if outcome.is_fault:
+            self.breakers.failed(name, permit.token, source=caller.lane)
+        else:
+            self.breakers.succeeded(name, permit.token)
         return outcome
 
     def _run(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import ceil
 
@@ -30,10 +30,10 @@ from loom_worker.core.values.chat import (
 )
 from loom_worker.core.values.children import why_not
 from loom_worker.core.values.ids import now_us
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Step
 from loom_worker.events.writer import EventWriter
-from loom_worker.llm.meter import BudgetMeter
-from loom_worker.llm.prices import cost_usd
+from loom_worker.llm.meter import BudgetMeter, PaidTry
 from loom_worker.memory.fit import Context
 from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, scale, shown_tokens
 from loom_worker.turn.filtering import filtered
@@ -66,9 +66,9 @@ def ask(state: TurnState, execution: Execution, writer: EventWriter, *, may_call
         began_us = now_us()
         context = _context(state, execution, ratio)
         execution.watch.calls.built(began_us, sum(context.tokens.values()))
-        meter = _meter(execution, context, ratio)
+        execution.watch.meter = _meter(execution, context, ratio)
         try:
-            return _ask(state, execution, writer, _Question(context, may_call_tools, meter))
+            return _ask(state, execution, writer, context, may_call_tools=may_call_tools)
         except PromptTooLong as error:
             # What is dropped may be what needs fewest tokens: each time it is taken for more than it seems to be.
             learned = _learned(error, context, execution.runtime.input_budget_tokens)
@@ -86,21 +86,6 @@ def _learned(error: PromptTooLong, context: Context, budget_tokens: int) -> floa
     return ratio * max(1.0, budget_tokens / error.limit) if error.limit else ratio
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """What the model is asked, and on whose budget."""
-
-    context: Context
-    may_call_tools: bool
-    meter: BudgetMeter | None
-    """None: nothing is limited."""
-
-    @property
-    def held(self) -> Reservation | None:
-        """What was set aside for the try that was answered."""
-        return self.meter.held if self.meter else None
-
-
 def _meter(execution: Execution, context: Context, ratio: float) -> BudgetMeter | None:
     if not execution.is_limited:
         return None
@@ -109,12 +94,14 @@ def _meter(execution: Execution, context: Context, ratio: float) -> BudgetMeter 
     return BudgetMeter(worker.budgets, execution.payer, input_tokens=most_tokens, clock_ms=worker.clock_ms)
 
 
-def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: _Question) -> TurnState:
-    context = question.context
+def _ask(
+    state: TurnState, execution: Execution, writer: EventWriter, context: Context, *, may_call_tools: bool
+) -> TurnState:
     shown = shown_tokens(execution.runtime, context, state.correction)
     writer.emit("context.built", {"tokens": shown, "budget_tokens": execution.runtime.input_budget_tokens})
     crash_points.reached("turn.built")
-    stream = filtered(execution.runtime.model.reply(_request(question, state, execution)), execution.guardrails.output)
+    request = _request(state, execution, context, may_call_tools=may_call_tools)
+    stream = filtered(execution.runtime.model.reply(request), execution.guardrails.output)
     try:
         reply, first_token_ms = _listen(stream, state, execution, writer, sent_tokens=sum(shown.values()))
     except (Transient, ProviderFailed) as error:
@@ -131,14 +118,15 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
         withdraw(state, writer)
     ids = frozenset(call.id for call in state.calls)
     reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(state.calls)))
-    calls, bill = _calls(reply, state, execution, question.held)
+    calls, bill = _calls(reply, state, execution, execution.watch.answered())
     _tell_calls(calls, writer)
     refused = [call for call in calls if not call.is_open]
     tell_closed(refused, state.turn, execution.runtime, execution.worker.monitor)
     estimated = round(estimate(execution.runtime, context))
     note = used_up(len(state.calls) + len(calls), len(state.replies) + 1, execution.limits) if calls else ""
     notes = {"note": note, "times": execution.watch.calls.take()}
-    return state.replied(reply, calls, first_token_ms=first_token_ms, estimated=estimated, bill=bill, notes=notes)
+    state = state.replied(reply, calls, first_token_ms=first_token_ms, estimated=estimated, bill=bill, notes=notes)
+    return execution.with_tries(state)
 
 
 def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -> None:
@@ -150,21 +138,21 @@ def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -
             writer.emit(f"memory.{change.kind}", change.as_json())
 
 
-def _request(question: _Question, state: TurnState, execution: Execution) -> Request:
-    context = question.context
+def _request(state: TurnState, execution: Execution, context: Context, *, may_call_tools: bool) -> Request:
     return Request(
         system=context.system,
         memory=context.memory,
         messages=context.messages,
         tools=context.tools,
-        may_call_tools=question.may_call_tools,
+        may_call_tools=may_call_tools,
         max_tokens=execution.runtime.max_tokens,
         stop_sequences=execution.runtime.agent.stop_sequences,
         may_be_sent=execution.ownership.is_confirmed,
         is_given_up=lambda: execution.ownership.is_lost() or execution.cancel_requests.must_cut(),
         watch=execution.watch,
-        meter=question.meter or UNMETERED,
+        meter=execution.watch.meter or UNMETERED,
         key=f"{state.turn.id}.{len(state.replies)}",
+        source=execution.payer.source,
     )
 
 
@@ -230,8 +218,7 @@ def _listen(
             match event:
                 case TextDelta(text):
                     first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
-                    execution.watch.calls.text()
-                    _tell(text, said, state, writer)
+                    _tell(text, said, state, writer, tries=execution.watch.said(text))
                     crash_points.reached("llm.streaming")
                 case Restarted(why):
                     writer.drop_deltas(reply_n=state.next_n)
@@ -244,11 +231,11 @@ def _listen(
     raise StreamBroken("The model's stream ended without a reply.")
 
 
-def _tell(text: str, said: list[str], state: TurnState, writer: EventWriter) -> None:
+def _tell(text: str, said: list[str], state: TurnState, writer: EventWriter, *, tries: Sequence[Json]) -> None:
     """Pass on a piece of a reply; what it takes the place of is taken back with the first one."""
     if state.is_correcting and not said:
         withdraw(state, writer)
-    writer.delta(text if said else after(state.standing) + text, reply_n=state.next_n)
+    writer.delta(text if said else after(state.standing) + text, reply_n=state.next_n, tries=tries)
     said.append(text)
 
 
@@ -263,10 +250,10 @@ def _check_wanted(execution: Execution) -> None:
 
 
 def _cut(text: str, execution: Execution, *, sent_tokens: int) -> Reply:
-    """A reply that the client did not want to its end. The provider says what it costs only there: we estimate."""
+    """A reply that the client did not want to its end: it costs what the provider told by then, else an estimate."""
+    paid = execution.watch.under_way or PaidTry(Usage(input_tokens=sent_tokens, llm_calls=1), said=[text])
     model = execution.runtime.model.name
-    usage = Usage(input_tokens=sent_tokens, output_tokens=execution.runtime.count(text) if text else 0, llm_calls=1)
-    return Reply(text, "cancelled", replace(usage, cost_usd=cost_usd(model, usage)), model)
+    return Reply(text, "cancelled", paid.usage(model, execution.runtime.count), model)
 
 
 def retell(state: TurnState, writer: EventWriter, why: str) -> None:

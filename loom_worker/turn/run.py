@@ -22,13 +22,14 @@ from loom_worker.core.values.calls import Call
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
-from loom_worker.core.values.notifications import Delivery
+from loom_worker.core.values.notifications import Delivery, Event
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.traces import Interval
 from loom_worker.core.values.turns import Claim, Ending
 from loom_worker.core.values.waiting import Waiting
 from loom_worker.events.rebuild import rebuild
-from loom_worker.events.writer import EventWriter
+from loom_worker.events.writer import DELTA, EventWriter
+from loom_worker.llm.meter import PaidTry
 from loom_worker.memory.recalled import as_text
 from loom_worker.tools.pool import BUILD_S
 from loom_worker.turn import children, judging
@@ -100,7 +101,7 @@ def advance(claim: Claim, execution: Execution) -> None:
     """
     state = TurnState.begin(claim)
     with closing(_writer(claim, execution)) as writer:
-        _tell_start(state, writer)
+        state = _taken_up(state, execution, writer)
         is_over = False
         while not is_over:
             match run(state, execution, writer):
@@ -176,12 +177,13 @@ def _ask(
         raise
     except Transient as error:
         pause_ms = _pause_ms(state, error)
-        return Parked(state.waited(str(error), execution.watch.parked(error, pause_ms)), pause_ms)
+        state = execution.with_tries(state).waited(str(error), execution.watch.parked(error, pause_ms))
+        return Parked(state, pause_ms)
     except BudgetSpent as error:
-        return Done(state, over_budget(state, str(error)).ending)
+        return Done(execution.with_tries(state), over_budget(state, str(error)).ending)
     except (ProviderFailed, BudgetExceeded) as error:
         kind = "provider" if isinstance(error, ProviderFailed) else "context"
-        return Done(state, failed(state, kind, str(error)).ending)
+        return Done(execution.with_tries(state), failed(state, kind, str(error)).ending)
     crash_points.reached("turn.replied")
     return state
 
@@ -392,9 +394,25 @@ def _writer(claim: Claim, execution: Execution) -> EventWriter:
     return EventWriter(worker.events, turn.id, journaled, flusher=worker.flusher, fence=turn.fence, first=first)
 
 
-def _tell_start(state: TurnState, writer: EventWriter) -> None:
+def _taken_up(state: TurnState, execution: Execution, writer: EventWriter) -> TurnState:
+    """Tell readers that the turn runs, or runs again; book what requests of earlier owners used, if it is known."""
     turn = state.turn
     if turn.fence == 1:
         writer.emit("turn.started", {"attempt": turn.attempt})
-    elif turn.deaths or writer.has_orphans():
+        return state
+    orphans = writer.orphans()
+    if turn.deaths or any(event.type == DELTA and event.data["text"] for event in orphans):
         retell(state, writer, "the worker that ran it died" if turn.deaths else "another worker goes on with it")
+    return execution.with_tries(state, _tries(orphans))
+
+
+def _tries(orphans: Sequence[Event]) -> Sequence[PaidTry]:
+    """The requests that events tell of, each with the text that readers saw of it."""
+    tries: list[PaidTry] = []
+    is_new = False  # what follows turn.retrying is told again
+    for event in orphans:
+        tries += map(PaidTry.from_json, event.tries)
+        is_new = bool(event.tries) or (is_new and event.type != "turn.retrying")
+        if is_new and event.type == DELTA:
+            tries[-1].said.append(event.data["text"])
+    return tries

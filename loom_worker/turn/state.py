@@ -1,6 +1,6 @@
 """A turn as saved state: its steps and calls, and the messages they make. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from loom_worker.core.values.budgets import Amount, Reservation
@@ -9,8 +9,9 @@ from loom_worker.core.values.chat import Reply, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Judgement, Verdict
 from loom_worker.core.values.traces import Interval
-from loom_worker.core.values.turns import Claim, Step, Turn, joined, standing
+from loom_worker.core.values.turns import PAID, Claim, Step, Turn, joined, standing
 from loom_worker.core.values.webhooks import Webhook
+from loom_worker.llm.meter import PaidTry
 from loom_worker.store.journal import Entries
 from loom_worker.store.rows import use_json
 
@@ -215,23 +216,23 @@ class TurnState:
     @property
     def unsaved_spending(self) -> Amount:
         """What the replies and calls took off budgets that the journal does not have."""
-        replies = [step for step in self.unsaved_steps if step.kind == "reply"]
-        spent = (Usage.from_json(step.payload["usage"]).amount() for step in replies)
+        paid = [step for step in self.unsaved_steps if step.kind in PAID]
+        spent = (Usage.from_json(step.payload["usage"]).amount() for step in paid)
         return sum(spent, Amount(tool_calls=sum(call.is_open for call in self.unsaved_calls)))
 
     @property
     def usage_by_model(self) -> dict[str, Usage]:
-        """What was used of each model that has replied."""
+        """What was used of each model that was asked."""
         used: dict[str, Usage] = {}
-        for step in self.replies:
+        for step in (step for step in self.steps if step.kind in PAID):
             model = str(step.payload["model"])
             used[model] = used.get(model, Usage()) + Usage.from_json(step.payload["usage"])
         return used
 
     @property
-    def has_unsaved_reply(self) -> bool:
-        """True if a reply would have to be paid for again, should this worker die."""
-        return any(step.kind == "reply" for step in self.unsaved_steps)
+    def has_unsaved_spending(self) -> bool:
+        """True if the journal does not know all that was paid for."""
+        return any(step.kind in PAID for step in self.unsaved_steps)
 
     @property
     def has_progress(self) -> bool:
@@ -273,12 +274,19 @@ class TurnState:
         step = Step(self.next_n, "reply", {**reply_payload(reply), **known})
         return replace(
             self,
-            held=bill.held,
+            held=(*self.held, *bill.held),
             steps=(*self.steps, step),
             calls=(*self.calls, *calls),
             usage=self.usage + reply.usage,
             first_token_ms=first_token_ms if self.first_token_ms is None else self.first_token_ms,
         )
+
+    def tried(self, model: str, tries: Sequence[PaidTry], count: Callable[[str], int]) -> "TurnState":
+        """Tries of the model came to nothing, and are paid for nevertheless; count: its tokens of a text."""
+        used = sum((each.usage(model, count) for each in tries), Usage())
+        step = Step(self.next_n, "tried", {"model": model, "usage": used.as_json()})
+        held = (*self.held, *(each.held for each in tries if each.held))
+        return replace(self, steps=(*self.steps, step), usage=self.usage + used, held=held)
 
     def reported_to(self, webhook: Webhook | None) -> "TurnState":
         """With the webhook that the client has set meanwhile."""
@@ -355,5 +363,5 @@ def reply_payload(reply: Reply) -> Json:
 
 def _spent(claim: Claim) -> Usage:
     """What replies and verdicts cost, as the journal has it: a late verdict may have come while the turn ran."""
-    replies = (Usage.from_json(step.payload["usage"]) for step in claim.steps if step.kind == "reply")
+    replies = (Usage.from_json(step.payload["usage"]) for step in claim.steps if step.kind in PAID)
     return sum((*replies, *(verdict.usage for verdict in claim.verdicts)), Usage())

@@ -3,15 +3,19 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 from loom_worker.core.errors import LeftAlone, LoomError, Overloaded
+from loom_worker.core.values.budgets import Reservation
 from loom_worker.core.values.calls import Call
+from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.guard.tolerant import Tolerant
 from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits
 from loom_worker.llm.anthropic_errors import is_rate_limit
+from loom_worker.llm.meter import BudgetMeter, PaidTry
 from loom_worker.turn.call_times import CallRecorder
 from loom_worker.turn.state import TurnState
 
@@ -58,6 +62,11 @@ class ModelWatch:
         """The model and its provider, for logs and errors."""
         self.calls = CallRecorder(turn.fence, provider=provider, model=model)
         """Takes down their times."""
+        self.meter: BudgetMeter | None = None
+        self.paid: list[PaidTry] = []
+        """The tries of which the provider told what they used, but for one that was answered."""
+        self.under_way: PaidTry | None = None
+        self._noted = 0
         self._clock_ms = clock_ms
         self._waiting = Waiting("model", 0, attempt=0)
         self._is_told = False
@@ -67,6 +76,7 @@ class ModelWatch:
     def begin(self, state: TurnState) -> None:
         """A reply is needed; what was tried for it before, by whomever, counts."""
         self.calls.begin()
+        self.paid, self.under_way, self._noted = [], None, 0
         now_ms = self._clock_ms()
         earlier = state.waited_last or {}
         self._waiting = Waiting(
@@ -79,6 +89,7 @@ class ModelWatch:
     def asked(self) -> None:
         """See Watch."""
         self.calls.asked()
+        self.under_way = None
         self._change(waits_for="model", attempt=self._tries + 1)
         if self._shown_ms is not None:
             self._show()
@@ -93,6 +104,28 @@ class ModelWatch:
         self._show_in_time()
         if self._clock_ms() - self._received_ms >= QUIET_MS:
             self._tell_log("nothing came")
+
+    def told(self, usage: Usage) -> None:
+        """See Watch."""
+        if self.under_way is not None:
+            self.under_way.told = usage
+        elif usage.tokens:
+            self.under_way = PaidTry(usage, self.meter.take() if self.meter else None)
+            self.paid.append(self.under_way)
+
+    def said(self, text: str) -> list[Json]:
+        """A piece of text came; the paid tries that its event is to tell of, for whoever takes the turn over."""
+        self.calls.text()
+        new, self._noted = [asdict(each) for each in self.paid[self._noted :]], len(self.paid)
+        if self.under_way is not None:
+            self.under_way.said.append(text)
+        return new
+
+    def answered(self) -> Reservation | None:
+        """The reply says what the try under way used; what was set aside for it."""
+        if self.under_way is not None:
+            return self.paid.pop().held
+        return self.meter.take() if self.meter else None
 
     def failed(self, error: LoomError, wait_s: float) -> None:
         """See Watch."""

@@ -26,6 +26,7 @@ from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer, LiveWorkers
 from loom_worker.lanes.slots import FreeSlots
+from loom_worker.llm.meter import PaidTry
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls
@@ -203,9 +204,14 @@ class Execution:
 
     def settlement(self, state: TurnState) -> Settlement | None:
         """What the journal does not have yet takes off budgets; None: nothing."""
-        if not state.has_unsaved_reply:
+        if not state.has_unsaved_spending:
             return None
         return Settlement(self.payer, state.unsaved_spending, state.held)
+
+    def with_tries(self, state: TurnState, tries: Sequence[PaidTry] | None = None) -> TurnState:
+        """The state with what tries used that came to nothing; None: those of the reply that was just needed."""
+        tries = self.watch.paid if tries is None else tries
+        return state.tried(self.runtime.model.name, tries, self.runtime.count) if tries else state
 
     @property
     def limits(self) -> LimitSettings:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from loom_worker.core.values.turns import PAID
 from tests.chaos.excuses import Excuses, cancelled_turns
 from tests.chaos.facts import Facts, Row, TurnFact
 from tests.chaos.records import Evidence, ModelCall
@@ -15,10 +16,10 @@ from tests.chaos.verdict import Violation
 def check_ledger(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I9: replies, verdicts, turns, ledger and sessions say the same of what was spent.
 
-    A turn has used what its journaled replies and its verdicts cost. The ledger has the replies of each model once, and
-    the verdicts of each model once; a verdict that came after its turn's end stands in the ledger alone, and the model
-    server has given it. A session has used what the ledger has of its turns and its summaries. Replies cost what the
-    model server says, but where a cancel cut them.
+    A turn has used what its journaled replies, its broken calls and its verdicts cost. The ledger has the replies of
+    each model once, and the verdicts of each model once; a verdict that came after its turn's end stands in the ledger
+    alone, and the model server has given it. A session has used what the ledger has of its turns and its summaries.
+    Replies cost what the model server says, but where a cancel cut them.
     """
     asked = _by_mark(evidence.judge_calls)
     replied = {(call.mark, call.nth): call.tokens for call in evidence.turn_calls}
@@ -36,7 +37,8 @@ def check_ledger(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 
 
 def _entries(turn: TurnFact) -> Iterator[str]:
-    replies = _by_model((reply["model"], of_usage(reply["usage"])) for reply in turn.replies)
+    steps = (step["payload"] for step in turn.steps if step["kind"] in PAID)
+    replies = _by_model((paid["model"], of_usage(paid["usage"])) for paid in steps)
     verdicts = _by_model((row["model"], of_usage(row["usage"])) for row in turn.verdicts)
     used, spent = of_usage(turn.row["usage"]), total((*replies.values(), *verdicts.values()))
     if used != spent:

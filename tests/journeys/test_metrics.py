@@ -36,6 +36,7 @@ def own_system(server: MessagesServer, library: Path, tmp_path: Path) -> Iterato
     environ = {
         "ANTHROPIC_BASE_URL": server.url,
         "LOOM_AGENTS_DIR": written(tmp_path / "agents", {"watched": AGENTS["watched"]}),
+        "LOOM_MODEL": MODEL,
         "LOOM_PATTERNS_DIR": str(library),
         "LOOM_PATTERNS_SHIPPED": "0",
         "LOOM_ALLOW_PRIVATE_WEBHOOKS": "1",

@@ -129,13 +129,14 @@ def test_a_tool_dies_with_its_worker_and_is_run_again_only_if_that_does_no_harm(
     until(lambda: all(system.children.get(name, pid) != pid for name, pid in pids.items()), 20, "they start again")
 
 
-def test_a_tool_that_failed_five_times_is_answered_at_once_in_every_session_and_stays_listed(
+def test_a_tool_that_failed_in_five_sessions_is_answered_at_once_in_every_session_and_stays_listed(
     server: MessagesServer, system: System
 ) -> None:
-    server.then(Say("", calls(*[("overdone", {})] * 5)), Say("All broken."))
-    first = system.ended(system.submit("breaks-a", "Try five.", agent="maker"))
-    assert [call["status"] for call in first["tool_calls"]] == ["failed"] * 5
-    assert all(call["error_id"] for call in first["tool_calls"])
+    for n in range(5):
+        server.then(Say("", calls(*[("overdone", {})] * (2 if n < 4 else 1))), Say("All broken."))
+        first = system.ended(system.submit(f"breaks-{n}", "Try.", agent="maker"))
+        assert [call["status"] for call in first["tool_calls"]] == ["failed"] * (2 if n < 4 else 1)
+        assert not any("UNAVAILABLE" in call["content"] for call in first["tool_calls"])
 
     server.then(Say("", calls(("overdone", {}), ("count", {"n": 1}))), Say("Without it."))
     turn = system.ended(system.submit("breaks-b", "Try once.", agent="maker"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from loom_worker.core.values.chat import Usage
 from tests.support.agents import written
 from tests.support.messages_server import Behaviour, MessagesServer, Say, failure
 from tests.support.messages_wire import WireCall
@@ -139,10 +140,12 @@ def test_nothing_that_was_stored_is_missing_in_the_traces_of_turns_whose_workers
         replies = [span for span in asked if "loom.tokens" in span["attributes"]]
         of_judges = below(spans, judged, "llm.completion")
         calls = len(replies) + sum(span["attributes"]["loom.llm_calls"] for span in of_judges)
-        assert calls == turn["usage"]["llm_calls"]
+        died = system.rows("SELECT payload FROM steps WHERE turn_id = ? AND kind = 'tried'", turn_id)
+        lost = Usage.from_json(json.loads(died[0][0])["usage"]) if died else Usage()
+        assert calls + lost.llm_calls == turn["usage"]["llm_calls"]
         (chat,) = named(spans, "agent.chat")
         used = sum(span["attributes"]["loom.tokens"] for span in (*replies, *of_judges))
-        assert chat["attributes"]["loom.tokens"] == used
+        assert chat["attributes"]["loom.tokens"] == used + lost.tokens
         assert [span["attributes"]["gen_ai.tool.call.id"] for span in named(spans, "tool.execute")] == ["toolu_count"]
         assert sorted(span["attributes"]["gen_ai.evaluation.name"] for span in judged) == ["polite", "right"]
         assert {span["status"] for span in judged} == {"OK"}

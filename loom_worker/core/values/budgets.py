@@ -263,6 +263,11 @@ class Payer:
     above: tuple[Ancestor, ...] = ()
     """The turns that wait for this one: it is paid from their budgets, too."""
 
+    @property
+    def source(self) -> str:
+        """The lane of the session that all of this is done for: the first that asked."""
+        return self.above[0].lane if self.above else self.lane
+
     def limits(
         self,
         *,

@@ -102,6 +102,9 @@ class Watch(Protocol):
     def silent(self) -> None:
         """Still nothing came; called several times a second."""
 
+    def told(self, usage: "Usage") -> None:
+        """The provider told what the try under way has used by now, its cost not yet known."""
+
     def failed(self, error: LoomError, wait_s: float) -> None:
         """A try failed; the next one begins in so many seconds."""
 
@@ -116,6 +119,9 @@ class Unwatched:
         """See Watch."""
 
     def silent(self) -> None:
+        """See Watch."""
+
+    def told(self, usage: "Usage") -> None:
         """See Watch."""
 
     def failed(self, error: LoomError, wait_s: float) -> None:
@@ -184,6 +190,8 @@ class Request:
     """Asked before each try."""
     key: str = ""
     """The same for the same call of a turn, also when another worker makes it again after a crash; empty: none."""
+    source: str = ""
+    """The session for which it is made: its failures count once for a circuit breaker; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,11 +273,13 @@ class Reply:
     stop_reason: StopReason
     usage: Usage
     model: str
-    """The model that answered, as the provider names it."""
+    """The model that was asked, by the name that it was asked by."""
     tool_uses: tuple[ToolUse, ...] = ()
     opaque: tuple[Json, ...] = field(default=())
     guard: tuple[Json, ...] = ()
     """What guardrails decided on it, as the audit keeps it."""
+    served: str = ""
+    """The model as the server names it: an alias, the path of a file; nothing but the price of a profile needs it."""
 
 
 ReplyEvent = TextDelta | Restarted | Reply

@@ -153,6 +153,8 @@ class Event:
     id: int
     type: str
     data: Json
+    tries: tuple[Json, ...] = field(default=(), compare=False)
+    """Of a delta: what the provider told of the turn's requests since the last such event; no reader is shown it."""
 
     @property
     def is_final(self) -> bool:

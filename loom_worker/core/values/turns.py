@@ -86,11 +86,15 @@ class Step:
     """A row of the journal: what was done and need not be done again."""
 
     n: int
-    kind: Literal["matched", "reply", "waited", "events", "judged"]
+    kind: Literal["matched", "reply", "waited", "events", "judged", "tried"]
     """matched: patterns found · reply: the model answered · waited: it was too busy · events: what readers saw ·
-    judged: what all verdicts on a reply come to."""
+    judged: what all verdicts on a reply come to · tried: what requests used that came to nothing."""
     payload: Json
     version: int = 1
+
+
+PAID = ("reply", "tried")
+"""The kinds of steps that have a model and what it used."""
 
 
 @dataclass(frozen=True, slots=True)

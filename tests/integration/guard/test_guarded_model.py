@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -32,8 +33,8 @@ def retrying(server, breakers, waits=None):
     return Retrying(model, pause=lambda wait_s, _: pause(wait_s), chance=lambda: 0.0, clock=time.monotonic)
 
 
-def ask(model):
-    return list(model.reply(REQUEST))[-1].text
+def ask(model, source=""):
+    return list(model.reply(replace(REQUEST, source=source)))[-1].text
 
 
 def test_after_five_failures_no_worker_asks_and_the_turn_is_told_how_long(server, valkey):
@@ -47,6 +48,22 @@ def test_after_five_failures_no_worker_asks_and_the_turn_is_told_how_long(server
         ask(retrying(server, Breakers(valkey), waits))
     assert caught.value.retry_after_s == pytest.approx(30, abs=1)
     assert (len(server.requests), waits) == (5, [])
+
+
+def test_one_session_s_message_that_the_provider_cannot_bear_holds_no_other_session(server, valkey):
+    server.then(*[failure(500, "api_error")] * 15)
+    for _ in range(5):
+        with pytest.raises(Overloaded, match="busy"):
+            ask(retrying(server, Breakers(valkey)), "poison")
+    assert ask(retrying(server, Breakers(valkey)), "well") == "echo: hello"
+
+
+def test_a_storm_of_many_sessions_is_over_after_the_fifth_of_them(server, valkey):
+    server.then(*[failure(529, "overloaded_error")] * 60)
+    for n in range(20):
+        with pytest.raises(Overloaded, match="left alone" if n >= 4 else "busy"):
+            ask(retrying(server, Breakers(valkey)), f"session {n}")
+    assert len(server.requests) == 4 * 3 + 1
 
 
 def test_a_provider_that_is_well_again_is_asked_by_everyone_after_two_probes(server, valkey):

@@ -77,10 +77,11 @@ def test_a_question_is_answered_and_streamed(server):
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
-def test_a_reply_is_priced(server):
+@pytest.mark.parametrize("reported", ["/models/served.gguf", "claude-opus-4-1-20250805", "claude-haiku-4-5"])
+def test_a_reply_is_booked_and_priced_under_the_name_that_was_asked(server, reported):
     usage = {"input_tokens": 1000, "output_tokens": 100}
-    reply = reply_of(server, Say("hi", model="claude-haiku-4-5-20251001", usage=usage))
-    assert reply.usage.cost_usd == Decimal("0.0015")
+    reply = reply_of(server, Say("hi", model=reported, usage=usage), model="claude-haiku-4-5")
+    assert (reply.model, reply.usage.cost_usd) == ("claude-haiku-4-5", Decimal("0.0015"))
 
 
 def test_deltas_come_while_the_reply_is_still_being_made(server):
@@ -393,7 +394,7 @@ class Unasked:
     def succeeded(self, name, token):
         self.told.append("succeeded")
 
-    def failed(self, name, token):
+    def failed(self, name, token, *, source):
         self.told.append("failed")
 
     def abandoned(self, name, token):

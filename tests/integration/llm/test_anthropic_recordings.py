@@ -29,9 +29,9 @@ def each_of(recordings):
     return [pytest.param(each, id=each["id"]) for each in recordings] or [NONE]
 
 
-def call(*behaviours):
+def call(*behaviours, model="claude-test"):
     with MessagesServer(behaviours) as server:
-        return list(Anthropic(model="claude-test", base_url=server.url).reply(REQUEST))
+        return list(Anthropic(model=model, base_url=server.url).reply(REQUEST))
 
 
 def read_independently(body):
@@ -68,8 +68,7 @@ def test_there_are_recordings_of_every_kind():
 @pytest.mark.parametrize("recording", each_of(STREAMS))
 def test_a_recorded_stream_is_read_as_it_was_sent(recording):
     model, blocks, stop_reason, usage = read_independently(recording["body"])
-    *deltas, reply = call(Stream(recording["body"].encode()))
-    assert reply.model == model
+    *deltas, reply = call(Stream(recording["body"].encode()), model=model)
     assert reply.stop_reason == stop_reason
     assert reply.text == "".join(block["text"] for block in blocks if block["type"] == "text")
     assert reply.text == "".join(delta.text for delta in deltas)

@@ -94,7 +94,9 @@ def test_the_request_is_signed_for_the_region_and_names_the_model_in_its_path(se
 
 def test_an_inference_profile_is_named_by_its_arn(server):
     arn = "arn:aws:bedrock:us-west-2:123456789012:application-inference-profile/abc"
-    assert reply_of(server, Frames(WHOLE), model=arn).text == "one two"
+    told = answer("one two", model="claude-haiku-4-5-20251001", usage={"input_tokens": 1000, "output_tokens": 100})
+    reply = reply_of(server, Frames(frames(told)), model=arn)
+    assert (reply.text, reply.model, reply.usage.cost_usd) == ("one two", arn, Decimal("0.0015"))
     assert "application-inference-profile%2Fabc" in server.paths[0]
 
 

@@ -351,6 +351,33 @@ def test_it_does_what_its_description_says(valkey_server, events):
                 row, span_s, is_over = 0, 30, False
 
 
+def test_a_session_that_fails_for_ever_opens_nothing_keeps_no_row_of_others_alive_and_is_not_to_be_read(
+    breakers, valkey
+):
+    for session in ("poison", "poison", "a", "b", "c", *["poison"] * 9):
+        breakers.failed("x", source=session)
+    assert breakers.permit("x").state == "closed"
+    valkey.pexpire(HASH + "x" + OWN, 5_000)
+    breakers.failed("x", source="poison")
+    assert valkey.pttl(HASH + "x" + OWN) <= 5_000
+    assert "poison" not in str(valkey.hgetall(HASH + "x" + OWN))
+    breakers.failed("x", source="d")
+    assert breakers.permit("x").state == "open"
+
+
+def test_a_session_s_own_probes_open_it_for_nobody_and_those_of_two_do(three, valkey):
+    one, two, third = three
+    fail(one)
+    fail(two)
+    pass_time(valkey, "x", 30)
+    for each in (one, two, one, two):
+        each.failed("x", each.permit("x").token, source="poison")
+    probe = third.permit("x")
+    assert probe.state == "half-open"
+    third.failed("x", probe.token, source="another")
+    assert one.permit("x").open_for_s == pytest.approx(60, abs=1)
+
+
 def test_each_opening_and_each_refusal_is_counted(breakers, valkey, counted):
     fail(breakers, times=4)
     assert counted(BREAKERS_OPENED) == {}

@@ -37,7 +37,7 @@ class Told:
     def succeeded(self, name, token):
         self.told.append(("succeeded", name, token))
 
-    def failed(self, name, token):
+    def failed(self, name, token, *, source):
         self.told.append(("failed", name, token))
 
     def abandoned(self, name, token):

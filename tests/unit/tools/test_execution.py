@@ -65,9 +65,10 @@ def fails(_arguments: object, _caller: object) -> str:
     raise ToolFailed("the server is down", "UNAVAILABLE")
 
 
-def test_after_five_faults_a_tool_is_answered_for_without_being_run(executor: ToolExecutor, caller: Caller) -> None:
+def test_after_faults_in_five_sessions_a_tool_is_not_run(executor: ToolExecutor, caller: Caller) -> None:
     broken = tool(fails, group="api")
-    assert [executor.run(broken, {}, caller).is_fault for _ in range(5)] == [True] * 5
+    sessions = [*[caller] * 9, *(replace(caller, lane=f"{caller.lane}-{n}") for n in range(4))]
+    assert [executor.run(broken, {}, each).is_fault for each in sessions] == [True] * 13
     ran: list[int] = []
     other_tool_of_it = tool(lambda a, c: ran.append(1), group="api")
     refused = executor.run(other_tool_of_it, {}, caller)

@@ -23,7 +23,7 @@ def test_only_what_is_new_is_to_be_saved() -> None:
     work = begun(Step(0, "matched", {"context": "Today."})).replied(REPLY, (CALL,), first_token_ms=7, estimated=100)
     assert ([step.n for step in work.unsaved_steps], work.unsaved_calls, work.has_got_on) == ([1], (CALL,), False)
     saved = work.saved()
-    assert (saved.unsaved_steps, saved.unsaved_calls, saved.has_unsaved_reply, saved.has_got_on) == (
+    assert (saved.unsaved_steps, saved.unsaved_calls, saved.has_unsaved_spending, saved.has_got_on) == (
         (),
         (),
         False,
