@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
-from loom_worker.core.values.turns import BETWEEN_REPLIES, Step, Turn, joined
+from loom_worker.core.values.turns import BETWEEN_REPLIES, Step, Turn, continued
 
+COMMENTARY = "output_text.commentary"
+"""Said before the next reply's text: what the turn has said so far is no part of its answer."""
 LOST = ("output_text.delta", {"text": ""})
 
 
@@ -43,22 +45,24 @@ def is_purged(turn: Turn, journal: Sequence[Step]) -> bool:
 
 
 def _texts(journal: Sequence[Step], answer: str) -> dict[int, str]:
-    """The text of each reply by its number, with the separator between it and the replies before it.
+    """The text of each reply by its number, with the separator between it and those that it goes on with.
 
     The journal does not have the text of the last reply if that is the end of the turn's answer.
     """
-    shown: list[str] = []
+    shown: list[Step] = []
     texts: dict[int, str] = {}
+    kinds = {entry.get("type") for step in journal if step.kind == "events" for entry in step.payload["log"]}
     for step in journal:
         if step.kind == "judged" and not step.payload["is_last"]:
             shown.clear()  # the next reply takes the place of all that was said
         if step.kind == "reply":
-            before = joined(shown)
-            between = BETWEEN_REPLIES if before else ""
+            # Turns of older versions went on with all that they had said.
+            former = continued(shown) if COMMENTARY in kinds else shown
+            before = "".join(each.payload["text"] + BETWEEN_REPLIES for each in former if each.payload["text"])
             text = step.payload["text"]
-            text = answer.removeprefix(before + between) if text is None else str(text)
-            texts[step.n] = between + text
-            shown.append(text)
+            text = answer.removeprefix(before) if text is None else str(text)
+            texts[step.n] = (BETWEEN_REPLIES if before else "") + text
+            shown.append(step)
     return texts
 
 

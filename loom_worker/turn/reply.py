@@ -30,8 +30,9 @@ from loom_worker.core.values.chat import (
 )
 from loom_worker.core.values.children import why_not
 from loom_worker.core.values.ids import now_us
-from loom_worker.core.values.turns import Step
-from loom_worker.events.writer import EventWriter
+from loom_worker.core.values.turns import BETWEEN_REPLIES, Step, answer, continued
+from loom_worker.events.rebuild import COMMENTARY
+from loom_worker.events.writer import DELTA, EventWriter
 from loom_worker.llm.meter import BudgetMeter
 from loom_worker.llm.prices import cost_usd
 from loom_worker.memory.fit import Context
@@ -40,7 +41,7 @@ from loom_worker.turn.filtering import filtered
 from loom_worker.turn.reporting import tell_closed
 from loom_worker.turn.state import Bill, TurnState
 from loom_worker.turn.tool_plan import Checked, named, planned, used_up
-from loom_worker.turn.transcript import after, conversation
+from loom_worker.turn.transcript import conversation
 from loom_worker.turn.worker import Execution
 
 log = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
         raise
     finally:
         _close(stream)
-    if state.is_correcting and not reply.text and reply.tool_uses:
+    if state.is_correcting and not reply.text.strip() and reply.tool_uses:
         withdraw(state, writer)
     ids = frozenset(call.id for call in state.calls)
     reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(state.calls)))
@@ -222,6 +223,7 @@ def _listen(
 ) -> tuple[Reply, int | None]:
     first_token_ms: int | None = None
     said: list[str] = []
+    blank = ""
     try:
         for event in stream:
             if isinstance(event, Reply) and not execution.cancel_requests.must_cut():
@@ -231,11 +233,15 @@ def _listen(
                 case TextDelta(text):
                     first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
                     execution.watch.calls.text()
-                    _tell(text, said, state, writer)
+                    blank += text
+                    if said or blank.strip():  # a reply that says nothing takes the place of nothing
+                        _tell(blank, said, state, writer)
+                        blank = ""
                     crash_points.reached("llm.streaming")
                 case Restarted(why):
                     writer.drop_deltas(reply_n=state.next_n)
                     said.clear()
+                    blank = ""
                     retell(state, writer, why)
     except Interrupted:
         if not execution.cancel_requests.must_cut():
@@ -248,8 +254,21 @@ def _tell(text: str, said: list[str], state: TurnState, writer: EventWriter) -> 
     """Pass on a piece of a reply; what it takes the place of is taken back with the first one."""
     if state.is_correcting and not said:
         withdraw(state, writer)
-    writer.delta(text if said else after(state.standing) + text, reply_n=state.next_n)
+    if said:
+        writer.delta(text, reply_n=state.next_n)
+    else:
+        _begin(text, state.standing, writer, reply_n=state.next_n)
     said.append(text)
+
+
+def _begin(text: str, former: Sequence[Step], writer: EventWriter, *, reply_n: int) -> None:
+    """Tell the first piece of a reply, or all of it: it goes on with these replies, or makes them commentary."""
+    goes_on = bool(continued(former))
+    if answer(former) and not goes_on:
+        # For readers who know nothing of commentary: its last sentence must not run into the answer's first.
+        writer.emit(DELTA, {"text": BETWEEN_REPLIES})
+        writer.emit(COMMENTARY, {})
+    writer.delta((BETWEEN_REPLIES if goes_on else "") + text, reply_n=reply_n)
 
 
 def _age_ms(state: TurnState, execution: Execution) -> int:
@@ -282,8 +301,8 @@ def withdraw(state: TurnState, writer: EventWriter) -> None:
 def _retell(state: TurnState, replies: Sequence[Step], writer: EventWriter, why: str) -> None:
     writer.emit("turn.retrying", {"reason": why, "attempt": state.turn.attempt})
     for n, step in enumerate(replies):
-        if step.payload["text"]:
-            writer.delta(after(replies[:n]) + step.payload["text"], reply_n=step.n)
+        if step.payload["text"].strip():
+            _begin(step.payload["text"], replies[:n], writer, reply_n=step.n)
 
 
 def _close(stream: Iterator[ReplyEvent]) -> None:

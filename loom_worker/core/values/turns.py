@@ -1,6 +1,6 @@
 """A turn, its journal, and what a client asks for when submitting one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -294,12 +294,31 @@ class Ending:
 
 
 BETWEEN_REPLIES = "\n\n"
-"""Parts what a turn says before its tool calls from what it says after them."""
+"""Parts the pieces of an answer that its model gave in more than one reply."""
 
 
-def joined(texts: Iterable[str | None]) -> str:
-    """All that a turn said, as it is streamed and stored: the texts of its replies in order, empty ones left out."""
-    return BETWEEN_REPLIES.join(filter(None, texts))
+def joined(replies: Iterable[Step]) -> str:
+    """The texts of these replies, in order."""
+    return BETWEEN_REPLIES.join(step.payload["text"] for step in replies)
+
+
+def continued(replies: Iterable[Step]) -> tuple[Step, ...]:
+    """Those of a turn's replies whose text the next reply goes on with; none after a call of tools."""
+    pieces: list[Step] = []
+    for step in replies:
+        pieces += [step] if step.payload["text"].strip() else []
+        if step.payload["tool_uses"] or step.payload["stop_reason"] == "unasked_calls":
+            pieces.clear()
+    return tuple(pieces)
+
+
+def answer(replies: Sequence[Step]) -> tuple[Step, ...]:
+    """The latest reply that says anything, with those that it goes on with; what a turn said earlier is commentary.
+
+    A turn that ends before it has an answer has its last commentary instead.
+    """
+    latest = next((n for n in reversed(range(len(replies))) if replies[n].payload["text"].strip()), None)
+    return () if latest is None else (*continued(replies[:latest]), replies[latest])
 
 
 def standing(steps: Iterable[Step]) -> tuple[Step, ...]:
@@ -319,7 +338,7 @@ def standing(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def _says_nothing(reply: Step) -> bool:
-    return reply.payload["text"] == "" and not reply.payload["tool_uses"]
+    return not reply.payload["text"].strip() and not reply.payload["tool_uses"]
 
 
 def is_blank(text: str) -> bool:
