@@ -15,6 +15,12 @@ from loom_worker.turn.tool_plan import Check
 MAX_WAITS = 6
 """A provider that stays busy this often in a row, with growing pauses, fails the turn (about two minutes in all)."""
 
+CALL_AS_TEXT = (
+    "The model wrote a call of a tool as text, and it was not run: the tool is not known or may change something, the "
+    "call cannot be read, or no call was allowed any more. Use a model and a server with tool calling, such as "
+    "llama.cpp started with --jinja (docs/providers.md)."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -156,7 +162,7 @@ def decide(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
     if not state.is_matched:
         return Match()
     last = state.last_reply
-    if last is None or last.payload["tool_uses"] or last.payload["stop_reason"] == "pause_turn":
+    if last is None or last.payload["tool_uses"] or last.payload["stop_reason"] in ("pause_turn", "unasked_calls"):
         return _ask(state, limits, now)
     return _judged(state, last, limits, now)
 
@@ -252,11 +258,16 @@ def _ask(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
     if last is not None and last.payload.get("refused"):
         return _end(state, Ending("incomplete", "budget", error=problem("budget", last.payload["refused"])))
     asked = len(state.replies)
-    if asked >= limits.max_llm_calls:
+    unasked = sum(step.payload["stop_reason"] == "unasked_calls" for step in state.replies)
+    if unasked > 1:
+        text = "The model calls tools although it was told to answer without, and then was sent none."
+        return _end(state, Ending("incomplete", "limits", error=problem("limits", text)))
+    if asked >= limits.max_llm_calls + unasked:
         source = _source("max_turns", "LOOM_MAX_LLM_CALLS", state, now)
         text = f"No answer after {asked} calls of the model, the most there may be ({source})."
         return _end(state, Ending("incomplete", "limits", error=problem("limits", text)))
-    is_last = now.cancel == "finish" or asked == limits.max_llm_calls - 1 or len(state.calls) >= limits.max_tool_calls
+    is_spent = asked >= limits.max_llm_calls - 1 or len(state.calls) >= limits.max_tool_calls
+    is_last = now.cancel == "finish" or unasked > 0 or is_spent
     return Ask(may_call_tools=not is_last)
 
 
@@ -273,6 +284,8 @@ def _answer(last: Step) -> Ending:
         held = ", ".join(each["name"].partition(".")[2] for each in last.payload["guard"] if each["outcome"] == "block")
         text = f"The answer is withheld by a guardrail from here on: it holds {held}."
         return Ending("incomplete", "guardrail", error=problem("guardrail", text))
+    if stop == "tool_call_as_text":
+        return Ending("incomplete", stop, error=problem(stop, CALL_AS_TEXT))
     if stop in ("max_tokens", "refusal", "reply_too_large"):
         return Ending("incomplete", stop)
     if not text.strip():

@@ -16,6 +16,7 @@ from loom_worker.core.errors import (
     StreamBroken,
     Transient,
 )
+from loom_worker.core.text import fence_key
 from loom_worker.core.values.budgets import Reservation, ToolCallCount
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import (
@@ -40,6 +41,7 @@ from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers
 from loom_worker.turn.filtering import filtered
 from loom_worker.turn.reporting import tell_closed
 from loom_worker.turn.state import Bill, TurnState
+from loom_worker.turn.text_calls import with_text_calls
 from loom_worker.turn.tool_plan import Checked, named, planned, used_up
 from loom_worker.turn.transcript import conversation
 from loom_worker.turn.worker import Execution
@@ -115,7 +117,8 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
     shown = shown_tokens(execution.runtime, context, state.correction)
     writer.emit("context.built", {"tokens": shown, "budget_tokens": execution.runtime.input_budget_tokens})
     crash_points.reached("turn.built")
-    stream = filtered(execution.runtime.model.reply(_request(question, state, execution)), execution.guardrails.output)
+    asked = execution.runtime.model.reply(_request(question, state, execution))
+    stream = filtered(asked, execution.guardrails.output, fence_key(state.turn.id))
     try:
         reply, first_token_ms = _listen(stream, state, execution, writer, sent_tokens=sum(shown.values()))
     except (Transient, ProviderFailed) as error:
@@ -128,6 +131,7 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
         raise
     finally:
         _close(stream)
+    reply = _settled(reply, question, state, execution, writer)
     if state.is_correcting and not reply.text.strip() and reply.tool_uses:
         withdraw(state, writer)
     ids = frozenset(call.id for call in state.calls)
@@ -140,6 +144,19 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
     note = used_up(len(state.calls) + len(calls), len(state.replies) + 1, execution.limits) if calls else ""
     notes = {"note": note, "times": execution.watch.calls.take()}
     return state.replied(reply, calls, first_token_ms=first_token_ms, estimated=estimated, bill=bill, notes=notes)
+
+
+def _settled(reply: Reply, question: _Question, state: TurnState, execution: Execution, writer: EventWriter) -> Reply:
+    """The reply with the calls that are to be run, those in its text among them; readers lose the text of these."""
+    may_call, said = question.may_call_tools, reply.text
+    if reply.tool_uses and not may_call:
+        return replace(reply, stop_reason="unasked_calls", tool_uses=(), opaque=())
+    reply = with_text_calls(reply, question.context, execution.runtime, may_call_tools=may_call)
+    if reply.text != said and writer.drop_deltas(reply_n=state.next_n):
+        retell(state, writer, "the model wrote calls of tools as text")
+        if reply.text.strip():
+            _tell(reply.text, [], state, writer)
+    return reply
 
 
 def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -> None:
@@ -157,7 +174,7 @@ def _request(question: _Question, state: TurnState, execution: Execution) -> Req
         system=context.system,
         memory=context.memory,
         messages=context.messages,
-        tools=context.tools,
+        tools=() if state.has_unasked_calls else context.tools,
         may_call_tools=question.may_call_tools,
         max_tokens=execution.runtime.max_tokens,
         stop_sequences=execution.runtime.agent.stop_sequences,

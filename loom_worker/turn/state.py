@@ -124,6 +124,11 @@ class TurnState:
         return next((step for step in reversed(self.steps) if step.kind == "reply"), None)
 
     @property
+    def has_unasked_calls(self) -> bool:
+        """True if the latest reply called tools although it had been told not to."""
+        return self.last_reply is not None and self.last_reply.payload["stop_reason"] == "unasked_calls"
+
+    @property
     def judged(self) -> dict[int, Json]:
         """What all verdicts on an answer came to, by the number of its reply."""
         return {step.payload["reply_n"]: step.payload for step in self.steps if step.kind == "judged"}

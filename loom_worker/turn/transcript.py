@@ -27,7 +27,8 @@ def _exchanged(state: TurnState) -> Iterator[ChatMessage]:
     judged = state.judged
     yield _question(state)
     for step in state.replies:
-        yield from (chat for chat, _ in _reply(step, state))
+        if step.payload["stop_reason"] != "unasked_calls":  # the model would go on with its text
+            yield from (chat for chat, _ in _reply(step, state))
         if correction := judged.get(step.n, {}).get("correction"):
             yield ChatMessage("user", text=correction)
 
