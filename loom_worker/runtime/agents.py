@@ -289,11 +289,13 @@ class AgentRegistry:
         knowledge = self._knowledge
         readers = knowledge.skill_tools() if has_skills else ()
         talking = agent_tools(self._peers(agent), self._messages)
-        automatic = (*self._memory_tools(agent, choice), *self._tool_provider.standing, *readers, *talking)
         listed = agent.tools if choice.tools is None else choice.tools
+        is_bare = listed == () and (choice.tools is not None or not (agent.custom or agent.allows_mcp))
+        automatic = (*self._memory_tools(agent, choice), *self._tool_provider.standing, *readers, *talking)
+        automatic = talking if is_bare else automatic
         always = {tool.spec.name for tool in automatic} | (own.always if choice.tools is None else set())
         allowed = None if listed is None else (*listed, *sorted(always))
-        registry = Registry((*own.tools, *knowledge.pattern_tools(agent), *automatic))
+        registry = Registry((*(() if is_bare else (*own.tools, *knowledge.pattern_tools(agent))), *automatic))
         if choice.permitted != ALL_NAMES:
             allowed = tuple(_permitted(choice.permitted, registry.permitted(allowed), standing=automatic))
         return ToolSet(registry, allowed)
