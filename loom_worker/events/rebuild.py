@@ -12,8 +12,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import BETWEEN_REPLIES, Step, Turn, continued
 
-COMMENTARY = "output_text.commentary"
-"""Said before the next reply's text: what the turn has said so far is no part of its answer."""
+COMMENTARY = "output_text.commentary"  # what the turn has said before it is no part of its answer
 LOST = ("output_text.delta", {"text": ""})
 
 
@@ -56,8 +55,7 @@ def _texts(journal: Sequence[Step], answer: str) -> dict[int, str]:
         if step.kind == "judged" and not step.payload["is_last"]:
             shown.clear()  # the next reply takes the place of all that was said
         if step.kind == "reply":
-            # Turns of older versions went on with all that they had said.
-            former = continued(shown) if COMMENTARY in kinds else shown
+            former = continued(shown) if COMMENTARY in kinds else shown  # as older versions did
             before = "".join(each.payload["text"] + BETWEEN_REPLIES for each in former if each.payload["text"])
             text = step.payload["text"]
             text = answer.removeprefix(before) if text is None else str(text)
@@ -98,7 +96,7 @@ class _RebuiltLog:
         self._add_calls(self._calls)
 
     def _add_calls(self, calls: Sequence[Call]) -> None:
-        self.add([("tool_call.completed", completed(call)) for call in calls])
+        self.add([("tool_call.completed", call.as_json()) for call in calls])
         self._calls = [call for call in self._calls if call not in calls]
 
 
@@ -120,8 +118,3 @@ def _entries(log: Sequence[Json], replies: dict[int, str]) -> Iterator[tuple[str
 def queued(turn: Turn) -> Json:
     """The data of ``turn.queued``."""
     return {"turn_id": turn.id, "session_id": turn.session_id, "seq": turn.seq}
-
-
-def completed(call: Call) -> Json:
-    """The data of ``tool_call.completed``."""
-    return call.as_json()

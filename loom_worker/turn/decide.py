@@ -16,9 +16,8 @@ MAX_WAITS = 6
 """A provider that stays busy this often in a row, with growing pauses, fails the turn (about two minutes in all)."""
 
 CALL_AS_TEXT = (
-    "The model wrote a call of a tool as text, and it was not run: the tool is not known or may change something, the "
-    "call cannot be read, or no call was allowed any more. Use a model and a server with tool calling, such as "
-    "llama.cpp started with --jinja (docs/providers.md)."
+    "The model wrote a tool's call as text. It was not run: the tool is unknown or may change something, the call is "
+    "not readable, or none was allowed. Use a model and a server that call tools, for example llama.cpp with --jinja."
 )
 
 
@@ -154,7 +153,8 @@ class Situation:
 
 def decide(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
     """Return what the turn needs next."""
-    ending = _cancelled(now.cancel) or _ended_from_outside(state, limits, now)
+    is_cut = now.cancel in ("interrupt", "rollback")
+    ending = Ending("cancelled", now.cancel) if is_cut else _ended_from_outside(state, limits, now)
     if ending is not None:
         return _end(state, ending)
     if state.open_calls:
@@ -193,10 +193,6 @@ def _judged(state: TurnState, last: Step, limits: LimitSettings, now: Situation)
 def _end(state: TurnState, ending: Ending) -> End:
     """End with all that was said, however the turn ends; one that is rolled back has said nothing."""
     return End(replace(ending, output_text=state.said if ending.leaves_messages else None))
-
-
-def _cancelled(cancel: CancelAction | None) -> Ending | None:
-    return Ending("cancelled", cancel) if cancel in ("interrupt", "rollback") else None
 
 
 def _ended_from_outside(state: TurnState, limits: LimitSettings, now: Situation) -> Ending | None:
@@ -259,12 +255,10 @@ def _ask(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
         return _end(state, Ending("incomplete", "budget", error=problem("budget", last.payload["refused"])))
     asked = len(state.replies)
     unasked = sum(step.payload["stop_reason"] == "unasked_calls" for step in state.replies)
-    if unasked > 1:
-        text = "The model calls tools although it was told to answer without, and then was sent none."
-        return _end(state, Ending("incomplete", "limits", error=problem("limits", text)))
-    if asked >= limits.max_llm_calls + unasked:
+    if unasked > 1 or asked >= limits.max_llm_calls + unasked:
         source = _source("max_turns", "LOOM_MAX_LLM_CALLS", state, now)
-        text = f"No answer after {asked} calls of the model, the most there may be ({source})."
+        why = "it calls tools even if sent none" if unasked > 1 else f"the most there may be ({source})"
+        text = f"No answer after {asked} calls of the model: {why}."
         return _end(state, Ending("incomplete", "limits", error=problem("limits", text)))
     is_spent = asked >= limits.max_llm_calls - 1 or len(state.calls) >= limits.max_tool_calls
     is_last = now.cancel == "finish" or unasked > 0 or is_spent

@@ -1,7 +1,7 @@
 """Holds what a tool returned and what the model says against the guardrails of a turn."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -29,7 +29,7 @@ def allowed(outcome: Outcome, rules: StageRules) -> Outcome:
     return replace(outcome, content=content.text, detail=detail.text, guard=decisions)
 
 
-def filtered(stream: Iterator[ReplyEvent], rules: StageRules, key: str) -> Iterator[ReplyEvent]:
+def filtered(stream: Iterator[ReplyEvent], rules: StageRules, key: str) -> Generator[ReplyEvent]:
     """A model's reply without what the rules take out of answers, and without the marks of fences.
 
     A reply that may not be given ends where that began: nothing of it follows, its tool calls included; the model is
@@ -61,44 +61,33 @@ def _filtered(stream: Iterator[ReplyEvent], begin: "Callable[[], _Answer | _Unfe
 
 
 class _Unfenced:
-    """One reply, as far as it has come, without the marks by which tools' results are fenced as data.
-
-    A model that repeats them would tell the key to whoever reads it. The other turns' keys are known by their form.
-    """
+    """One reply, as far as it has come, without the turn's key and any mark that fences results; blank, none of it."""
 
     def __init__(self, key: str) -> None:
-        """Nothing has come yet.
-
-        Args:
-            key: the turn's own, which is taken out without its tag, too.
-        """
         self._key = key
         self._mark = re.compile(rf"</?data [{KEY_LETTERS}]{{{KEY_CHARS}}}>|{key}(?!\Z)")
         begun = "|".join(key[:size] for size in range(KEY_CHARS, 0, -1))
         self._begun_mark = re.compile(rf"(?:</?(?:d(?:a(?:t(?:a(?: [{KEY_LETTERS}]{{0,6}})?)?)?)?)?|{begun})\Z")
         self._held = ""
         self._seen: list[str] = []
-        self._is_changed = False
 
     def take(self, text: str) -> str:
-        """The next piece, but for an end that may become a mark."""
-        text, marks = self._mark.subn("", self._held + text)
+        text = self._mark.sub("", self._held + text)
         begun = self._begun_mark.search(text)
-        end = begun.start() if begun else len(text)
-        self._held, self._is_changed = text[end:], self._is_changed or marks > 0
-        self._seen.append(text[:end])
-        return text[:end]
+        return self._see(text, begun.start() if begun else len(text))
 
     def end(self) -> str:
-        """The rest."""
         rest = self._held.replace(self._key, "")
-        self._is_changed = self._is_changed or rest != self._held
-        self._seen.append(rest)
-        return rest
+        return self._see(rest, len(rest))
 
     def of(self, reply: Reply) -> Reply:
-        """The reply with the text that was seen."""
-        return replace(reply, text="".join(self._seen)) if self._is_changed else reply
+        return replace(reply, text="".join(self._seen)) if self._mark.search(f"{reply.text}\n") else reply
+
+    def _see(self, text: str, end: int) -> str:
+        end = end if self._seen or text[:end].strip() else 0
+        self._held = text[end:]
+        self._seen += [text[:end]] if end else []
+        return text[:end]
 
 
 class _Answer:

@@ -41,7 +41,7 @@ from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers
 from loom_worker.turn.filtering import filtered
 from loom_worker.turn.reporting import tell_closed
 from loom_worker.turn.state import Bill, TurnState
-from loom_worker.turn.text_calls import with_text_calls
+from loom_worker.turn.text_calls import settled
 from loom_worker.turn.tool_plan import Checked, named, planned, used_up
 from loom_worker.turn.transcript import conversation
 from loom_worker.turn.worker import Execution
@@ -65,21 +65,27 @@ def ask(state: TurnState, execution: Execution, writer: EventWriter, *, may_call
     """
     _tell_changes(state, execution, writer)
     ratio = over_bound(execution.runtime, state.correction)
+    refusal: PromptTooLong | None = None
     for _ in range(REFITS):
         began_us = now_us()
-        context = _context(state, execution, ratio)
-        execution.watch.calls.built(began_us, sum(context.tokens.values()))
-        meter = _meter(execution, context, ratio)
         try:
+            context = _context(state, execution, ratio)
+            execution.watch.calls.built(began_us, sum(context.tokens.values()))
+            meter = _meter(execution, context, ratio)
             return _ask(state, execution, writer, _Question(context, may_call_tools, meter))
         except PromptTooLong as error:
             # What is dropped may be what needs fewest tokens: each time it is taken for more than it seems to be.
             learned = _learned(error, context, execution.runtime.input_budget_tokens)
-            ratio = max(learned, TOO_LONG * max(ratio, 1.0))
+            ratio, refusal = max(learned, TOO_LONG * max(ratio, 1.0)), error
             log.warning("the window is fuller than counted", extra={"turn": state.turn.id, "by": ratio})
+        except BudgetExceeded:
+            if refusal is None:
+                raise
+            break
     raise BudgetExceeded(
-        f"The model's provider finds this turn too long for its window, also after it was shortened {REFITS} times. "
-        "Send a shorter message, or set max_context_tokens to the model's real window."
+        f"{refusal} It is so even after the turn was shortened: the server's window is smaller than Loom takes it for. "
+        "Lower LOOM_MAX_CONTEXT_TOKENS, or max_context_tokens of the agent, to what the server has, or give the server "
+        "a larger window (llama.cpp: -c)."
     )
 
 
@@ -97,11 +103,6 @@ class _Question:
     may_call_tools: bool
     meter: BudgetMeter | None
     """None: nothing is limited."""
-
-    @property
-    def held(self) -> Reservation | None:
-        """What was set aside for the try that was answered."""
-        return self.meter.held if self.meter else None
 
 
 def _meter(execution: Execution, context: Context, ratio: float) -> BudgetMeter | None:
@@ -130,13 +131,13 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
         writer.drop_deltas(reply_n=state.next_n)
         raise
     finally:
-        _close(stream)
+        stream.close()
     reply = _settled(reply, question, state, execution, writer)
     if state.is_correcting and not reply.text.strip() and reply.tool_uses:
         withdraw(state, writer)
     ids = frozenset(call.id for call in state.calls)
     reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(state.calls)))
-    calls, bill = _calls(reply, state, execution, question.held)
+    calls, bill = _calls(reply, state, execution, question.meter.held if question.meter else None)
     _tell_calls(calls, writer)
     refused = [call for call in calls if not call.is_open]
     tell_closed(refused, state.turn, execution.runtime, execution.worker.monitor)
@@ -147,16 +148,13 @@ def _ask(state: TurnState, execution: Execution, writer: EventWriter, question: 
 
 
 def _settled(reply: Reply, question: _Question, state: TurnState, execution: Execution, writer: EventWriter) -> Reply:
-    """The reply with the calls that are to be run, those in its text among them; readers lose the text of these."""
-    may_call, said = question.may_call_tools, reply.text
-    if reply.tool_uses and not may_call:
-        return replace(reply, stop_reason="unasked_calls", tool_uses=(), opaque=())
-    reply = with_text_calls(reply, question.context, execution.runtime, may_call_tools=may_call)
-    if reply.text != said and writer.drop_deltas(reply_n=state.next_n):
+    """The reply with the calls that are to be run; readers lose the text of those that were written as text."""
+    found = settled(reply, question.context, execution.runtime, may_call_tools=question.may_call_tools)
+    if found.text != reply.text and writer.drop_deltas(reply_n=state.next_n):
         retell(state, writer, "the model wrote calls of tools as text")
-        if reply.text.strip():
-            _tell(reply.text, [], state, writer)
-    return reply
+        if found.text.strip():
+            _tell(found.text, [], state, writer)
+    return found
 
 
 def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -> None:
@@ -169,12 +167,12 @@ def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -
 
 
 def _request(question: _Question, state: TurnState, execution: Execution) -> Request:
-    context = question.context
+    context, last = question.context, state.last_reply
     return Request(
         system=context.system,
         memory=context.memory,
         messages=context.messages,
-        tools=() if state.has_unasked_calls else context.tools,
+        tools=() if last and last.payload["stop_reason"] == "unasked_calls" else context.tools,
         may_call_tools=question.may_call_tools,
         max_tokens=execution.runtime.max_tokens,
         stop_sequences=execution.runtime.agent.stop_sequences,
@@ -240,7 +238,6 @@ def _listen(
 ) -> tuple[Reply, int | None]:
     first_token_ms: int | None = None
     said: list[str] = []
-    blank = ""
     try:
         for event in stream:
             if isinstance(event, Reply) and not execution.cancel_requests.must_cut():
@@ -248,17 +245,14 @@ def _listen(
             _check_wanted(execution)
             match event:
                 case TextDelta(text):
-                    first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
+                    if first_token_ms is None:
+                        first_token_ms = execution.worker.clock_ms() - state.turn.created_ms
                     execution.watch.calls.text()
-                    blank += text
-                    if said or blank.strip():  # a reply that says nothing takes the place of nothing
-                        _tell(blank, said, state, writer)
-                        blank = ""
+                    _tell(text, said, state, writer)
                     crash_points.reached("llm.streaming")
                 case Restarted(why):
                     writer.drop_deltas(reply_n=state.next_n)
                     said.clear()
-                    blank = ""
                     retell(state, writer, why)
     except Interrupted:
         if not execution.cancel_requests.must_cut():
@@ -271,26 +265,18 @@ def _tell(text: str, said: list[str], state: TurnState, writer: EventWriter) -> 
     """Pass on a piece of a reply; what it takes the place of is taken back with the first one."""
     if state.is_correcting and not said:
         withdraw(state, writer)
-    if said:
-        writer.delta(text, reply_n=state.next_n)
-    else:
-        _begin(text, state.standing, writer, reply_n=state.next_n)
+    writer.delta(text if said else _before(state.standing, writer) + text, reply_n=state.next_n)
     said.append(text)
 
 
-def _begin(text: str, former: Sequence[Step], writer: EventWriter, *, reply_n: int) -> None:
-    """Tell the first piece of a reply, or all of it: it goes on with these replies, or makes them commentary."""
-    goes_on = bool(continued(former))
-    if answer(former) and not goes_on:
-        # For readers who know nothing of commentary: its last sentence must not run into the answer's first.
-        writer.emit(DELTA, {"text": BETWEEN_REPLIES})
+def _before(former: Sequence[Step], writer: EventWriter) -> str:
+    """What parts a reply's text from these replies; unless it goes on with them, they are told to be commentary."""
+    if continued(former):
+        return BETWEEN_REPLIES
+    if answer(former):
+        writer.emit(DELTA, {"text": BETWEEN_REPLIES})  # for readers who know nothing of commentary
         writer.emit(COMMENTARY, {})
-    writer.delta((BETWEEN_REPLIES if goes_on else "") + text, reply_n=reply_n)
-
-
-def _age_ms(state: TurnState, execution: Execution) -> int:
-    """Milliseconds since the turn was accepted."""
-    return execution.worker.clock_ms() - state.turn.created_ms
+    return ""
 
 
 def _check_wanted(execution: Execution) -> None:
@@ -307,25 +293,15 @@ def _cut(text: str, execution: Execution, *, sent_tokens: int) -> Reply:
 
 def retell(state: TurnState, writer: EventWriter, why: str) -> None:
     """Tell readers to drop what they saw since the turn started, and what of it still holds."""
-    _retell(state, state.spoken, writer, why)
+    writer.emit("turn.retrying", {"reason": why, "attempt": state.turn.attempt})
+    for n, step in enumerate(state.spoken):
+        if step.payload["text"].strip():
+            writer.delta(_before(state.spoken[:n], writer) + step.payload["text"], reply_n=step.n)
 
 
 def withdraw(state: TurnState, writer: EventWriter) -> None:
     """Take back an answer in whose place another one comes."""
-    _retell(state, state.standing, writer, "judges had the answer given anew")
-
-
-def _retell(state: TurnState, replies: Sequence[Step], writer: EventWriter, why: str) -> None:
-    writer.emit("turn.retrying", {"reason": why, "attempt": state.turn.attempt})
-    for n, step in enumerate(replies):
-        if step.payload["text"].strip():
-            _begin(step.payload["text"], replies[:n], writer, reply_n=step.n)
-
-
-def _close(stream: Iterator[ReplyEvent]) -> None:
-    close = getattr(stream, "close", None)
-    if close is not None:
-        close()
+    writer.emit("turn.retrying", {"reason": "judges had the answer given anew", "attempt": state.turn.attempt})
 
 
 def examiner(uses: Sequence[ToolUse], execution: Execution) -> Callable[[ToolUse], Checked]:

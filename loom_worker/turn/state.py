@@ -9,7 +9,7 @@ from loom_worker.core.values.chat import Reply, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Judgement, Verdict
 from loom_worker.core.values.traces import Interval
-from loom_worker.core.values.turns import Claim, Step, Turn, answer, joined, standing
+from loom_worker.core.values.turns import Claim, Step, Turn, answer, standing
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.journal import Entries
 from loom_worker.store.rows import use_json
@@ -124,11 +124,6 @@ class TurnState:
         return next((step for step in reversed(self.steps) if step.kind == "reply"), None)
 
     @property
-    def has_unasked_calls(self) -> bool:
-        """True if the latest reply called tools although it had been told not to."""
-        return self.last_reply is not None and self.last_reply.payload["stop_reason"] == "unasked_calls"
-
-    @property
     def judged(self) -> dict[int, Json]:
         """What all verdicts on an answer came to, by the number of its reply."""
         return {step.payload["reply_n"]: step.payload for step in self.steps if step.kind == "judged"}
@@ -163,7 +158,7 @@ class TurnState:
     @property
     def said(self) -> str | None:
         """The answer as far as there is one, as a reader knows it; None before any reply."""
-        return joined(answer(self.spoken)) if self.replies else None
+        return answer(self.spoken) if self.replies else None
 
     @property
     def waits(self) -> int:

@@ -1,7 +1,4 @@
-"""Tool calls that a model wrote into its text, because it, or its server, knows no other way. Pure.
-
-Small models behind a server without tool calling do so; docs/providers.md says which of them are run, and why.
-"""
+"""Tool calls that a model wrote as text, for want of another way; docs/providers.md says which are run. Pure."""
 
 import json
 import re
@@ -14,43 +11,36 @@ from loom_worker.llm.sanitize import checked, read_arguments
 from loom_worker.memory.fit import Context
 from loom_worker.turn.agent_runtime import AgentRuntime
 
-MOST_BEGINNINGS = 32
-"""Places, from the end of a text, where a call may begin: to read the rest of a long text takes 20 ms each time."""
+MOST_BEGINNINGS = 32  # places, from the end, where a call may begin: to read a long text takes 20 ms each time
 _TAG = r"<\|?(?:tool|function)_calls?\|?>|\[TOOL_CALLS\]|<\|python_tag\|>"
-_CLOSE = r"<\|?/\|?(?:(?:tool|function)_calls?|tools)\|?>|\[/TOOL_CALLS\]"
+_CLOSE = r"<\|?/\|?(?:(?:tool|function)_calls?|tools)\|?>|\[/TOOL_CALLS\]|<\|\w+\|>"
 _BEGIN = re.compile(
-    rf"(?P<tag>^[ \t]*(?:{_TAG})|(?<!`)(?:{_TAG}|<tools>)(?=\s*(?:```\w*\s*)?[\[{{]))"
-    r"|^[ \t]*(?:```\w*[ \t]*$|(?=[\[{]))",
-    re.MULTILINE,
+    rf"(?m)(?P<tag>^[ \t]*(?:{_TAG})|(?<!`)(?:{_TAG}|<tools>)(?=\s*(?:```\w*\s*)?[\[{{]))"
+    r"|^[ \t]*(?:```\w*[ \t\r]*$|(?:```\w*[ \t]*)?(?=[\[{]))"
 )
-_AROUND = re.compile(rf"(?:[\s,;]+|```\w*|{_TAG}|<tools>|{_CLOSE})*")
+_AROUND = rf"(?:[\s,;]|```\w*|{_TAG}|<tools>|{_CLOSE})*+"
+_NEXT, _REST = re.compile(_AROUND + r"(?=[\[{])"), re.compile(_AROUND)
 _BODY = re.compile(rf"(?:{_TAG}|<tools>)(.*?)(?:{_CLOSE}|\Z)", re.DOTALL)
-_JSON = json.JSONDecoder(strict=False)
-"""Takes line ends in a string for what they are: small models write SQL so."""
+_JSON = json.JSONDecoder(strict=False)  # takes line ends in a string as they are: small models write SQL so
 _ARGUMENTS = ("arguments", "parameters", "input")
 _KEYS = frozenset({"name", "id", "type", *_ARGUMENTS})
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """The calls that end a text."""
+    """The calls that end a text; no ``uses`` if they cannot be read, or more text follows them."""
 
     begin: int
-    is_tagged: bool
-    """True: they stand in a tag that is there for calls alone, so they are hardly meant as an example."""
+    is_tagged: bool  # in a tag that is there for calls alone, so they are hardly meant as an example
     raw: tuple[str, ...]
-    """Each as it was written."""
-    uses: tuple[ToolUse, ...]
-    """Empty: they cannot be read, or more text follows them."""
+    uses: tuple[ToolUse, ...] = ()
 
 
-def with_text_calls(reply: Reply, context: Context, runtime: AgentRuntime, *, may_call_tools: bool) -> Reply:
-    """The reply, with the calls in its text taken for what they are; it ends tool_call_as_text if they must not be run.
-
-    Args:
-        context: what the model was sent. What it repeats from there is no call of its own.
-    """
-    if reply.tool_uses or reply.stop_reason not in ("end_turn", "stop_sequence") or runtime.agent.remote:
+def settled(reply: Reply, context: Context, runtime: AgentRuntime, *, may_call_tools: bool) -> Reply:
+    """The reply with the calls that are to be run, those in its text among them; else why there are none."""
+    if reply.tool_uses and not may_call_tools:
+        return replace(reply, stop_reason="unasked_calls", tool_uses=(), opaque=())
+    if reply.stop_reason not in ("end_turn", "stop_sequence") or reply.tool_uses or runtime.agent.remote:
         return reply
     found = _written(reply.text)
     if found is None or _is_quoted(found.raw, context):
@@ -58,65 +48,45 @@ def with_text_calls(reply: Reply, context: Context, runtime: AgentRuntime, *, ma
     is_known = bool(found.uses) and {use.name for use in found.uses} <= {spec.name for spec in context.tools}
     if not found.is_tagged and not (is_known and all(runtime.prepared(use).error is None for use in found.uses)):
         return reply
-    if not (is_known and may_call_tools and (found.is_tagged or _are_harmless(found.uses, runtime))):
+    tools, holds = [runtime.tool(use.name) for use in found.uses], runtime.agent.approval.holds
+    is_safe = found.is_tagged or all(tool and (tool.is_read_only or holds(tool)) for tool in tools)  # maybe an example
+    if not (is_known and may_call_tools and is_safe):
         return replace(reply, stop_reason="tool_call_as_text")
     return replace(reply, text=reply.text[: found.begin].rstrip(), stop_reason="tool_use", tool_uses=found.uses)
 
 
-def _are_harmless(uses: tuple[ToolUse, ...], runtime: AgentRuntime) -> bool:
-    """True if calls that may be meant as an example do no harm: they only read, or a person is asked first."""
-    tools = [tool for use in uses if (tool := runtime.tool(use.name))]
-    return all(tool.is_read_only or runtime.agent.approval.holds(tool) for tool in tools)
-
-
 def _is_quoted(raw: tuple[str, ...], context: Context) -> bool:
-    """True if the user or a tool, or a summary of what they said, holds one of these calls."""
-    said = [context.memory]
-    for message in context.messages:
-        said += [message.text if message.role == "user" else "", *(outcome.content for outcome in message.outcomes)]
-    known, calls = [_bare(each) for each in said], [_bare(each) for each in raw]
+    """True if the user or a tool, or a summary, holds one of these calls, laid out anew or in a string of JSON, too."""
+    said = [context.memory, *(message.text for message in context.messages if message.role == "user")]
+    said += [outcome.content for message in context.messages for outcome in message.outcomes]
+    known, calls = ([re.sub(r"[\s\\]+", "", each) for each in texts] for texts in (said, raw))
     return any(call and call in each for each in known for call in calls)
 
 
-def _bare(text: str) -> str:
-    """Text without what differs where JSON is laid out anew, or stands in a string of other JSON."""
-    return re.sub(r"[\s\\]+", "", text)
-
-
 def _written(text: str) -> _Written | None:
-    """The first calls that nothing else follows; failing that, the first tag for calls, whatever stands in it."""
-    begins = [(match.start(), _is_tag(match)) for match in [*_BEGIN.finditer(text)][-MOST_BEGINNINGS:]]
+    """The first calls that nothing else follows; else the first tag for calls outside of code, whatever it holds."""
+    found = [*_BEGIN.finditer(text)][-MOST_BEGINNINGS:]
+    begins = [(each.start(), bool(each["tag"]) and text.count("```", 0, each.start()) % 2 == 0) for each in found]
     for begin, is_tagged in begins:
         try:
-            found = [(raw, _use(value, is_tagged=is_tagged)) for raw, value in _values(text, begin)]
+            calls = [(raw, _use(value, is_tagged=is_tagged)) for raw, value in _values(text, begin)]
         except (ValueError, RecursionError):  # no JSON, or none that is a call
             continue
-        if found:
-            return _Written(begin, is_tagged, tuple(raw for raw, _ in found), tuple(use for _, use in found))
+        if calls:
+            return _Written(begin, is_tagged, *zip(*calls, strict=True))
     tag = next((begin for begin, is_tagged in begins if is_tagged), None)
     body = None if tag is None else _BODY.search(text, tag)
-    return _Written(body.start(), is_tagged=True, raw=(body[1],), uses=()) if body else None
+    return _Written(body.start(), is_tagged=True, raw=(body[1],)) if body else None
 
 
-def _is_tag(match: re.Match[str]) -> bool:
-    """True of a tag for calls; one in a block of code is shown to somebody."""
-    return match["tag"] is not None and match.string.count("```", 0, match.start()) % 2 == 0
-
-
-def _values(text: str, begin: int) -> Iterator[tuple[str, Any]]:
+def _values(text: str, at: int) -> Iterator[tuple[str, Any]]:
     """The JSON from there on, each value as it was written and as it is read; ValueError if there is anything else."""
-    at = _past(text, begin)
-    while at < len(text):
-        value, end = _JSON.raw_decode(text, at)
+    while begin := _NEXT.match(text, at):
+        value, at = _JSON.raw_decode(text, begin.end())
         value = value.get("tool_calls", value) if isinstance(value, dict) else value
-        for each in value if isinstance(value, list) else [value]:
-            yield text[at:end], each
-        at = _past(text, end)
-
-
-def _past(text: str, at: int) -> int:
-    around = _AROUND.match(text, at)
-    return around.end() if around else at
+        yield from ((text[begin.end() : at], each) for each in (value if isinstance(value, list) else [value]))
+    if not _REST.fullmatch(text, at):
+        raise ValueError("more text follows")
 
 
 def _use(value: Any, *, is_tagged: bool) -> ToolUse:

@@ -96,7 +96,6 @@ def _said(turn: TurnFact) -> list[str]:
 
 
 def _given(turn: TurnFact) -> list[str]:
-    """What it said after the last call of tools."""
     said = [message for message in turn.messages if message["role"] == "assistant"]
     return [each["content"] for each in reversed([*takewhile(_is_final, reversed(said))])]
 

@@ -297,11 +297,6 @@ BETWEEN_REPLIES = "\n\n"
 """Parts the pieces of an answer that its model gave in more than one reply."""
 
 
-def joined(replies: Iterable[Step]) -> str:
-    """The texts of these replies, in order."""
-    return BETWEEN_REPLIES.join(step.payload["text"] for step in replies)
-
-
 def continued(replies: Iterable[Step]) -> tuple[Step, ...]:
     """Those of a turn's replies whose text the next reply goes on with; none after a call of tools."""
     pieces: list[Step] = []
@@ -312,13 +307,11 @@ def continued(replies: Iterable[Step]) -> tuple[Step, ...]:
     return tuple(pieces)
 
 
-def answer(replies: Sequence[Step]) -> tuple[Step, ...]:
-    """The latest reply that says anything, with those that it goes on with; what a turn said earlier is commentary.
-
-    A turn that ends before it has an answer has its last commentary instead.
-    """
-    latest = next((n for n in reversed(range(len(replies))) if replies[n].payload["text"].strip()), None)
-    return () if latest is None else (*continued(replies[:latest]), replies[latest])
+def answer(replies: Sequence[Step]) -> str:
+    """What a turn said last, with what that goes on with; all that it said earlier is commentary. Empty: nothing."""
+    latest = next((n for n in reversed(range(len(replies))) if replies[n].payload["text"].strip()), -1)
+    pieces = (*continued(replies[:latest]), replies[latest]) if latest >= 0 else ()
+    return BETWEEN_REPLIES.join(step.payload["text"] for step in pieces)
 
 
 def standing(steps: Iterable[Step]) -> tuple[Step, ...]:
@@ -332,13 +325,9 @@ def standing(steps: Iterable[Step]) -> tuple[Step, ...]:
         if step.kind == "judged" and not step.payload["is_last"]:
             replies.clear()
             is_anew = True
-        elif step.kind == "reply" and not (is_anew and _says_nothing(step)):
+        elif step.kind == "reply" and (not is_anew or step.payload["text"].strip() or step.payload["tool_uses"]):
             replies.append(step)
     return tuple(replies)
-
-
-def _says_nothing(reply: Step) -> bool:
-    return not reply.payload["text"].strip() and not reply.payload["tool_uses"]
 
 
 def is_blank(text: str) -> bool:

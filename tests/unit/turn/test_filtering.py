@@ -159,7 +159,7 @@ def test_a_stream_that_is_given_up_is_closed(rules: Any) -> None:
 
     seen = filtered(stream(), rules, KEY)
     next(seen)
-    seen.close()  # type: ignore[attr-defined]
+    seen.close()
     assert closed == [True]
 
 

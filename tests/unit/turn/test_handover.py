@@ -321,8 +321,7 @@ def test_the_last_reply_is_the_answer_and_what_came_before_calls_is_commentary(
 
 
 def test_an_answer_that_the_model_paused_in_is_whole(stage: Stage) -> None:
-    pieces = [says("One,", stop="pause_turn"), says("two.")]
-    stage.model.scenes = [wants(("note", {}), text="One."), *pieces]
+    stage.model.scenes = [wants(("note", {}), text="One."), says("One,", stop="pause_turn"), says("two.")]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
     assert turn.output_text == visible_text(stage, turn.id) == "One,\n\ntwo."
     assert stage.live(turn) == stage.rebuilt(turn)

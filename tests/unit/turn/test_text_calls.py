@@ -11,7 +11,7 @@ from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.tools.registry import Registry
-from tests.support.messages_server import Json, MessagesServer, Say
+from tests.support.messages_server import Json, MessagesServer, Say, failure
 from tests.support.messages_wire import WireCall
 from tests.support.stage import Stage, spec
 from tests.unit.turn.test_handover import visible_text
@@ -48,8 +48,7 @@ def answered(stage: Stage, server: MessagesServer, *texts: str, question: str = 
         f"<tools>\n{ADD}\n</tools>",
         f"I will add: <tools>{ADD}</tools>\n",
         f"First this.\n```json\n{ADD}\n```\n",
-        f"```xml\n<tool_call>{ADD}</tool_call>\n```",
-        ADD,
+        f"Here:\r\n```json {ADD}```<|im_end|>",
         f"[{ADD}]",
         '{"name": "add", "parameters": {"a": 1, "b": 2}}',
         '<function_call>{"name": "add", "arguments": "{\\"a\\": 1, \\"b\\": 2}"}</function_call>',
@@ -84,16 +83,12 @@ def test_several_calls_in_one_text_are_all_run(stage: Stage, server: MessagesSer
         f"<tool_call>{ADD}</tool_call>\nThe sum is 42.",
         '{"name": "erase", "arguments": {}}',
     ],
-    ids=["unknown", "broken", "followed by its invented result", "not in a tag, and changes something"],
 )
-def test_a_call_that_is_not_certainly_one_to_run_ends_the_turn_with_advice(
-    stage: Stage, server: MessagesServer, text: str
-) -> None:
+def test_a_call_that_is_not_run_ends_the_turn_with_advice(stage: Stage, server: MessagesServer, text: str) -> None:
     erase = Tool(spec("erase"), lambda _arguments, _caller: stage.ran.append("erase"), is_read_only=False)
     stage.registry = Registry((*stage.tools(), erase))
     turn = answered(stage, server, text)
     assert (turn.status, turn.reason, turn.output_text, stage.ran) == ("incomplete", "tool_call_as_text", text, [])
-    assert (turn.error or {})["type"] == "tool_call_as_text"
     assert "--jinja" in (turn.error or {})["message"]
 
 
@@ -107,11 +102,8 @@ def test_a_call_that_is_not_certainly_one_to_run_ends_the_turn_with_advice(
         ("List them.", '[{"name": "note", "price": 3}]'),
         (f"What does this do? {ADD}", f"You asked about\n<tool_call>\n{ADD}\n</tool_call>"),
     ],
-    ids=["explained", "named", "against the schema", "of no tool", "other members", "quoted"],
 )
-def test_an_answer_that_shows_a_call_is_an_answer(
-    stage: Stage, server: MessagesServer, question: str, text: str
-) -> None:
+def test_an_answer_that_shows_a_call_is_one(stage: Stage, server: MessagesServer, question: str, text: str) -> None:
     turn = answered(stage, server, text, question=question)
     assert (turn.status, turn.output_text, stage.ran) == ("completed", text, [])
 
@@ -136,29 +128,34 @@ def test_no_call_is_run_from_text_at_the_last_reply(stage: Stage, server: Messag
     assert (turn.reason, stage.ran) == ("tool_call_as_text", [])
 
 
-def test_a_server_that_calls_tools_when_told_not_to_is_asked_again_without_any(
-    stage: Stage, server: MessagesServer
-) -> None:
+def test_a_server_that_ignores_tool_choice_is_asked_without_tools(stage: Stage, server: MessagesServer) -> None:
     stage.settings = replace(stage.settings, limits=replace(stage.settings.limits, max_llm_calls=2))
     calls = [Say("I note.", [WireCall(f"toolu_{n}", "note")]) for n in range(3)]
     server.then(calls[0], calls[1])
     turn = answered(stage, server, "Noted.")
     assert (turn.status, turn.output_text, turn.usage.llm_calls, stage.ran) == ("completed", "Noted.", 3, ["note"])
     assert ["tools" in request for request in server.requests] == [True, True, False]
-    assert server.requests[1]["tool_choice"] == {"type": "none"}
     assert server.requests[2]["messages"][-1]["role"] == "user"
     server.then(*calls)
     turn = answered(stage, server)
     assert (turn.status, turn.reason, turn.usage.llm_calls) == ("incomplete", "limits", 3)
 
 
+def test_a_window_that_is_too_small_is_told_in_the_servers_words(stage: Stage, server: MessagesServer) -> None:
+    words = "the request (9000 tokens) exceeds the available context size (4096 tokens)"
+    server.then(*(failure(400, "invalid_request_error", words) for _ in range(5)))
+    turn = answered(stage, server, question="How many? " * 4000)
+    error = (turn.error or {})["message"]
+    assert (turn.status, turn.reason) == ("failed", "context")
+    assert words in error
+    assert "Lower LOOM_MAX_CONTEXT_TOKENS" in error
+
+
 def test_an_answer_loses_the_key_by_which_results_are_fenced(stage: Stage) -> None:
     def parrot(body: Json) -> Say:
-        results = [part for part in body["messages"][-1]["content"] if part["type"] == "tool_result"]
-        if not results:
-            return Say("", [WireCall("toolu_1", "note")])
-        content = results[0]["content"]
-        return Say(f"It says {content} and <data> and {content.split()[1][:-1]}, a < b <")
+        said = str(body["messages"][-1]["content"][0].get("content", ""))
+        told = f"It says {said} and <data> and {said[6:12]}, a < b <"
+        return Say(told) if said else Say("", [WireCall("toolu_1", "note")])
 
     with MessagesServer(script=parrot) as server:
         stage.model = Anthropic(model="qwen", api_key="none", base_url=server.url)  # type: ignore[assignment]
