@@ -76,7 +76,7 @@ def _joined(text: str) -> str:
     return text
 
 
-_LETTERS = "bcdfghjklmnpqrstvwxz"
+KEY_LETTERS = "bcdfghjklmnpqrstvwxz"
 """Of a fence's key. Without vowels and digits it spells no word and is no number, so breaking it up harms no data."""
 KEY_CHARS = 6
 
@@ -84,7 +84,7 @@ KEY_CHARS = 6
 def fence_key(turn_id: str) -> str:
     """KEY_CHARS letters, the same for a whole turn: its text stays byte-stable, and the provider's cache holds."""
     number = int.from_bytes(hashlib.sha256(turn_id.encode()).digest(), "big")
-    return "".join(_LETTERS[number // len(_LETTERS) ** place % len(_LETTERS)] for place in range(KEY_CHARS))
+    return "".join(KEY_LETTERS[number // len(KEY_LETTERS) ** place % len(KEY_LETTERS)] for place in range(KEY_CHARS))
 
 
 def fenced(text: str, key: str) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
-from loom_worker.core.values.turns import BETWEEN_REPLIES, Step, Turn, joined
+from loom_worker.core.values.turns import BETWEEN_REPLIES, Step, Turn, continued
 
+COMMENTARY = "output_text.commentary"  # what the turn has said before it is no part of its answer
 LOST = ("output_text.delta", {"text": ""})
 
 
@@ -43,22 +44,23 @@ def is_purged(turn: Turn, journal: Sequence[Step]) -> bool:
 
 
 def _texts(journal: Sequence[Step], answer: str) -> dict[int, str]:
-    """The text of each reply by its number, with the separator between it and the replies before it.
+    """The text of each reply by its number, with the separator between it and those that it goes on with.
 
     The journal does not have the text of the last reply if that is the end of the turn's answer.
     """
-    shown: list[str] = []
+    shown: list[Step] = []
     texts: dict[int, str] = {}
+    kinds = {entry.get("type") for step in journal if step.kind == "events" for entry in step.payload["log"]}
     for step in journal:
         if step.kind == "judged" and not step.payload["is_last"]:
             shown.clear()  # the next reply takes the place of all that was said
         if step.kind == "reply":
-            before = joined(shown)
-            between = BETWEEN_REPLIES if before else ""
+            former = continued(shown) if COMMENTARY in kinds else shown  # as older versions did
+            before = "".join(each.payload["text"] + BETWEEN_REPLIES for each in former if each.payload["text"])
             text = step.payload["text"]
-            text = answer.removeprefix(before + between) if text is None else str(text)
-            texts[step.n] = between + text
-            shown.append(text)
+            text = answer.removeprefix(before) if text is None else str(text)
+            texts[step.n] = (BETWEEN_REPLIES if before else "") + text
+            shown.append(step)
     return texts
 
 
@@ -94,7 +96,7 @@ class _RebuiltLog:
         self._add_calls(self._calls)
 
     def _add_calls(self, calls: Sequence[Call]) -> None:
-        self.add([("tool_call.completed", completed(call)) for call in calls])
+        self.add([("tool_call.completed", call.as_json()) for call in calls])
         self._calls = [call for call in self._calls if call not in calls]
 
 
@@ -116,8 +118,3 @@ def _entries(log: Sequence[Json], replies: dict[int, str]) -> Iterator[tuple[str
 def queued(turn: Turn) -> Json:
     """The data of ``turn.queued``."""
     return {"turn_id": turn.id, "session_id": turn.session_id, "seq": turn.seq}
-
-
-def completed(call: Call) -> Json:
-    """The data of ``tool_call.completed``."""
-    return call.as_json()

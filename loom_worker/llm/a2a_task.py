@@ -5,8 +5,9 @@ Results of both versions are read: they differ in the spelling of states, and in
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
+from zlib import crc32
 
 from loom_worker.core.values.json import Json
 
@@ -27,9 +28,6 @@ class Piece(NamedTuple):
     """True: it takes the place of all before it."""
 
 
-NOTHING = Piece("")
-
-
 @dataclass(frozen=True, slots=True)
 class Memo:
     """What a reply keeps of its task."""
@@ -39,15 +37,17 @@ class Memo:
     """Of a task that asked something, which the next message answers; None: it begins a task of its own."""
     said: Mapping[str, int] | None = None
     """Characters of each artifact of that task which were given before."""
+    marks: Mapping[str, int] | None = field(default=None, compare=False)
+    """Their checksums: an artifact that begins otherwise by now is another text."""
 
     @classmethod
     def of(cls, block: Json) -> "Memo":
         """What a block of a reply holds."""
-        return cls(block.get("context_id"), block.get("task_id"), block.get("said"))
+        return cls(block.get("context_id"), block.get("task_id"), block.get("said"), block.get("marks"))
 
     def as_json(self) -> Json:
         """The block."""
-        return {"type": MEMO, "context_id": self.context_id, "task_id": self.task_id, "said": dict(self.said or {})}
+        return {"type": MEMO, **asdict(self)}
 
 
 class RemoteTask:
@@ -77,14 +77,14 @@ class RemoteTask:
     @property
     def text(self) -> str:
         """All it says that was not given before."""
-        said = [self._shown(artifact_id) for artifact_id in self._artifacts]
-        return BETWEEN.join(filter(None, said))
+        return BETWEEN.join(filter(None, map(self._shown, self._artifacts)))
 
     def memo(self) -> Memo:
         """What the reply keeps."""
         if self.state not in QUESTIONS:
             return Memo(self.context_id)
-        return Memo(self.context_id, self.id, dict(self._sizes))
+        marks = {name: crc32("".join(said).encode()) for name, said in self._artifacts.items()}
+        return Memo(self.context_id, self.id, dict(self._sizes), marks)
 
     def closing(self) -> str:
         """What the last status adds to the answer: a question, or the answer itself where there is no artifact."""
@@ -102,8 +102,9 @@ class RemoteTask:
         self.context_id = _id(value.get("contextId")) or self.context_id
         if kind == "artifact":
             return self._artifact(value)
+        before = self.text
         self._status(value)
-        return self._all(value) if kind == "task" else NOTHING
+        return self._all(value) if kind == "task" else self._since(before)
 
     def _status(self, value: Json) -> None:
         status, metadata = _dict(value.get("status")), _dict(value.get("metadata"))
@@ -144,8 +145,12 @@ class RemoteTask:
         return whole[given:].lstrip("\n") if given else whole
 
     def _given(self, name: str) -> int:
-        is_same = self.id is not None and self.id == self._memo.task_id
-        return (self._memo.said or {}).get(name, 0) if is_same else 0
+        if self.id is None or self.id != self._memo.task_id:
+            return 0
+        size, mark = (self._memo.said or {}).get(name, 0), (self._memo.marks or {}).get(name)
+        whole = "".join(self._artifacts.get(name, ()))
+        may_grow = len(whole) < size and not self.is_over()
+        return size if mark is None or may_grow or crc32(whole[:size].encode()) == mark else 0
 
 
 def _kind(result: Json) -> tuple[str, Json]:

@@ -289,11 +289,13 @@ class AgentRegistry:
         knowledge = self._knowledge
         readers = knowledge.skill_tools() if has_skills else ()
         talking = agent_tools(self._peers(agent), self._messages)
-        automatic = (*self._memory_tools(agent, choice), *self._tool_provider.standing, *readers, *talking)
         listed = agent.tools if choice.tools is None else choice.tools
+        is_bare = listed == () and (choice.tools is not None or not (agent.custom or agent.allows_mcp))
+        standing = (*self._memory_tools(agent, choice), *self._tool_provider.standing, *readers)
+        automatic = talking if is_bare else (*standing, *talking)
         always = {tool.spec.name for tool in automatic} | (own.always if choice.tools is None else set())
         allowed = None if listed is None else (*listed, *sorted(always))
-        registry = Registry((*automatic, *own.tools, *knowledge.pattern_tools(agent)))
+        registry = Registry((*automatic, *(() if is_bare else (*own.tools, *knowledge.pattern_tools(agent)))))
         problems = dict.fromkeys((*own.problems, *registry.problems, *registry.changes))
         for problem in (each for each in problems if each not in self._told.get(agent.name, ())):
             log.warning("agent %s: %s", agent.name, problem)

@@ -16,7 +16,7 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.judges import OPEN_VERDICT, Verdict
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.tools import Caller
-from loom_worker.core.values.turns import Claim, joined, standing
+from loom_worker.core.values.turns import Claim, answer, standing
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 from loom_worker.store import rows
 from loom_worker.store.budgets import settle
@@ -149,7 +149,7 @@ class Verdicts:
             choice=rows.choice(row),
             caller=Caller(row["lane"], row["session_id"], row["workspace"], turn_id, "judge", row["agent"], trace_id),
             question=row["input"],
-            answer=joined(step.payload["text"] for step in said),
+            answer=answer(said),
             results=tuple((name, content or "") for name, content in results),
             rules=Rules.of(row["rules"]),
         )

@@ -80,7 +80,7 @@ def build(runtime: AgentRuntime, layers: Layers, *, ratio: float) -> Context:
         fit,
         budget_tokens=int(runtime.input_budget_tokens / scale(ratio)),
         shares=policy.shares,
-        has_swap=policy.has_swap,
+        has_swap=policy.has_swap and bool(runtime.specs),
         sizes=runtime.sizes,
     )
     try:

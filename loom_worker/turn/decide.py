@@ -17,6 +17,11 @@ MAX_WAITS = 6
 MOST_PAUSES = 2
 """Replies in a row that only pause, before the turn ends: nothing would be new in the next request."""
 
+CALL_AS_TEXT = (
+    "The model wrote a tool's call as text. It was not run: the tool is unknown or may change something, the call is "
+    "not readable, or none was allowed. Use a model and a server that call tools, for example llama.cpp with --jinja."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -150,7 +155,8 @@ class Situation:
 
 def decide(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
     """Return what the turn needs next."""
-    ending = _cancelled(now.cancel) or _ended_from_outside(state, limits, now)
+    is_cut = now.cancel in ("interrupt", "rollback")
+    ending = Ending("cancelled", now.cancel) if is_cut else _ended_from_outside(state, limits, now)
     if ending is not None:
         return _end(state, ending)
     if state.open_calls:
@@ -158,7 +164,7 @@ def decide(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
     if not state.is_matched:
         return Match()
     last = state.last_reply
-    if last is None or last.payload["tool_uses"] or last.payload["stop_reason"] == "pause_turn":
+    if last is None or last.payload["tool_uses"] or last.payload["stop_reason"] in ("pause_turn", "unasked_calls"):
         return _ask(state, limits, now)
     return _judged(state, last, limits, now)
 
@@ -189,10 +195,6 @@ def _judged(state: TurnState, last: Step, limits: LimitSettings, now: Situation)
 def _end(state: TurnState, ending: Ending) -> End:
     """End with all that was said, however the turn ends; one that is rolled back has said nothing."""
     return End(replace(ending, output_text=state.said if ending.leaves_messages else None))
-
-
-def _cancelled(cancel: CancelAction | None) -> Ending | None:
-    return Ending("cancelled", cancel) if cancel in ("interrupt", "rollback") else None
 
 
 def _ended_from_outside(state: TurnState, limits: LimitSettings, now: Situation) -> Ending | None:
@@ -257,11 +259,14 @@ def _ask(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
     if asked >= MOST_PAUSES and all(_is_empty_pause(step) for step in state.replies[-MOST_PAUSES:]):
         text = f"The model paused {MOST_PAUSES} times without saying anything."
         return _end(state, Ending("incomplete", "limits", error=problem("paused", text)))
-    if asked >= limits.max_llm_calls:
+    unasked = sum(step.payload["stop_reason"] == "unasked_calls" for step in state.replies)
+    if unasked > 1 or asked >= limits.max_llm_calls + unasked:
         source = _source("max_turns", "LOOM_MAX_LLM_CALLS", state, now)
-        text = f"No answer after {asked} calls of the model, the most there may be ({source})."
+        why = "it calls tools even if sent none" if unasked > 1 else f"the most there may be ({source})"
+        text = f"No answer after {asked} calls of the model: {why}."
         return _end(state, Ending("incomplete", "limits", error=problem("limits", text)))
-    is_last = now.cancel == "finish" or asked == limits.max_llm_calls - 1 or len(state.calls) >= limits.max_tool_calls
+    is_spent = asked >= limits.max_llm_calls - 1 or len(state.calls) >= limits.max_tool_calls
+    is_last = now.cancel == "finish" or unasked > 0 or is_spent
     return Ask(may_call_tools=not is_last)
 
 
@@ -285,6 +290,8 @@ def _answer(last: Step) -> Ending:
         held = ", ".join(each["name"].partition(".")[2] for each in last.payload["guard"] if each["outcome"] == "block")
         text = f"The answer is withheld by a guardrail from here on: it holds {held}."
         return Ending("incomplete", "guardrail", error=problem("guardrail", text))
+    if stop == "tool_call_as_text":
+        return Ending("incomplete", stop, error=problem(stop, CALL_AS_TEXT))
     if stop in ("max_tokens", "refusal", "reply_too_large"):
         return Ending("incomplete", stop)
     if not text.strip():

@@ -1,9 +1,11 @@
 """Holds what a tool returned and what the model says against the guardrails of a turn."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 
+from loom_worker.core.text import KEY_CHARS, KEY_LETTERS
 from loom_worker.core.values.chat import Reply, ReplyEvent, Restarted, TextDelta
 from loom_worker.core.values.guardrails import StageRules
 from loom_worker.core.values.tools import Outcome
@@ -27,34 +29,65 @@ def allowed(outcome: Outcome, rules: StageRules) -> Outcome:
     return replace(outcome, content=content.text, detail=detail.text, guard=decisions)
 
 
-def filtered(stream: Iterator[ReplyEvent], rules: StageRules) -> Iterator[ReplyEvent]:
-    """A model's reply without what the rules take out of answers.
+def filtered(stream: Iterator[ReplyEvent], rules: StageRules, key: str) -> Generator[ReplyEvent]:
+    """A model's reply without what the rules take out of answers, and without the marks of fences.
 
     A reply that may not be given ends where that began: nothing of it follows, its tool calls included; the model is
     listened to until it ends nevertheless, for what it costs.
     """
     try:
-        yield from _filtered(stream, rules) if rules else stream
+        unfenced = _filtered(stream, partial(_Unfenced, key))
+        yield from _filtered(unfenced, partial(_Answer, rules)) if rules else unfenced
     finally:
         close = getattr(stream, "close", None)
         if close is not None:
             close()
 
 
-def _filtered(stream: Iterator[ReplyEvent], rules: StageRules) -> Iterator[ReplyEvent]:
-    said = _Answer(rules)
+def _filtered(stream: Iterator[ReplyEvent], begin: "Callable[[], _Answer | _Unfenced]") -> Iterator[ReplyEvent]:
+    said = begin()
     for event in stream:
         match event:
             case TextDelta(text):
                 if seen := said.take(text):
                     yield TextDelta(seen)
             case Restarted():
-                said = _Answer(rules)
+                said = begin()
                 yield event
             case Reply():
                 if rest := said.end():
                     yield TextDelta(rest)
                 yield said.of(event)
+
+
+class _Unfenced:
+    """One reply, as far as it has come, without the turn's key and any mark that fences results; blank, none of it."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._mark = re.compile(rf"</?data [{KEY_LETTERS}]{{{KEY_CHARS}}}>|{key}(?!\Z)")
+        begun = "|".join(key[:size] for size in range(KEY_CHARS, 0, -1))
+        self._begun_mark = re.compile(rf"(?:</?(?:d(?:a(?:t(?:a(?: [{KEY_LETTERS}]{{0,6}})?)?)?)?)?|{begun})\Z")
+        self._held = ""
+        self._seen: list[str] = []
+
+    def take(self, text: str) -> str:
+        text = self._mark.sub("", self._held + text)
+        begun = self._begun_mark.search(text)
+        return self._see(text, begun.start() if begun else len(text))
+
+    def end(self) -> str:
+        rest = self._held.replace(self._key, "")
+        return self._see(rest, len(rest))
+
+    def of(self, reply: Reply) -> Reply:
+        return replace(reply, text="".join(self._seen)) if self._mark.search(f"{reply.text}\n") else reply
+
+    def _see(self, text: str, end: int) -> str:
+        end = end if self._seen or text[:end].strip() else 0
+        self._held = text[end:]
+        self._seen += [text[:end]] if end else []
+        return text[:end]
 
 
 class _Answer:

@@ -16,6 +16,7 @@ from loom_worker.core.errors import (
     StreamBroken,
     Transient,
 )
+from loom_worker.core.text import fence_key
 from loom_worker.core.values.budgets import Reservation, ToolCallCount
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import (
@@ -31,16 +32,18 @@ from loom_worker.core.values.chat import (
 from loom_worker.core.values.children import why_not
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.turns import Step
-from loom_worker.events.writer import EventWriter
+from loom_worker.core.values.turns import BETWEEN_REPLIES, Step, answer, continued
+from loom_worker.events.rebuild import COMMENTARY
+from loom_worker.events.writer import DELTA, EventWriter
 from loom_worker.llm.meter import BudgetMeter, PaidTry
 from loom_worker.memory.fit import Context
 from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, scale, shown_tokens
 from loom_worker.turn.filtering import filtered
 from loom_worker.turn.reporting import tell_closed
 from loom_worker.turn.state import Bill, TurnState
+from loom_worker.turn.text_calls import settled
 from loom_worker.turn.tool_plan import Checked, named, planned, used_up
-from loom_worker.turn.transcript import after, conversation
+from loom_worker.turn.transcript import conversation
 from loom_worker.turn.worker import Execution
 
 log = logging.getLogger(__name__)
@@ -62,21 +65,27 @@ def ask(state: TurnState, execution: Execution, writer: EventWriter, *, may_call
     """
     _tell_changes(state, execution, writer)
     ratio = over_bound(execution.runtime, state.correction)
+    refusal: PromptTooLong | None = None
     for _ in range(REFITS):
         began_us = now_us()
-        context = _context(state, execution, ratio)
-        execution.watch.calls.built(began_us, sum(context.tokens.values()))
-        execution.watch.meter = _meter(execution, context, ratio)
         try:
+            context = _context(state, execution, ratio)
+            execution.watch.calls.built(began_us, sum(context.tokens.values()))
+            execution.watch.meter = _meter(execution, context, ratio)
             return _ask(state, execution, writer, context, may_call_tools=may_call_tools)
         except PromptTooLong as error:
             # What is dropped may be what needs fewest tokens: each time it is taken for more than it seems to be.
             learned = _learned(error, context, execution.runtime.input_budget_tokens)
-            ratio = max(learned, TOO_LONG * max(ratio, 1.0))
+            ratio, refusal = max(learned, TOO_LONG * max(ratio, 1.0)), error
             log.warning("the window is fuller than counted", extra={"turn": state.turn.id, "by": ratio})
+        except BudgetExceeded:
+            if refusal is None:
+                raise
+            break
     raise BudgetExceeded(
-        f"The model's provider finds this turn too long for its window, also after it was shortened {REFITS} times. "
-        "Send a shorter message, or set max_context_tokens to the model's real window."
+        f"{refusal} It is so even after the turn was shortened: the server's window is smaller than Loom takes it for. "
+        "Lower LOOM_MAX_CONTEXT_TOKENS, or max_context_tokens of the agent, to what the server has, or give the server "
+        "a larger window (llama.cpp: -c)."
     )
 
 
@@ -101,7 +110,8 @@ def _ask(
     writer.emit("context.built", {"tokens": shown, "budget_tokens": execution.runtime.input_budget_tokens})
     crash_points.reached("turn.built")
     request = _request(state, execution, context, may_call_tools=may_call_tools)
-    stream = filtered(execution.runtime.model.reply(request), execution.guardrails.output)
+    asked = execution.runtime.model.reply(request)
+    stream = filtered(asked, execution.guardrails.output, fence_key(state.turn.id))
     try:
         reply, first_token_ms = _listen(stream, state, execution, writer, sent_tokens=sum(shown.values()))
     except (Transient, ProviderFailed) as error:
@@ -113,8 +123,9 @@ def _ask(
         writer.drop_deltas(reply_n=state.next_n)
         raise
     finally:
-        _close(stream)
-    if state.is_correcting and not reply.text and reply.tool_uses:
+        stream.close()
+    reply = _settled(reply, request, state, execution, writer)
+    if state.is_correcting and not reply.text.strip() and reply.tool_uses:
         withdraw(state, writer)
     ids = frozenset(call.id for call in state.calls)
     reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(state.calls)))
@@ -129,6 +140,16 @@ def _ask(
     return execution.with_tries(state)
 
 
+def _settled(reply: Reply, request: Request, state: TurnState, execution: Execution, writer: EventWriter) -> Reply:
+    """The reply with the calls that are to be run; readers lose the text of those that were written as text."""
+    found = settled(reply, request, execution.runtime)
+    if found.text != reply.text and writer.drop_deltas(reply_n=state.next_n):
+        retell(state, writer, "the model wrote calls of tools as text")
+        if found.text.strip():
+            _tell(found.text, [], state, writer, tries=())
+    return found
+
+
 def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -> None:
     """Emit what happened to the memory since the session's last turn, before this one's first reply."""
     if state.last_reply is not None:
@@ -139,11 +160,12 @@ def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -
 
 
 def _request(state: TurnState, execution: Execution, context: Context, *, may_call_tools: bool) -> Request:
+    last = state.last_reply
     return Request(
         system=context.system,
         memory=context.memory,
         messages=context.messages,
-        tools=context.tools,
+        tools=() if last and last.payload["stop_reason"] == "unasked_calls" else context.tools,
         may_call_tools=may_call_tools,
         max_tokens=execution.runtime.max_tokens,
         stop_sequences=execution.runtime.agent.stop_sequences,
@@ -217,7 +239,8 @@ def _listen(
             _check_wanted(execution)
             match event:
                 case TextDelta(text):
-                    first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
+                    if first_token_ms is None:
+                        first_token_ms = execution.worker.clock_ms() - state.turn.created_ms
                     _tell(text, said, state, writer, tries=execution.watch.said(text))
                     crash_points.reached("llm.streaming")
                 case Restarted(why):
@@ -235,13 +258,18 @@ def _tell(text: str, said: list[str], state: TurnState, writer: EventWriter, *, 
     """Pass on a piece of a reply; what it takes the place of is taken back with the first one."""
     if state.is_correcting and not said:
         withdraw(state, writer)
-    writer.delta(text if said else after(state.standing) + text, reply_n=state.next_n, tries=tries)
+    writer.delta(text if said else _before(state.standing, writer) + text, reply_n=state.next_n, tries=tries)
     said.append(text)
 
 
-def _age_ms(state: TurnState, execution: Execution) -> int:
-    """Milliseconds since the turn was accepted."""
-    return execution.worker.clock_ms() - state.turn.created_ms
+def _before(former: Sequence[Step], writer: EventWriter) -> str:
+    """What parts a reply's text from these replies; unless it goes on with them, they are told to be commentary."""
+    if continued(former):
+        return BETWEEN_REPLIES
+    if answer(former):
+        writer.emit(DELTA, {"text": BETWEEN_REPLIES})  # for readers who know nothing of commentary
+        writer.emit(COMMENTARY, {})
+    return ""
 
 
 def _check_wanted(execution: Execution) -> None:
@@ -258,25 +286,15 @@ def _cut(text: str, execution: Execution, *, sent_tokens: int) -> Reply:
 
 def retell(state: TurnState, writer: EventWriter, why: str) -> None:
     """Tell readers to drop what they saw since the turn started, and what of it still holds."""
-    _retell(state, state.spoken, writer, why)
+    writer.emit("turn.retrying", {"reason": why, "attempt": state.turn.attempt})
+    for n, step in enumerate(state.spoken):
+        if step.payload["text"].strip():
+            writer.delta(_before(state.spoken[:n], writer) + step.payload["text"], reply_n=step.n)
 
 
 def withdraw(state: TurnState, writer: EventWriter) -> None:
     """Take back an answer in whose place another one comes."""
-    _retell(state, state.standing, writer, "judges had the answer given anew")
-
-
-def _retell(state: TurnState, replies: Sequence[Step], writer: EventWriter, why: str) -> None:
-    writer.emit("turn.retrying", {"reason": why, "attempt": state.turn.attempt})
-    for n, step in enumerate(replies):
-        if step.payload["text"]:
-            writer.delta(after(replies[:n]) + step.payload["text"], reply_n=step.n)
-
-
-def _close(stream: Iterator[ReplyEvent]) -> None:
-    close = getattr(stream, "close", None)
-    if close is not None:
-        close()
+    writer.emit("turn.retrying", {"reason": "judges had the answer given anew", "attempt": state.turn.attempt})
 
 
 def examiner(uses: Sequence[ToolUse], execution: Execution) -> Callable[[ToolUse], Checked]:

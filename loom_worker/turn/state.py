@@ -9,7 +9,7 @@ from loom_worker.core.values.chat import Reply, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Judgement, Verdict
 from loom_worker.core.values.traces import Interval
-from loom_worker.core.values.turns import PAID, Claim, Step, Turn, joined, standing
+from loom_worker.core.values.turns import PAID, Claim, Step, Turn, answer, standing
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.llm.meter import PaidTry
 from loom_worker.store.journal import Entries
@@ -158,8 +158,8 @@ class TurnState:
 
     @property
     def said(self) -> str | None:
-        """All that the model said so far, as a reader knows it; None before any reply."""
-        return joined(step.payload["text"] for step in self.spoken) if self.replies else None
+        """The answer as far as there is one, as a reader knows it; None before any reply."""
+        return answer(self.spoken) if self.replies else None
 
     @property
     def waits(self) -> int:

@@ -1,12 +1,12 @@
 """The messages of a turn: as its model reads them while it runs, and as the conversation keeps them. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from loom_worker.core.values.calls import CANCELLED, Call
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.turns import BETWEEN_REPLIES, Step
+from loom_worker.core.values.turns import Step
 from loom_worker.turn.state import TurnState
 
 
@@ -27,7 +27,8 @@ def _exchanged(state: TurnState) -> Iterator[ChatMessage]:
     judged = state.judged
     yield _question(state)
     for step in state.replies:
-        yield from (chat for chat, _ in _reply(step, state))
+        if step.payload["stop_reason"] != "unasked_calls":  # the model would go on with its text
+            yield from (chat for chat, _ in _reply(step, state))
         if correction := judged.get(step.n, {}).get("correction"):
             yield ChatMessage("user", text=correction)
 
@@ -48,11 +49,6 @@ def said(state: TurnState) -> Iterator[tuple[ChatMessage, Json | None]]:
 
 def _question(state: TurnState) -> ChatMessage:
     return ChatMessage("user", text=state.turn.input, context=state.context)
-
-
-def after(replies: Sequence[Step]) -> str:
-    """What stands between these replies and the next one's text, in the stream as in the turn's text."""
-    return BETWEEN_REPLIES if any(step.payload["text"] for step in replies) else ""
 
 
 def usage_of(data: Json | None) -> Usage | None:

@@ -68,7 +68,8 @@ def _asked(turn: TurnFact, data: Row) -> Iterator[str]:
 def check_read(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I4: who reads a turn's events to the last one has the turn's text, whatever happened meanwhile.
 
-    The deltas since the last ``turn.retrying`` are ``output_text``, unless the turn was rolled back; ids have no gaps.
+    The deltas since the last ``turn.retrying`` or ``output_text.commentary`` are ``output_text``, unless the turn was
+    rolled back; ids have no gaps.
     """
     for read in evidence.read:
         turn = facts.by_id.get(read.turn_id)

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
 
-from loom_worker.core.values.turns import UNFINISHED, joined
+from loom_worker.core.values.turns import BETWEEN_REPLIES, UNFINISHED
 from tests.chaos.facts import Facts, Row, TurnFact
 from tests.chaos.marks import replies_in
 from tests.chaos.records import Evidence, Submitted
@@ -46,11 +46,10 @@ def check_messages(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I2: a turn keeps one message of the user and at most one final answer, its own.
 
     Completed: the user's message (its input) comes first, the answer (assistant, no tool calls) last, and it is the
-    text of a reply to this very mark that the model server sent whole; ``output_text`` is what all its messages say,
-    in order. Failed and
-    incomplete: the user's message, and at most one answer, at the end. Cancelled: perhaps nothing; nothing at all
-    after a rollback; the user's message if a reply had been journaled before an interrupt. No reply is kept twice, no
-    reply of another turn is kept.
+    text of a reply to this very mark that the model server sent whole; ``output_text`` is what its messages say after
+    the last call of tools, in order. Failed and incomplete: the user's message, and at most one answer, at the end.
+    Cancelled: perhaps nothing; nothing at all after a rollback; the user's message if a reply had been journaled before
+    an interrupt. No reply is kept twice, no reply of another turn is kept.
     """
     cancels = {sent.turn_id: sent.cancel_actions for sent in evidence.submitted}
     said = {(call.mark, call.nth): call.said for call in evidence.turn_calls if call.is_complete}
@@ -96,10 +95,15 @@ def _said(turn: TurnFact) -> list[str]:
     return [message["content"] for message in turn.messages if message["role"] == "assistant"]
 
 
+def _given(turn: TurnFact) -> list[str]:
+    said = [message for message in turn.messages if message["role"] == "assistant"]
+    return [each["content"] for each in reversed([*takewhile(_is_final, reversed(said))])]
+
+
 def _answer(turn: TurnFact) -> Iterator[str]:
     if not turn.messages or not _is_final(turn.messages[-1]):
         yield "completed without a final answer"
-    elif joined(_said(turn)) != turn.row["output_text"]:
+    elif BETWEEN_REPLIES.join(_given(turn)) != turn.row["output_text"]:
         yield "its messages do not say its output_text"
 
 

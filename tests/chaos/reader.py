@@ -33,7 +33,7 @@ class Reader:
 
     last_id: int = 0
     text: str = ""
-    """The deltas since the last ``turn.retrying``."""
+    """The deltas since the last ``turn.retrying`` or ``output_text.commentary``."""
     flaws: list[str] = field(default_factory=list)
     is_final: bool = False
 
@@ -45,7 +45,7 @@ class Reader:
         if number != self.last_id + 1:
             self.flaws.append(f"event {number} {kind} after event {self.last_id}")
         self.last_id = number
-        if kind == "turn.retrying":
+        if kind in ("turn.retrying", "output_text.commentary"):
             self.text = ""
         self.text += data["text"] if kind == "output_text.delta" else ""
         self.is_final = kind in ("turn.completed", "turn.failed", "turn.cancelled", "turn.incomplete")

@@ -59,7 +59,7 @@ class Read:
 
     turn_id: str
     text: str
-    """All deltas since the last ``turn.retrying``."""
+    """All deltas since the last ``turn.retrying`` or ``output_text.commentary``."""
     resumed: int = 0
     """How often the stream broke."""
     flaws: tuple[str, ...] = ()

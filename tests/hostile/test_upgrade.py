@@ -107,7 +107,7 @@ def test_of_turns_parked_on_tools_the_call_that_waited_is_made_and_the_one_under
     counting, changing = upgraded.ended("counting"), upgraded.ended("changing")
     for turns in (counting, changing):
         first, *others = turns
-        assert (first["status"], first["output_text"]) == ("completed", f"I look.\n\n{DONE}")
+        assert (first["status"], first["output_text"]) == ("completed", DONE)
         assert [turn["output_text"] for turn in others] == ["echo: and then?", "echo: and after that?"]
         said = [*talk(first["id"], replies=2), *(each for turn in others for each in talk(turn["id"]))]
         assert upgraded.said(first["session_id"]) == said
@@ -132,7 +132,7 @@ def test_a_turn_that_waits_for_a_person_takes_the_approval_pays_once_and_lets_th
     turns = upgraded.ended("person")
     outputs = [(turn["status"], turn["output_text"]) for turn in turns]
     others = [("completed", "echo: and then?"), ("completed", "echo: and after that?")]
-    assert outputs == [("completed", f"I look.\n\n{DONE}"), *others]
+    assert outputs == [("completed", DONE), *others]
     assert [json.loads(line)["amount"] for line in paid.read_text().splitlines()] == [70]
     said = [*talk(turn_id, replies=2), *(each for other in behind for each in talk(other))]
     assert upgraded.said("person") == said

@@ -33,7 +33,7 @@ AGENTS: dict[str, Json] = {
     "aide": {"backend": False, "tools": []},
     "embedder": {
         "backend": False,
-        "tools": [],
+        "tools": {"builtin": []},
         "sessions": {
             "memory": {
                 "summaries": {"enabled": False, "extract_facts": False},
@@ -44,7 +44,7 @@ AGENTS: dict[str, Json] = {
     "brief": {"backend": False, "tools": ["handmade.py:count"], "config": {"max_tool_executions": 8}},
     "keeper": {
         "backend": False,
-        "tools": [],
+        "tools": {"builtin": []},
         "sessions": {"memory": {"active_window": 2, "compaction": {"batch_size": 2}}},
     },
 }

@@ -67,7 +67,7 @@ def test_a_turn_that_waits_for_a_person_survives_the_death_of_every_process_and_
         server.then(Say("Paid."))
         assert decide(system, turn_id, decision="approve")["http"] == 200
         turn = system.ended(turn_id)
-        assert (turn["status"], turn["output_text"], turn["attempt"]) == ("completed", "I pay.\n\nPaid.", 1)
+        assert (turn["status"], turn["output_text"], turn["attempt"]) == ("completed", "Paid.", 1)
         assert turn["tool_calls"][0]["approval"] == "approved"
         assert paid(system, "all-dead") == [70]
         ended = receiver.wait_for(2, timeout_s=60)[1]
@@ -83,7 +83,7 @@ def test_whoever_decides_second_is_refused_while_the_turn_still_runs(server: Mes
     server.then(Say("Paid."))
     answers = [decide(system, turn_id, decision=decision)["http"] for decision in ("approve", "approve")]
     assert answers == [200, 409]
-    assert system.ended(turn_id)["output_text"] == "I pay.\n\nPaid."
+    assert system.ended(turn_id)["output_text"] == "Paid."
     assert paid(system, "twice") == [70]
 
 
@@ -111,7 +111,7 @@ def test_the_command_lists_the_turns_that_wait_and_lets_one_go_on(server: Messag
     until(is_listed, 20, "the turn is listed")
     done = system.run("turns", "approve", turn_id, "--url", system.url)
     assert (done.returncode, "toolu_pay: approved" in done.stdout) == (0, True), done.stderr
-    assert system.ended(turn_id)["output_text"] == "I pay.\n\nPaid."
+    assert system.ended(turn_id)["output_text"] == "Paid."
     assert paid(system, "command") == [70]
 
 
@@ -122,7 +122,7 @@ def test_of_a_rejected_call_the_model_reads_the_reason_and_nothing_is_paid(
     server.then(Say("Not paid."))
     assert decide(system, turn_id, decision="reject", reason="Ask the customer first.")["http"] == 200
     turn = system.ended(turn_id)
-    assert (turn["status"], turn["output_text"]) == ("completed", "I pay.\n\nNot paid.")
+    assert (turn["status"], turn["output_text"]) == ("completed", "Not paid.")
     assert (turn["tool_calls"][0]["status"], turn["tool_calls"][0]["approval"]) == ("denied", "rejected")
     assert "Ask the customer first." in read(server, turn_id)
     assert paid(system, "rejected") == []

@@ -85,7 +85,7 @@ def test_its_pattern_answers(project: Path) -> None:
 def test_its_tool_answers(project: Path) -> None:
     answer = run(project, "ask", 'convert {"amount": 54, "currency": "USD"}')
     assert answer.returncode == 0
-    assert answer.stdout == 'I call convert, as you say.\n\nconvert gave: {"amount":50.0,"currency":"EUR"}\n'
+    assert answer.stdout == 'convert gave: {"amount":50.0,"currency":"EUR"}\n'
 
 
 def test_its_doctor_finds_nothing_wrong(project: Path) -> None:
@@ -99,7 +99,7 @@ def test_its_doctor_finds_nothing_wrong(project: Path) -> None:
 def test_a_tool_of_another_agent_of_the_project_works_and_cannot_read_its_keys(project: Path) -> None:
     answer = run(project, "ask", "peek {}", "--agent", "peeker")
     assert answer.returncode == 0
-    assert answer.stdout == "I call peek, as you say.\n\npeek gave: README.md: True, .env: refused\n"
+    assert answer.stdout == "peek gave: README.md: True, .env: refused\n"
 
 
 def test_from_outside_the_folder_its_loom_is_not_found(project: Path) -> None:

@@ -330,10 +330,10 @@ def told(lines: Iterator[str]) -> Iterator[Told]:
 
 
 def spoken(events: list[Told]) -> str:
-    """The text a reader has at the end, who drops what came before a retry."""
+    """The answer as a reader has it at the end, who drops what came before a retry, and commentary."""
     text = ""
     for event in events:
-        if event.type == "turn.retrying":
+        if event.type in ("turn.retrying", "output_text.commentary"):
             text = ""
         elif event.type == "output_text.delta":
             text += event.data["text"]

@@ -20,9 +20,12 @@ StopReason = Literal[
     "cancelled",
     "reply_too_large",
     "guardrail",
+    "tool_call_as_text",
+    "unasked_calls",
 ]
 """Why a reply ended; cancelled: by the client; what was said until then stays. reply_too_large: Loom read
-no further; the text until then stands, its tool calls do not. guardrail: it held what may not be said, likewise."""
+no further; the text until then stands, its tool calls do not. guardrail: it held what may not be said, likewise.
+tool_call_as_text: its text holds a call that is not run. unasked_calls: its calls are not run, for none was allowed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ EventType = Literal[
     "skill.used",
     "context.built",
     "output_text.delta",
+    "output_text.commentary",
     "tool_call.started",
     "tool_call.completed",
     "approval.required",

@@ -1,6 +1,6 @@
 """A turn, its journal, and what a client asks for when submitting one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -298,12 +298,24 @@ class Ending:
 
 
 BETWEEN_REPLIES = "\n\n"
-"""Parts what a turn says before its tool calls from what it says after them."""
+"""Parts the pieces of an answer that its model gave in more than one reply."""
 
 
-def joined(texts: Iterable[str | None]) -> str:
-    """All that a turn said, as it is streamed and stored: the texts of its replies in order, empty ones left out."""
-    return BETWEEN_REPLIES.join(filter(None, texts))
+def continued(replies: Iterable[Step]) -> tuple[Step, ...]:
+    """Those of a turn's replies whose text the next reply goes on with; none after a call of tools."""
+    pieces: list[Step] = []
+    for step in replies:
+        pieces += [step] if step.payload["text"].strip() else []
+        if step.payload["tool_uses"] or step.payload["stop_reason"] == "unasked_calls":
+            pieces.clear()
+    return tuple(pieces)
+
+
+def answer(replies: Sequence[Step]) -> str:
+    """What a turn said last, with what that goes on with; all that it said earlier is commentary. Empty: nothing."""
+    latest = next((n for n in reversed(range(len(replies))) if replies[n].payload["text"].strip()), -1)
+    pieces = (*continued(replies[:latest]), replies[latest]) if latest >= 0 else ()
+    return BETWEEN_REPLIES.join(step.payload["text"] for step in pieces)
 
 
 def standing(steps: Iterable[Step]) -> tuple[Step, ...]:
@@ -317,13 +329,9 @@ def standing(steps: Iterable[Step]) -> tuple[Step, ...]:
         if step.kind == "judged" and not step.payload["is_last"]:
             replies.clear()
             is_anew = True
-        elif step.kind == "reply" and not (is_anew and _says_nothing(step)):
+        elif step.kind == "reply" and (not is_anew or step.payload["text"].strip() or step.payload["tool_uses"]):
             replies.append(step)
     return tuple(replies)
-
-
-def _says_nothing(reply: Step) -> bool:
-    return reply.payload["text"] == "" and not reply.payload["tool_uses"]
 
 
 def is_blank(text: str) -> bool:

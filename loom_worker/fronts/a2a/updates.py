@@ -11,7 +11,7 @@ class TaskUpdates:
     """What one reader is told of a turn whose events it gets from the first one on.
 
     The chunks of the artifact, put together as ``append`` says, are the text of the task at its end. Where a turn
-    takes back what it said, the next chunk takes the place of all before it.
+    takes back what it said, or it was commentary, the next chunk takes the place of all before it.
     """
 
     def __init__(self, turn: Json) -> None:
@@ -41,7 +41,7 @@ class TaskUpdates:
                 yield self._status({"state": tasks.WORKING})
             case "output_text.delta":
                 yield self._chunk(event.data["text"])
-            case "turn.retrying" | "stream.reset":
+            case "turn.retrying" | "stream.reset" | "output_text.commentary":
                 self._said.clear()
             case "approval.required" if event.data["id"] not in self._decided:
                 self.is_over = True

@@ -53,7 +53,7 @@ def test_a_call_that_fails_is_a_result_and_the_turn_goes_on(engine: Engine, serv
     unknown = WireCall("toolu_unknown", "drop_everything", {})
     server.then(Say("I try.", [wrong, unknown, counting(2, 5)]), Say("Two of three failed."))
     ended = engine.ended(engine.submit("failing", "Try."))
-    assert (ended.status, ended.output_text) == ("completed", "I try.\n\nTwo of three failed.")
+    assert (ended.status, ended.output_text) == ("completed", "Two of three failed.")
     assert [call.status for call in ended.calls] == ["failed", "failed", "completed"]
     sent = server.requests[-1]["messages"][-1]["content"]
     assert [block.get("is_error", False) for block in sent if block["type"] == "tool_result"] == [True, True, False]

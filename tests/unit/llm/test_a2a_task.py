@@ -93,6 +93,17 @@ def test_a_question_is_kept_for_the_next_turn_and_what_was_told_before_is_not_to
     assert (second.text, second.memo()) == ("Paid.", Memo("c"))
 
 
+@pytest.mark.cases("piece", ["Paid, all of it.", "Paid."])
+def test_an_answer_that_takes_the_place_of_what_was_told_before_the_question_is_told_whole(piece):
+    first = RemoteTask()
+    first.take(artifact("I pay."))
+    first.take(status("TASK_STATE_INPUT_REQUIRED", "May I?"))
+    second = RemoteTask(Memo.of(first.memo().as_json()))
+    second.take({"task": task("TASK_STATE_WORKING")})
+    told = [second.take(artifact("I pay.")), second.take(artifact(piece)), second.take(status("TASK_STATE_COMPLETED"))]
+    assert "".join(each.text for each in told) == second.text == piece
+
+
 def test_another_task_tells_all_of_its_own():
     remote = RemoteTask(Memo("c", "earlier", {"a": 6}))
     assert remote.take(artifact("I pay.")) == Piece("I pay.")

@@ -156,8 +156,15 @@ def test_an_agent_has_the_tools_it_may_use_and_those_of_its_memory(registry: Age
 
 
 def test_an_agent_without_swap_cannot_look_for_what_left_its_context(settings: Settings) -> None:
-    agent = Agent("forgetful", tools=(), memory=MemoryPolicy(has_swap=False))
+    agent = Agent("forgetful", tools=("no_such",), memory=MemoryPolicy(has_swap=False))
     assert names(with_agent(settings, agent).runtime("forgetful").specs) == {"update_session_context"} | STANDING
+
+
+def test_an_empty_list_of_tools_means_no_tool_at_all(settings: Settings) -> None:
+    assert with_agent(settings, Agent("bare", tools=())).runtime("bare").specs == ()
+    assert with_agent(settings, Agent("a")).runtime("a", Choice(tools=())).specs == ()
+    grouped = Agent("grouped", tools=(), allows_mcp=True)
+    assert names(with_agent(settings, grouped).runtime("grouped").specs) == MEMORY | STANDING
 
 
 def test_a_session_may_choose_fewer_tools(settings: Settings) -> None:

@@ -111,7 +111,7 @@ def test_a_turn_goes_on_when_its_calls_are_done_in_any_order(stage: Stage, order
     stage.answer_calls(turn, stage.worker("w3"), order[2:])
     assert stage.book.woken == [turn.lane]
     turn = stage.serve(turn, worker)
-    assert turn.output_text == "Adding.\n\nDone."
+    assert turn.output_text == "Done."
     [outcomes] = [chat.outcomes for chat in stage.said() if chat.role == "tool"]
     assert [(outcome.tool_use_id, outcome.content) for outcome in outcomes] == [
         ("toolu_1", "3"),
@@ -142,7 +142,7 @@ def test_a_call_sent_twice_runs_once(stage: Stage) -> None:
 def test_a_single_bounded_call_runs_in_place(stage: Stage) -> None:
     stage.model.scenes = [wants(("note", {}), text="Noting."), says("Noted.")]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
-    assert (turn.output_text, stage.ran, stage.book.fanned) == ("Noting.\n\nNoted.", ["note"], [])
+    assert (turn.output_text, stage.ran, stage.book.fanned) == ("Noted.", ["note"], [])
     agrees(stage, turn.id)
 
 

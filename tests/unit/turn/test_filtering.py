@@ -1,5 +1,6 @@
 """What a model reads and says under guardrails."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,7 @@ from loom_worker.turn.filtering import allowed, filtered
 from tests.support.models import ONE_CALL, says, wants
 from tests.support.stage import WORKSPACE, Stage, spec
 
+KEY = "bcdfgh"
 CARD = "4111 1111 1111 1111"
 SAID = f"Your card is {CARD}, as you told me."
 
@@ -137,7 +139,7 @@ def events(pieces: list[str]) -> Iterator[ReplyEvent]:
 @given(st.lists(st.sampled_from(["It is ", CARD[:9], CARD[9:], " jo@exa", "mple.org", ". ", "Then"]), max_size=12))
 def test_what_is_seen_is_what_the_reply_says_and_holds_nothing_that_is_taken_out(pieces: list[str]) -> None:
     rules: Any = {"card": "redact", "email": "redact"}
-    *seen, reply = filtered(events(pieces), rules)
+    *seen, reply = filtered(events(pieces), rules, KEY)
     assert isinstance(reply, Reply)
     restart = next(at for at, event in enumerate(seen) if isinstance(event, Restarted))
     assert reply.text == "".join(event.text for event in seen[restart + 1 :] if isinstance(event, TextDelta))
@@ -155,7 +157,19 @@ def test_a_stream_that_is_given_up_is_closed(rules: Any) -> None:
         finally:
             closed.append(True)
 
-    seen = filtered(stream(), rules)
+    seen = filtered(stream(), rules, KEY)
     next(seen)
-    seen.close()  # type: ignore[attr-defined]
+    seen.close()
     assert closed == [True]
+
+
+FENCED = ("It is <data {}>\n3\n</data {}> rows", "a < b </data zzzzzz>{}", "<data{} <data {}", "{}>{} </dat")
+
+
+@given(st.integers(1, 9), st.sampled_from(FENCED))
+def test_the_mark_of_a_fence_is_seen_nowhere_however_its_text_is_cut(size: int, text: str) -> None:
+    text = text.replace("{}", KEY)
+    *seen, reply = filtered(events([text[at : at + size] for at in range(0, len(text), size)]), {}, KEY)
+    told = "".join(event.text for event in seen[2:] if isinstance(event, TextDelta))
+    assert isinstance(reply, Reply)
+    assert told == reply.text == re.sub(f"</?data [a-z]{{6}}>|{KEY}", "", text)

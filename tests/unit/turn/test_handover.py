@@ -21,10 +21,11 @@ SUMS = (("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4}))
 
 
 def visible_text(stage: Stage, turn_id: str) -> str:
-    """What a reader shows who obeys turn.retrying."""
+    """What a reader takes for the answer who obeys turn.retrying and output_text.commentary."""
     text = ""
     for event in stage.live(stage.turns.get(WORKSPACE, turn_id)):
-        text = "" if event.type == "turn.retrying" else text + str(event.data.get("text", ""))
+        is_dropped = event.type in ("turn.retrying", "output_text.commentary")
+        text = "" if is_dropped else text + str(event.data.get("text", ""))
     return text
 
 
@@ -36,7 +37,7 @@ def test_a_journaled_reply_is_not_asked_for_again_after_a_death(stage: Stage) ->
     assert stage.held_by(turn) == "w1"
     stage.lapse(turn)
     turn = stage.serve(turn, stage.worker("w2"))
-    assert (turn.output_text, turn.usage.llm_calls, stage.ran) == ("Looking.\n\nWhole.", 2, ["note"])
+    assert (turn.output_text, turn.usage.llm_calls, stage.ran) == ("Whole.", 2, ["note"])
     assert visible_text(stage, turn.id) == turn.output_text
     assert "turn.retrying" in stage.told(turn)
 
@@ -51,7 +52,7 @@ def test_after_a_death_readers_are_told_to_drop_what_they_saw_and_get_what_holds
     live = stage.live(turn)
     since = stage.told(turn).index("turn.retrying")
     told = [event.data["text"] for event in live[since:] if event.type == "output_text.delta"]
-    assert told == ["Looking.", "\n\nWhole."]
+    assert told == ["Looking.", "\n\n", "Whole."]
     assert [event.id for event in live] == list(range(1, len(live) + 1))
     assert [event.id for event in stage.rebuilt(turn)] == [event.id for event in live]
     assert stage.rebuilt(turn)[since:] == live[since:]
@@ -298,7 +299,9 @@ def test_text_that_streamed_before_the_provider_broke_is_taken_back(stage: Stage
     assert visible_text(stage, turn.id) == "Whole."
 
 
-def test_what_is_said_between_tool_calls_is_stored_as_it_was_streamed(stage: Stage) -> None:
+def test_the_last_reply_is_the_answer_and_what_came_before_calls_is_commentary(
+    stage: Stage,
+) -> None:
     stage.model.scenes = [
         wants(("note", {}), text="Let me look."),
         wants(("note", {})),
@@ -306,14 +309,37 @@ def test_what_is_said_between_tool_calls_is_stored_as_it_was_streamed(stage: Sta
         says("There are 42."),
     ]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
-    assert turn.output_text == "Let me look.\n\nOnce more.\n\nThere are 42."
-    assert visible_text(stage, turn.id) == turn.output_text
+    assert turn.output_text == visible_text(stage, turn.id) == "There are 42."
+    every = "".join(event.data["text"] for event in stage.live(turn) if event.type == "output_text.delta")
+    assert every == "Let me look.\n\nOnce more.\n\nThere are 42."
     assert stage.live(turn) == stage.rebuilt(turn)
     kept = [chat.text for chat in stage.said() if chat.role == "assistant"]
     assert kept == ["Let me look.", "", "Once more.", "There are 42."]
     columns = "SELECT output_text, answer_id IS NOT NULL FROM turns"
     with stage.database.read() as tx:  # the answer itself is kept once, as a message
-        assert tx.exec_driver_sql(columns).one() == ("Let me look.\n\nOnce more.\n\n", True)
+        assert tx.exec_driver_sql(columns).one() == (None, True)
+
+
+def test_an_answer_that_the_model_paused_in_is_whole(stage: Stage) -> None:
+    stage.model.scenes = [wants(("note", {}), text="One."), says("One,", stop="pause_turn"), says("two.")]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert turn.output_text == visible_text(stage, turn.id) == "One,\n\ntwo."
+    assert stage.live(turn) == stage.rebuilt(turn)
+
+
+def test_an_answer_that_begins_as_what_was_said_before_it_is_rebuilt_whole(stage: Stage) -> None:
+    stage.model.scenes = [wants(("note", {}), text="There are 3."), says("There are 3.\n\nNo more.")]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert turn.output_text == "There are 3.\n\nNo more."
+    assert stage.live(turn) == stage.rebuilt(turn)
+
+
+def test_a_reply_of_blanks_alone_makes_nothing_commentary(stage: Stage) -> None:
+    stage.model.scenes = [wants(("note", {}), text="Three so far."), wants(("note", {}), text="\n\n"), says(" ")]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert (turn.status, turn.output_text) == ("incomplete", "Three so far.")
+    assert visible_text(stage, turn.id) == turn.output_text
+    assert stage.live(turn) == stage.rebuilt(turn)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +347,7 @@ def test_what_is_said_between_tool_calls_is_stored_as_it_was_streamed(stage: Sta
     [
         ([TextDelta("Half an ans"), ProviderFailed("401")], "failed", "Looking."),
         ([ProviderFailed("401")], "failed", "Looking."),
-        (says("Half an", stop="max_tokens"), "incomplete", "Looking.\n\nHalf an"),
+        (says("Half an", stop="max_tokens"), "incomplete", "Half an"),
         (says(""), "incomplete", "Looking."),
     ],
     ids=["broken off", "refused", "cut", "silent"],
@@ -339,7 +365,7 @@ def test_a_stream_that_begins_anew_takes_its_text_back_and_repeats_what_holds(st
     again = [TextDelta("Half"), Restarted("cut"), *says("Whole.", pieces=1)]
     stage.model.scenes = [wants(("note", {}), text="Looking. "), again]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
-    assert visible_text(stage, turn.id) == turn.output_text == "Looking. \n\nWhole."
+    assert visible_text(stage, turn.id) == turn.output_text == "Whole."
 
 
 def test_a_provider_that_stays_busy_fails_the_turn_and_says_why(stage: Stage) -> None:

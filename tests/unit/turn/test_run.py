@@ -71,9 +71,9 @@ def test_the_last_allowed_call_of_the_model_keeps_its_tools_listed_but_must_be_t
 
 def test_a_model_that_never_answers_ends_the_turn_incomplete(stage: Stage) -> None:
     stage.agent = replace(stage.agent, max_llm_calls=3)
-    stage.model.scenes = [wants(("note", {}), first_id=n) for n in (1, 2, 3)]
+    stage.model.scenes = [wants(("note", {}), first_id=n) for n in (1, 2, 3, 4)]
     turn = stage.serve(stage.submit(), stage.worker("w1"))
-    assert (turn.status, turn.reason, turn.usage.llm_calls) == ("incomplete", "limits", 3)
+    assert (turn.status, turn.reason, turn.usage.llm_calls) == ("incomplete", "limits", 4)
 
 
 def test_an_agent_may_call_its_own_tools_alone(stage: Stage) -> None:

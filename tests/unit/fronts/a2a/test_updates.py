@@ -67,6 +67,11 @@ def test_what_is_taken_back_is_replaced_by_what_comes() -> None:
     assert heard(events(*told)).text == "42"
 
 
+def test_commentary_is_replaced_by_the_answer() -> None:
+    told = [delta("I look."), delta("\n\n"), ("output_text.commentary", {}), delta("4"), delta("2"), END]
+    assert heard(events(*told)).text == "42"
+
+
 def test_an_answer_that_was_changed_at_its_end_is_given_anew() -> None:
     assert heard(events(delta("4"), delta("3"), END)).text == "42"
     assert heard(events(END)).text == "42"
