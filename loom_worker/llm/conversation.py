@@ -99,6 +99,8 @@ def without_what_is_refused(request: Request, complaint: str) -> Request | None:
         return without_thinking(request, signed)
     if request.cache_marks and "cache_control" in complaint:
         return replace(request, cache_marks=False)
+    if (request.must_call or not request.may_call_tools) and "tool_choice" in complaint:
+        return replace(request, must_call="", tools=request.tools if request.may_call_tools else ())
     if any(message.tool_uses for message in messages) and _ABOUT_MESSAGES.search(complaint):
         return replace(request, messages=tuple(map(_as_text, messages)))
     return None

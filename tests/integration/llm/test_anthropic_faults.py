@@ -221,6 +221,15 @@ def test_a_server_that_refuses_cache_marks_is_asked_without_them(server):
     assert ["cache_control" in json.dumps(body) for body in server.requests] == [True, False]
 
 
+@pytest.mark.parametrize(("asked", "kept"), [({"may_call_tools": False}, 0), ({"must_call": "find"}, 1)])
+def test_a_server_that_refuses_tool_choice_is_asked_without_it(server, asked, kept):
+    server.then(failure(400, "invalid_request_error", "tool_choice: not supported"))
+    spec = ToolSpec("find", "Finds.", {"type": "object"})
+    assert list(model_of(server).reply(later(tools=(spec,), **asked)))[-1].text == "echo: and then?"
+    assert ["tool_choice" in body for body in server.requests] == [True, False]
+    assert len(server.requests[1].get("tools", ())) == kept
+
+
 def test_cache_marks_can_be_left_out_from_the_start(server):
     assert reply_of(server, cache_marks=False).text == "echo: hello"
     assert "cache_control" not in json.dumps(server.requests)
