@@ -46,8 +46,8 @@ def decide(database: Database, tenant: Tenant, turn_id: str, call_id: str, decis
         tx.execute(update(calls).where(*is_call).values(**changes))
         made = [{"kind": "approval", "name": call.name, "outcome": changes["approval"]}]
         about = {"session_id": turn.session_id, "turn_id": turn.id, "subject": call.id, "decisions": made}
-        about |= {"user": user_of_lane(tx, turn.lane), "agent": turn.agent}
-        note_act(tx, "approval.decided", decision.by, workspace=turn.workspace, at_ms=now_ms, **about)
+        whose = {"user": user_of_lane(tx, turn.lane), "agent": turn.agent}
+        note_act(tx, "approval.decided", decision.by, workspace=turn.workspace, at_ms=now_ms, **whose, **about)
         return read_turn(tx, turn_row(tx, tenant, turn_id))
 
 

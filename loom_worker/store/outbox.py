@@ -12,9 +12,8 @@ from loom_worker.store import rows
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.prepared import PreparedStatement
-from loom_worker.store.schema import outbox, turns
+from loom_worker.store.schema import kept_delivery, outbox, turns
 from loom_worker.store.tenants import of_session, ours
-from loom_worker.store.turn_conditions import kept_delivery
 from loom_worker.store.turn_records import add_spans
 from loom_worker.store.turns import checked_cursor
 

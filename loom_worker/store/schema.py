@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    and_,
     case,
     func,
     literal_column,
@@ -362,6 +363,11 @@ def answer_text() -> ColumnElement[Any]:
 def kept() -> ColumnElement[bool]:
     """True of a turn unless its session is deleted and the turn only waits to be removed."""
     return select(sessions.c.lane).where(*OWNS).exists()
+
+
+def kept_delivery() -> ColumnElement[bool]:
+    """True of a delivery unless its session is deleted."""
+    return select(turns.c.id).join(sessions, and_(*OWNS)).where(turns.c.id == outbox.c.turn_id).exists()
 
 
 def unfinished() -> ColumnElement[bool]:

@@ -10,7 +10,7 @@ from loom_worker.store.audit import note_act
 from loom_worker.store.cancel import weaker_than
 from loom_worker.store.database import Database
 from loom_worker.store.schema import turns
-from loom_worker.store.turn_conditions import begun, waiting_or_begun
+from loom_worker.store.turns import begun, waiting_or_begun
 from loom_worker.store.workspace_tables import workspaces
 
 MOST_WOKEN = 1_000
