@@ -1,10 +1,9 @@
 """The database: everything that must survive a crash, over SQLAlchemy.
 
 Foundations: ``database`` connections and transactions, ``prepared`` the shorter way to the driver, ``schema`` the
-tables (with ``agent_tables``, ``audit_tables``, ``blob_tables``, ``learned_tables``, ``memory_tables``, ``run_tables``,
-``schedule_tables``, ``trace_tables``, ``vector_tables``, ``workspace_tables`` and ``table_parts``), ``rows`` rows to
-values, ``prepare`` schema versions (with ``migrations/``), ``file`` the file and what can go wrong with it, ``space``
-its disk space, ``backup`` copies.
+tables (with ``agent_tables``, ``audit_tables``, ``blob_tables``, ``memory_tables``, ``run_tables``, ``trace_tables``,
+``workspace_tables`` and ``table_parts``), ``rows`` rows to values, ``prepare`` schema versions (with ``migrations/``),
+``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``fence`` keeps others from writing, ``journal`` records
 its steps and its end; ``turn_statements`` holds all that a plain turn asks.

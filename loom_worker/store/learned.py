@@ -24,10 +24,10 @@ from loom_worker.core.values.learned import (
     TurnOutcome,
 )
 from loom_worker.core.values.tenants import LOCAL, Actor
+from loom_worker.store.agent_tables import learned_activations as activations
+from loom_worker.store.agent_tables import learned_layers as layers
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
-from loom_worker.store.learned_tables import learned_activations as activations
-from loom_worker.store.learned_tables import learned_layers as layers
 from loom_worker.store.schema import sessions, turns
 
 MOST_VERSIONS = 1_000

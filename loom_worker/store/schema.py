@@ -29,12 +29,9 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
     agent_version_tables,
     audit_tables,
     blob_tables,
-    learned_tables,
     memory_tables,
     run_tables,
-    schedule_tables,
     trace_tables,
-    vector_tables,
     workspace_tables,
 )
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
