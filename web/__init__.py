@@ -5,11 +5,9 @@
 (and workflows), ``agent_messages``, ``agent_versions``, ``schedules``, ``learned``, ``a2a`` (the Agent2Agent protocol)
 and ``pages`` are the views; ``auth``, ``caller``, ``rate_limits`` and ``connection_limits`` decide who is served;
 ``strict_json``, ``check``, ``query`` and ``bodies`` read what clients send; ``answers`` and ``problems`` write what
-they get; ``openapi``, ``operations``, ``admin_operations``, ``run_operations``, ``a2a_operations``,
-``schedule_operations``, ``agent_version_operations``, ``learned_operations``, ``api_operation``, ``parameters``,
-``request_schemas``, ``answer_schemas``, ``judge_schemas``, ``workspace_schemas``, ``audit_schemas``, ``trace_schemas``,
-``run_schemas``, ``agent_message_schemas``, ``schedule_schemas``, ``agent_version_schemas``, ``learned_schemas``,
-``fact_schemas`` (and operations), ``memory_schemas``, ``schemas`` and ``docs`` describe it; ``serve``, ``connections``,
-``loop``, ``request_threads``, ``channel``, ``parser`` and ``detached`` (requests that wait without a thread) run it;
+they get; ``openapi``, ``operations``, ``a2a_operations``, ``api_operation``, ``parameters``, ``request_schemas``,
+``answer_schemas``, ``run_schemas``, ``schedule_schemas``, ``agent_version_schemas``, ``learned_schemas``,
+``fact_schemas``, ``memory_schemas``, ``schemas`` and ``docs`` describe it; ``serve``, ``connections``, ``loop``,
+``request_threads``, ``channel``, ``parser`` and ``detached`` (requests that wait without a thread) run it;
 ``long_polls`` and ``events`` wait so.
 """

@@ -1,7 +1,7 @@
 """Operations of the Agent2Agent protocol; the parameters and results of its methods are described by the protocol."""
 
 from loom_worker.fronts.a2a.methods import METHODS
-from web.api_operation import ApiOperation
+from web.api_operation import ApiOperation, get, tagged
 from web.schemas import FREE, TEXT, Schema, array
 
 _ID: Schema = {"type": ["string", "integer", "null"]}
@@ -44,21 +44,18 @@ A2A_ANSWERS: dict[str, Schema] = {
     },
 }
 _CARD = "agent-card.json"
-A2A_OPERATIONS: tuple[ApiOperation, ...] = (
-    ApiOperation(
-        "GET", f"/.well-known/{_CARD}", "The card of the default agent (A2A)", "a2a", {200: "AgentCard"}, (403, 404)
+A2A_OPERATIONS: tuple[ApiOperation, ...] = tagged(
+    "a2a",
+    get(f"/.well-known/{_CARD}", "The card of the default agent (A2A)", "AgentCard", problems=(403, 404), scope=None),
+    get(
+        f"/a2a/{{name}}/.well-known/{_CARD}", "The card of an agent (A2A)", "AgentCard", problems=(403, 404), scope=None
     ),
     ApiOperation(
-        "GET", f"/a2a/{{name}}/.well-known/{_CARD}", "The card of an agent (A2A)", "a2a", {200: "AgentCard"}, (403, 404)
-    ),
-    ApiOperation(
-        "POST",
-        "/a2a/{name}",
+        "POST /a2a/{name}",
         "Call a method of the Agent2Agent protocol (JSON-RPC)",
-        "a2a",
         {200: "A2aAnswer"},
-        (400, 401, 403, 413, 415, 429, 503),
         "A2aCall",
+        problems=(400, 401, 403, 413, 415, 429, 503),
         scope="chat",
     ),
 )

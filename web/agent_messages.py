@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, get_args
 
 from flask import Response
 
-from loom_worker.core.errors import NotFound
-from loom_worker.core.values.agent_messages import AgentMessage, MessageStatus
-from web.answers import Route, is_id, json_answer, page_answer
+from loom_worker.core.values.agent_messages import MessageStatus
+from web.answers import Route, json_answer, known_id, page_answer
 from web.bodies import no_body
 from web.caller import caller
 from web.query import choice_argument, page_wanted, text_argument
@@ -42,27 +41,16 @@ class AgentMessageViews:
             limit=limit,
             after=after,
         )
-        return page_answer(page, AgentMessage.as_json)
+        return page_answer(page)
 
     def get(self, agent_message_id: str) -> Response:
         """Look at one message, whole."""
-        known = known_message_id(agent_message_id)
+        known = known_id(agent_message_id, "message")
         return json_answer(self._service.agent_messages.get(caller().tenant, known).as_json())
 
     def replay(self, agent_message_id: str) -> Response:
         """Queue a dead message again."""
         no_body()
-        known = known_message_id(agent_message_id)
+        known = known_id(agent_message_id, "message")
         message = self._service.replay_message(caller().tenant, known, by=caller().holder.actor)
         return json_answer(message.as_json())
-
-
-def known_message_id(agent_message_id: str) -> str:
-    """The id itself, if a message can have it.
-
-    Raises:
-        NotFound: no message has such an id.
-    """
-    if not is_id(agent_message_id):
-        raise NotFound("no such message")
-    return agent_message_id

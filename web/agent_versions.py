@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from flask import Response
 
 from loom_worker.core.errors import Flaw, NotFound
-from loom_worker.core.values.agent_versions import LATEST, ActivationRequest, AgentVersion
+from loom_worker.core.values.agent_versions import LATEST, ActivationRequest
 from loom_worker.core.values.json import Json
 from web.agent_version_schemas import AGENT_ACTIVATION
 from web.answers import Route, json_answer, page_answer
@@ -41,8 +41,7 @@ class AgentVersionViews:
     def list(self, name: str) -> Response:
         """List an agent's versions, the newest first."""
         limit, after = page_wanted()
-        page = self._versions.page(caller().tenant, _known(name), limit=limit, after=after)
-        return page_answer(page, AgentVersion.as_json)
+        return page_answer(self._versions.page(caller().tenant, _known(name), limit=limit, after=after))
 
     def get(self, name: str, version: str) -> Response:
         """Look at one version with its document."""

@@ -6,20 +6,23 @@ here. What no dataclass stands for is written down whole.
 
 from typing import get_args
 
+from loom_worker.core.values.agent_messages import AgentMessage
 from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.api_keys import ApiKey
+from loom_worker.core.values.audit import ACTIONS, AuditEntry
 from loom_worker.core.values.calls import Call
+from loom_worker.core.values.channels import Channel, Pairing
 from loom_worker.core.values.chat import Role, Usage
+from loom_worker.core.values.judges import CRITICALITIES, JUDGE_TYPES
 from loom_worker.core.values.notifications import Delivery, EventType
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
 from loom_worker.core.values.sessions import Message, Session
+from loom_worker.core.values.spans import SpanEvent, SpanKind, SpanStatus, TraceSpan
 from loom_worker.core.values.tools import StoredError, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
-from web.agent_message_schemas import AGENT_MESSAGE
 from web.agent_version_schemas import AGENT_VERSION_ANSWERS
-from web.audit_schemas import AUDIT_ROW, DELETED_USER
 from web.fact_schemas import FACT_ANSWERS
-from web.judge_schemas import JUDGE
 from web.learned_schemas import LEARNED_ANSWERS
 from web.memory_schemas import MEMORY_ANSWERS
 from web.run_schemas import RUN_ANSWERS
@@ -41,10 +44,41 @@ from web.schemas import (
     or_null,
     ref,
 )
-from web.trace_schemas import TRACE_SPAN
-from web.workspace_schemas import CHANNEL, KEY, MADE_KEY, PAIRING, SPENDING, WORKSPACE
 
 _USAGE = members(Usage, "input_tokens output_tokens cache_read_tokens cache_write_tokens cost_usd llm_calls")
+
+_SCORE: Schema = {"type": ["number", "null"], "minimum": 0, "maximum": 1}
+_VERDICT = answer(
+    {
+        "name": TEXT,
+        "type": {"type": "string", "enum": list(JUDGE_TYPES)},
+        "status": {"type": "string", "enum": ["scored", "dead"]},
+        "score": _SCORE,
+        "passed": or_null(FLAG),
+        "critique": described(or_null(TEXT), "What the answer lacks."),
+        "error": described(or_null(TEXT), "Why the judge gave no score."),
+        "criticality": {"type": "string", "enum": list(CRITICALITIES)},
+        "weight": NUMBER,
+        "model": described(or_null(TEXT), "The model that was asked."),
+        "cost_usd": or_null(NUMBER),
+        "duration_ms": or_null(WHOLE),
+    },
+    description="What one judge said of an answer.",
+)
+_JUDGE: Schema = {
+    "anyOf": [
+        answer(
+            {
+                "score": described(_SCORE, "Of all judges, by the strategy; null: nobody could say anything."),
+                "passed": or_null(FLAG),
+                "attempts": described(WHOLE, "Answers that were judged."),
+                "verdicts": array(_VERDICT),
+            },
+            description="What judges made of the latest answer that all of them have looked at.",
+        ),
+        {"type": "null"},
+    ]
+}
 
 _TURN = answer(
     members(
@@ -60,7 +94,7 @@ _TURN = answer(
         output_parts=described(or_null(array(TEXT)), "The answer as messages of its channel, in order."),
         channel={"anyOf": [ref("Channel"), {"type": "null"}]},
         tool_calls=array(ref("ToolCall")),
-        judge=JUDGE,
+        judge=_JUDGE,
         learned_version=described(or_null(WHOLE), "Of the learned layer that it ran with; null: none."),
         waiting={"anyOf": [ref("Waiting"), {"type": "null"}], "description": "Null once the turn has ended."},
         timings=answer(
@@ -252,6 +286,151 @@ _USAGE_ROW: Schema = {
     "required": ["key", "turns", "input_tokens", "output_tokens", "cost_usd"],
 }
 
+_MEMBERS_OF_KEY = members(
+    ApiKey,
+    "id object workspace name prefix scopes user requests_per_minute tokens_per_minute rotated_from "
+    "created_at expires_at revoked_at last_used_at",
+    object={"const": "key"},
+    prefix=described(TEXT, "How the secret begins."),
+    rotated_from=described(or_null(TEXT), "The key that this one replaces."),
+    last_used_at=described(or_null(TIME), "Up to a minute old."),
+)
+_KEY = answer(_MEMBERS_OF_KEY, description="An API key, without its secret.")
+_MADE_KEY = answer(
+    {**_MEMBERS_OF_KEY, "secret": described(TEXT, "What clients send. It is shown in this answer only.")},
+    description="A new API key.",
+)
+
+_AMOUNTS: Schema = {"usd": NUMBER, "tokens": WHOLE, "tool_calls": WHOLE}
+_SPENDING = answer(
+    {
+        "level": TEXT,
+        "window": or_null(TEXT),
+        "limit": {"type": "object", "properties": _AMOUNTS},
+        "used": {"type": "object", "properties": _AMOUNTS},
+        "renews_at": or_null(TIME),
+    },
+    description="What is used of a limit; `window` is the day or month in UTC, null for good. Calls that are under way "
+    "count at the most they can cost.",
+)
+_WORKSPACE = answer(
+    {
+        "name": TEXT,
+        "object": {"type": "string", "const": "workspace"},
+        "budget": {"type": ["object", "null"]},
+        "disabled": {"type": "boolean"},
+        "retention": or_null(
+            answer({"days": WHOLE}, description="After how many days without use a session is deleted.")
+        ),
+        "guardrails": {"type": ["object", "null"]},
+        "model": or_null(TEXT),
+        "provider": or_null(TEXT),
+        "tools": {"type": ["object", "null"]},
+        "skills": {"type": ["object", "null"]},
+        "updated_at": or_null(TIME),
+        "spending": array(ref("Spending")),
+    },
+    description="A workspace and the rules that its administrator has set.",
+)
+
+_CHANNEL = answer(
+    members(Channel, "name format max_chars"),
+    description="Where the answer to a turn is read.",
+)
+_PAIRING = answer(
+    members(Pairing, "id object channel identity user created_at", object={"const": "pairing"}, created_at=TIME),
+    description="Who somebody of a channel is.",
+)
+
+_AUDIT_ROW = answer(
+    {
+        "id": described(TEXT, "`aud_`, then digits of `seq` and of `hash`: rows of a workspace sort by it."),
+        "object": {"const": "audit.row"},
+        "seq": described(WHOLE, "1, 2, 3… in the chain of the workspace."),
+        "at": TIME,
+        "kind": {"type": "string", "enum": list(ACTIONS)},
+        "actor": or_null(
+            described(
+                TEXT,
+                "Who did it: a key (`key_…`, or `env_…` for one of LOOM_API_KEYS), `local` for this machine without a "
+                "key, `retention` for what was kept long enough. Of a turn: who submitted it.",
+            )
+        ),
+        **members(
+            AuditEntry,
+            "workspace user channel agent model session_id turn_id subject status reason",
+            subject=or_null(described(TEXT, "The id of the key, user, call or delivery that was acted on.")),
+        ),
+        "tools": array(
+            answer(
+                {"name": TEXT, "calls": WHOLE, "outcomes": {"type": "object", "additionalProperties": WHOLE}},
+                description="How often a turn called a tool, with how the calls ended.",
+            )
+        ),
+        "decisions": array(
+            answer(
+                {"kind": TEXT, "name": TEXT, "outcome": {"type": ["string", "integer"]}},
+                description="What was decided: of people on calls, of rules that were changed, of a key's scopes.",
+            )
+        ),
+        "usage": or_null(
+            answer(
+                {"tokens": WHOLE, "cost_usd": described(or_null(NUMBER), "null: a price is not known.")},
+                description="What a turn used; null for everything else.",
+            )
+        ),
+        **members(AuditEntry, "duration_ms"),
+        "prev_hash": described(TEXT, "The `hash` of the row before it; 64 zeros before the first."),
+        "hash": described(TEXT, "SHA-256 of the row with `prev_hash`; docs/audit.md says of what exactly."),
+    },
+    description="What happened once, and who did it. Holds ids, names of tools and figures, never texts.",
+)
+
+_DELETED_USER: Schema = answer(
+    {"user": TEXT, "object": {"const": "user.deleted"}, "sessions": WHOLE, "turns": WHOLE, "keys": WHOLE},
+    description="How many sessions and turns were deleted and how many keys revoked.",
+)
+
+_AGENT_MESSAGE: Schema = answer(
+    members(
+        AgentMessage,
+        "id object to from from_session_id from_turn_id kind message ref in_reply_to status reason attempts turn_id "
+        "user created_at expires_at ended_at",
+        object={"const": "agent_message"},
+        to=described(TEXT, "The agent that it is for."),
+        from_session_id=TEXT,
+        message=described(TEXT, "The text; with `ref` only its beginning."),
+        ref=described(or_null(TEXT), "Of the whole text, where it is stored as a large result."),
+        in_reply_to=described(or_null(TEXT), "The message that it answers."),
+        reason=described(or_null(TEXT), "Of a dead one: `expired` (nobody took it) or `attempts` (all turns failed)."),
+        turn_id=described(or_null(TEXT), "The turn that took it last."),
+        **{"from": described(TEXT, "The agent that sent it.")},
+    ),
+    description="A message from one agent to another. queued: nobody has it; taken: a turn that goes on has it; "
+    "done: that turn is completed; dead: nobody gets it any more.",
+    also=CUT,
+)
+
+_SPAN_EVENT = answer(
+    members(SpanEvent, "name time attributes", time=TIME, attributes=FREE), description="A moment of it."
+)
+_TRACE_SPAN = answer(
+    members(
+        TraceSpan,
+        "trace_id span_id parent_id name start_time end_time duration_ms attributes events status status_message",
+        parent_id=described(or_null(TEXT), "Null of the root; a span of the client, where it sent a `traceparent`."),
+        start_time=TIME,
+        end_time=described(or_null(TIME), "Null while it goes on."),
+        duration_ms=or_null(NUMBER),
+        attributes=described(FREE, "Named as docs/tracing.md says."),
+        events=array(_SPAN_EVENT),
+        status={"type": "string", "enum": list(get_args(SpanStatus))},
+        status_message=described(TEXT, "Why it is an error."),
+    )
+    | {"kind": {"type": "string", "enum": list(get_args(SpanKind))}},
+    description="One part of a turn, from its beginning to its end.",
+)
+
 _QUEUE_STATS = answer(
     {
         "lanes": WHOLE,
@@ -304,15 +483,15 @@ ANSWERS: dict[str, Schema] = {
     ),
     "Event": _EVENT,
     "Delivery": _DELIVERY,
-    "AgentMessage": AGENT_MESSAGE,
+    "AgentMessage": _AGENT_MESSAGE,
     "Error": _ERROR,
-    "Key": KEY,
-    "MadeKey": MADE_KEY,
-    "Channel": CHANNEL,
-    "Pairing": PAIRING,
-    "AuditRow": AUDIT_ROW,
-    "DeletedUser": DELETED_USER,
-    "TraceSpan": TRACE_SPAN,
+    "Key": _KEY,
+    "MadeKey": _MADE_KEY,
+    "Channel": _CHANNEL,
+    "Pairing": _PAIRING,
+    "AuditRow": _AUDIT_ROW,
+    "DeletedUser": _DELETED_USER,
+    "TraceSpan": _TRACE_SPAN,
     "Agent": _AGENT,
     "Pattern": _PATTERN,
     "PatternList": _PATTERN_LIST,
@@ -323,8 +502,8 @@ ANSWERS: dict[str, Schema] = {
     "Usage": answer(_USAGE, description="Tokens and cost; the cost is null where a price is not known."),
     "UsageRow": _USAGE_ROW,
     "QueueStats": _QUEUE_STATS,
-    "Spending": SPENDING,
-    "Workspace": WORKSPACE,
+    "Spending": _SPENDING,
+    "Workspace": _WORKSPACE,
     "Problem": _PROBLEM,
     "Health": answer({"status": TEXT}, description="A probe's answer."),
 }

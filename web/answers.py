@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from flask import Response
 
+from loom_worker.core.errors import NotFound
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.pages import PAGE_BYTES, Page, T, no_cursor
+from loom_worker.core.values.pages import PAGE_BYTES, L, Page, no_cursor
 from web.query import MAX_LIMIT, page_wanted
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -41,9 +42,9 @@ def list_answer(data: Iterable[Json], *, after: str | None = None) -> Response:
     return json_answer({"object": "list", "data": list(data), "has_more": after is not None, "next": after})
 
 
-def page_answer(page: Page[T], as_json: Callable[[T], Json]) -> Response:
+def page_answer(page: Page[L]) -> Response:
     """A page of a list."""
-    return list_answer((as_json(item) for item in page.items), after=page.next)
+    return list_answer((item.as_json() for item in page.items), after=page.next)
 
 
 def listed(items: Iterable[Json], key: str) -> Json:
@@ -73,6 +74,12 @@ def listed(items: Iterable[Json], key: str) -> Json:
     return {"object": "list", "data": page, "has_more": False, "next": None}
 
 
-def is_id(text: str) -> bool:
-    """True for what can be the id of anything; the rest need not be looked up."""
-    return _ID.fullmatch(text) is not None
+def known_id(text: str, kind: str) -> str:
+    """The id itself, if a thing of this kind can have it.
+
+    Raises:
+        NotFound: nothing has such an id, so the store need not be asked.
+    """
+    if _ID.fullmatch(text) is None:
+        raise NotFound(f"no such {kind}")
+    return text

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from flask import Response
 
-from loom_worker.core.values.audit import ACTIONS, AuditFilter, AuditRow
+from loom_worker.core.values.audit import ACTIONS, AuditFilter
 from web.answers import Route, page_answer
 from web.caller import caller
 from web.errors import moment_argument
@@ -36,5 +36,4 @@ class AuditViews:
             since_ms=moment_argument("since"),
             until_ms=moment_argument("until"),
         )
-        page = self._service.audit.page(caller().tenant, wanted, limit=limit, after=after)
-        return page_answer(page, AuditRow.as_json)
+        return page_answer(self._service.audit.page(caller().tenant, wanted, limit=limit, after=after))

@@ -208,14 +208,9 @@ def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
         budget=body.get("budget"),
         metadata=body.get("metadata", {}),
         double_texting=body.get("double_texting", "enqueue"),
-        idempotency_key=key,
-        fingerprint=None if key is None else fingerprint(caller.workspace, session_id, body),
-        traceparent=caller.traceparent,
-        trace=caller.trace,
-        request_id=caller.request_id,
-        key_id=caller.holder.key_id,
         user=body.get("user"),
         channel=_channel(body.get("channel")),
+        **_of_request(caller, key, session_id, body),
     )
 
 
@@ -227,14 +222,7 @@ def retry(turn_id: str, caller: ApiCaller) -> Retry:
     """
     key = idempotency_key(request.headers)
     no_body()
-    return Retry(
-        idempotency_key=key,
-        fingerprint=None if key is None else fingerprint(caller.workspace, f"/v1/turns/{turn_id}/retry", {}),
-        traceparent=caller.traceparent,
-        trace=caller.trace,
-        request_id=caller.request_id,
-        key_id=caller.holder.key_id,
-    )
+    return Retry(**_of_request(caller, key, f"/v1/turns/{turn_id}/retry", {}))
 
 
 def new_run(body: Json, workflow: str, caller: ApiCaller) -> NewRun:
@@ -255,7 +243,7 @@ def new_run(body: Json, workflow: str, caller: ApiCaller) -> NewRun:
         deadline_s=body.get("deadline_s"),
         metadata=body.get("metadata", {}),
         user=body.get("user"),
-        **_of_run_request(caller, key, f"/v1/workflows/{workflow}/runs", body),
+        **_of_request(caller, key, f"/v1/workflows/{workflow}/runs", body),
     )
 
 
@@ -267,7 +255,7 @@ def retry_run(run_id: str, caller: ApiCaller) -> NewRun:
     """
     key = idempotency_key(request.headers)
     no_body()
-    return NewRun(**_of_run_request(caller, key, f"/v1/runs/{run_id}/retry", {}))
+    return NewRun(**_of_request(caller, key, f"/v1/runs/{run_id}/retry", {}))
 
 
 def cancel_run() -> None:
@@ -314,10 +302,10 @@ def fact_correction(body: Json) -> Correction:
     return Correction(body.get("relation"), body.get("object"), body.get("confidence"), until_ms)
 
 
-def _of_run_request(caller: ApiCaller, key: str | None, path: str, body: Json) -> dict[str, Any]:
+def _of_request(caller: ApiCaller, key: str | None, scope: str, body: Json) -> dict[str, Any]:
     return {
         "idempotency_key": key,
-        "fingerprint": None if key is None else fingerprint(caller.workspace, path, body),
+        "fingerprint": None if key is None else fingerprint(caller.workspace, scope, body),
         "traceparent": caller.traceparent,
         "trace": caller.trace,
         "request_id": caller.request_id,

@@ -7,9 +7,8 @@ from flask import Response
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.agents import Agent, ApprovalPolicy
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Tool
-from web.answers import Route, is_id, json_answer, listed, page_answer
+from web.answers import Route, json_answer, known_id, listed, page_answer
 from web.bodies import no_body
 from web.caller import caller
 from web.query import page_wanted, text_argument
@@ -60,14 +59,13 @@ class CatalogViews:
     def deliveries(self) -> Response:
         """List webhook deliveries."""
         limit, after = page_wanted()
-        return page_answer(self._service.outbox.page(caller().tenant, limit=limit, after=after), Delivery.as_json)
+        return page_answer(self._service.outbox.page(caller().tenant, limit=limit, after=after))
 
     def replay_delivery(self, delivery_id: str) -> Response:
         """Send a webhook delivery again."""
         no_body()
-        if not is_id(delivery_id):
-            raise NotFound("no such delivery")
-        delivery = self._service.replay_delivery(caller().tenant, delivery_id, by=caller().holder.actor)
+        known = known_id(delivery_id, "delivery")
+        delivery = self._service.replay_delivery(caller().tenant, known, by=caller().holder.actor)
         return json_answer(delivery.as_json(), 202)
 
 

@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING
 
 from flask import Response, request
 
-from loom_worker.core.errors import NotFound
 from loom_worker.core.values.json import from_rfc3339
-from loom_worker.core.values.tools import ErrorFilter, StoredError
-from web.answers import Route, is_id, json_answer, page_answer
+from loom_worker.core.values.tools import ErrorFilter
+from web.answers import Route, json_answer, known_id, page_answer
 from web.caller import caller
 from web.problems import malformed
 from web.query import page_wanted, text_argument
@@ -38,15 +37,11 @@ class ErrorViews:
             since_ms=moment_argument("since"),
             until_ms=moment_argument("until"),
         )
-        return page_answer(
-            self._service.agent_errors.page(caller().tenant, wanted, limit=limit, after=after), StoredError.as_json
-        )
+        return page_answer(self._service.agent_errors.page(caller().tenant, wanted, limit=limit, after=after))
 
     def get(self, error_id: str) -> Response:
         """Look at one error."""
-        if not is_id(error_id):
-            raise NotFound("no such error")
-        return json_answer(self._service.agent_errors.get(caller().tenant, error_id).as_json())
+        return json_answer(self._service.agent_errors.get(caller().tenant, known_id(error_id, "error")).as_json())
 
 
 def moment_argument(name: str) -> int | None:

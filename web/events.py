@@ -11,14 +11,13 @@ from loom_worker.core import log_context
 from loom_worker.core.errors import LoomError, NotFound
 from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import Turn
-from web.answers import Route, encode
+from web.answers import Route, encode, known_id
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
 from web.detached import HttpTask, can_detach, detach
 from web.long_polls import A
 from web.problems import busy
 from web.query import whole_argument, whole_number
-from web.turns import known_turn_id
 
 if TYPE_CHECKING:
     from loom_worker.service.event_source import Place
@@ -91,7 +90,7 @@ class EventViews:
 
     def stream(self, turn_id: str) -> Response:
         """Stream a turn's events until its final one."""
-        return EventStreams(self._service.waiter, self._service.keys, self._limiter).of(known_turn_id(turn_id))
+        return EventStreams(self._service.waiter, self._service.keys, self._limiter).of(known_id(turn_id, "turn"))
 
 
 class EventStreams(Generic[A]):

@@ -1,10 +1,9 @@
-"""JSON Schemas and operations of facts, and what the Context says of tiers."""
+"""JSON Schemas of facts, and what the Context says of tiers."""
 
 from typing import get_args
 
 from loom_worker.core.values.facts import OBJECT_CHARS, RELATION_CHARS, Fact, FactSource
 from loom_worker.core.values.tiers import Scope
-from web.api_operation import PAGE, ApiOperation
 from web.request_schemas import NOT_BLANK, object_of
 from web.schemas import NUMBER, TEXT, TIME, WHOLE, Schema, answer, described, list_of, members, one_of, or_null
 
@@ -50,53 +49,3 @@ TIERS = answer(
 
 FACT_REQUESTS: dict[str, Schema] = {"FactPatch": FACT_PATCH}
 FACT_ANSWERS: dict[str, Schema] = {"Fact": _FACT, "FactList": list_of("Fact")}
-FACT_OPERATIONS: tuple[ApiOperation, ...] = (
-    ApiOperation(
-        "GET",
-        "/v1/users/{user}/facts",
-        "List what is known of a user, the newest first: what holds, unless `status` says otherwise",
-        "users",
-        {200: "FactList"},
-        (404,),
-        parameters=("fact_status", "topic", *PAGE),
-        scope="read",
-    ),
-    ApiOperation(
-        "PATCH",
-        "/v1/users/{user}/facts/{fact_id}",
-        "Correct a fact: it is closed, and the answer is the one in its place",
-        "users",
-        {200: "Fact"},
-        (404, 409, 413, 415, 422),
-        "FactPatch",
-        scope="chat",
-    ),
-    ApiOperation(
-        "DELETE",
-        "/v1/users/{user}/facts/{fact_id}",
-        "Delete a fact; what was said so far does not bring it back",
-        "users",
-        {204: None},
-        (404,),
-        scope="chat",
-    ),
-    ApiOperation(
-        "DELETE",
-        "/v1/users/{user}/facts",
-        "Delete all that is known of a user; what was said so far does not bring it back",
-        "users",
-        {204: None},
-        (404,),
-        scope="chat",
-    ),
-    ApiOperation(
-        "GET",
-        "/v1/sessions/{session_id}/facts",
-        "List the facts that a session says, the newest first",
-        "sessions",
-        {200: "FactList"},
-        (404,),
-        parameters=("fact_status", "topic", *PAGE),
-        scope="read",
-    ),
-)

@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, get_args
 from flask import Response
 
 from loom_worker.core.errors import NotFound
-from loom_worker.core.values.facts import Fact, FactFilter, FactStatus
+from loom_worker.core.values.facts import FactFilter, FactStatus
 from loom_worker.core.values.tenants import WorkspaceUser
-from web.answers import Route, is_id, json_answer, page_answer
+from web.answers import Route, json_answer, known_id, page_answer
 from web.bodies import fact_correction, json_body
 from web.caller import caller
 from web.query import choice_argument, page_wanted, text_argument
-from web.sessions import known_session_id
 from web.users import LONGEST
 
 if TYPE_CHECKING:
@@ -39,24 +38,24 @@ class FactViews:
     def list(self, user: str) -> Response:
         """List a user's facts, the newest first."""
         limit, after = page_wanted()
-        return page_answer(self._facts.page(_who(user), _wanted(), limit=limit, after=after), Fact.as_json)
+        return page_answer(self._facts.page(_who(user), _wanted(), limit=limit, after=after))
 
     def list_of_session(self, session_id: str) -> Response:
         """List the facts that a session says, the newest first."""
         limit, after = page_wanted()
-        session = known_session_id(session_id)
+        session = known_id(session_id, "session")
         page = self._facts.rows.page_of_session(caller().tenant, session, _wanted(), limit=limit, after=after)
-        return page_answer(page, Fact.as_json)
+        return page_answer(page)
 
     def correct(self, user: str, fact_id: str) -> Response:
         """Put another fact in the place of one."""
         given = fact_correction(json_body())
         by = caller().holder.actor
-        return json_answer(self._facts.correct(_who(user), _known(fact_id), given, by=by).as_json())
+        return json_answer(self._facts.correct(_who(user), known_id(fact_id, "fact"), given, by=by).as_json())
 
     def forget(self, user: str, fact_id: str) -> Response:
         """Delete a fact for good."""
-        self._facts.forget(_who(user), _known(fact_id), by=caller().holder.actor)
+        self._facts.forget(_who(user), known_id(fact_id, "fact"), by=caller().holder.actor)
         return Response(status=204)
 
     def forget_all(self, user: str) -> Response:
@@ -71,12 +70,6 @@ def _who(user: str) -> WorkspaceUser:
     if holder.user not in (None, user) or len(user) > LONGEST or not user.isprintable():
         raise NotFound("no such user")
     return WorkspaceUser(holder.workspace, user)
-
-
-def _known(fact_id: str) -> str:
-    if not is_id(fact_id):
-        raise NotFound("no such fact")
-    return fact_id
 
 
 def _wanted() -> FactFilter:

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 from flask import Response
 
-from loom_worker.core.errors import NotFound
 from loom_worker.core.values.api_keys import ApiKey
-from web.answers import Route, is_id, json_answer, page_answer
+from web.answers import Route, json_answer, known_id, page_answer
 from web.bodies import json_body, new_key, rotation_grace_s
 from web.caller import caller
 from web.query import page_wanted
@@ -34,7 +33,7 @@ class KeyViews:
     def list(self) -> Response:
         """List the keys of the workspace, or of the user whom the caller's key acts for."""
         limit, after = page_wanted()
-        return page_answer(self._keys.page(caller().holder, limit=limit, after=after), ApiKey.as_json)
+        return page_answer(self._keys.page(caller().holder, limit=limit, after=after))
 
     def create(self) -> Response:
         """Make a key."""
@@ -42,25 +41,14 @@ class KeyViews:
 
     def rotate(self, key_id: str) -> Response:
         """Replace a key by a new one."""
-        known, grace_s = known_key_id(key_id), rotation_grace_s()
+        known, grace_s = known_id(key_id, "key"), rotation_grace_s()
         return _made(*self._keys.rotate(caller().holder, known, grace_s=grace_s), status=200)
 
     def revoke(self, key_id: str) -> Response:
         """End a key now."""
         # Over HTTP nobody may take the last key away: without any, programs on this machine need none.
-        self._keys.revoke(caller().holder, known_key_id(key_id), may_be_last=self._has_others)
+        self._keys.revoke(caller().holder, known_id(key_id, "key"), may_be_last=self._has_others)
         return Response(status=204)
-
-
-def known_key_id(key_id: str) -> str:
-    """The id itself, if a key can have it.
-
-    Raises:
-        NotFound: no key has such an id, so the store need not be asked.
-    """
-    if not is_id(key_id):
-        raise NotFound("no such key")
-    return key_id
 
 
 def _made(key: ApiKey, secret: str, *, status: int) -> Response:

@@ -13,6 +13,7 @@ from loom_worker.core.errors import NotFound, Transient
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Tenant
 from web.answers import encode, json_answer
+from web.bodies import preferred_wait_s
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
 from web.detached import FinalAnswer, HttpTask, can_detach, detach
@@ -95,6 +96,19 @@ class LongPolls(Generic[A]):
         if can_detach():
             return self._answer(awaited, how, self._waiter.expect(awaited.id, since_s=since_s))
         return self._in_this_thread(awaited, how)
+
+    def of_accepted(self, awaited: A, location: str, *, is_replay: bool, asked_s: float, most_s: int) -> Response:
+        """The answer to a submit: 202, or 200 for a client that preferred to wait and saw the end.
+
+        Args:
+            asked_s: when the service was asked, by ``time.monotonic``: it may have ended since.
+            most_s: seconds that a client may wait.
+        """
+        preferred_s = preferred_wait_s(request.headers)
+        headers = {"Location": location, **({"Idempotency-Replayed": "true"} if is_replay else {})}
+        if preferred_s is None:
+            return json_answer(awaited.as_json(), 202, {**headers, "Retry-After": str(RETRY_S)})
+        return self.of_known(awaited, EndAnswer(min(preferred_s, most_s), headers), since_s=asked_s)
 
     def _answer(self, awaited: A, how: EndAnswer, wait: "EndWait") -> Response:
         must_wait = how.is_open(awaited)

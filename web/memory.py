@@ -4,12 +4,10 @@ from typing import TYPE_CHECKING
 
 from flask import Response
 
-from loom_worker.core.values.memory import Snapshot
-from web.answers import Route, json_answer, page_answer
+from web.answers import Route, json_answer, known_id, page_answer
 from web.bodies import json_body, message_ids
 from web.caller import caller
 from web.query import page_wanted
-from web.sessions import known_session_id
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -32,21 +30,20 @@ class MemoryViews:
 
     def context(self, session_id: str) -> Response:
         """Look at what the model would be sent now."""
-        return json_answer(self._service.contexts.context(caller().tenant, known_session_id(session_id)))
+        return json_answer(self._service.contexts.context(caller().tenant, known_id(session_id, "session")))
 
     def recall(self, session_id: str) -> Response:
         """Put messages back into the context."""
         ids = message_ids(json_body())
-        tokens = self._service.contexts.recall(caller().tenant, known_session_id(session_id), ids)
+        tokens = self._service.contexts.recall(caller().tenant, known_id(session_id, "session"), ids)
         return json_answer({"recalled_tokens": tokens})
 
     def clear_recalled(self, session_id: str) -> Response:
         """Take what was recalled out of the context."""
-        self._service.contexts.clear_recalled(caller().tenant, known_session_id(session_id))
+        self._service.contexts.clear_recalled(caller().tenant, known_id(session_id, "session"))
         return json_answer({"recalled_tokens": 0})
 
     def snapshots(self, session_id: str) -> Response:
         """List former summaries, the newest first."""
-        (limit, after), session = page_wanted(), known_session_id(session_id)
-        page = self._service.memories.snapshots(caller().tenant, session, limit=limit, after=after)
-        return page_answer(page, Snapshot.as_json)
+        (limit, after), session = page_wanted(), known_id(session_id, "session")
+        return page_answer(self._service.memories.snapshots(caller().tenant, session, limit=limit, after=after))

@@ -106,15 +106,6 @@ def _answers(operation: ApiOperation) -> Json:
             schema: Schema = {} if name is None else {"schema": ref(name)}
             answers[str(status)]["content"] = {operation.media_type: schema}
     problem = {"application/problem+json": {"schema": ref("Problem")}}
-    for status in _problem_statuses(operation):
+    for status in sorted({*operation.implied_problems(), *operation.problems}):
         answers[str(status)] = {"description": HTTPStatus(status).phrase, "content": problem}
     return answers
-
-
-def _problem_statuses(operation: ApiOperation) -> list[int]:
-    """Probes and pages are served to everyone; the API may refuse anyone and be busy at any time, a list its cursor."""
-    if operation.path == "/readyz":
-        return [503]
-    everywhere = (400, 401, 403, 429, 503) if operation.path.startswith("/v1/") else ()
-    paged = (422,) if "after" in operation.parameters else ()
-    return sorted({*everywhere, *paged, *operation.problems})

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from flask import Response
 
-from loom_worker.core.errors import Forbidden, NotFound
+from loom_worker.core.errors import Forbidden
 from loom_worker.core.values.channels import Pairing
 from loom_worker.core.values.ids import new_id, now_ms
-from web.answers import Route, is_id, json_answer, page_answer
+from web.answers import Route, json_answer, known_id, page_answer
 from web.bodies import json_body, new_pairing
 from web.caller import caller
 from web.query import page_wanted
@@ -33,7 +33,7 @@ class PairingViews:
     def list(self) -> Response:
         """List the pairings of the workspace, or of the user whom the caller's key acts for."""
         limit, after = page_wanted()
-        return page_answer(self._pairings.page(caller().tenant, limit=limit, after=after), Pairing.as_json)
+        return page_answer(self._pairings.page(caller().tenant, limit=limit, after=after))
 
     def create(self) -> Response:
         """Say who somebody of a channel is."""
@@ -47,7 +47,6 @@ class PairingViews:
 
     def delete(self, pairing_id: str) -> Response:
         """Forget who somebody of a channel is."""
-        if not is_id(pairing_id):
-            raise NotFound("no such pairing")
-        self._pairings.remove(caller().tenant, pairing_id, by=caller().holder.actor, now_ms=now_ms())
+        known = known_id(pairing_id, "pairing")
+        self._pairings.remove(caller().tenant, known, by=caller().holder.actor, now_ms=now_ms())
         return Response(status=204)

@@ -3,13 +3,12 @@
 import time
 from typing import TYPE_CHECKING, get_args
 
-from flask import Response, request
+from flask import Response
 
-from loom_worker.core.errors import NotFound
 from loom_worker.core.values.runs import Run, RunStatus
 from web import rate_limits
-from web.answers import Route, is_id, json_answer, listed, page_answer
-from web.bodies import cancel_run, json_body, new_run, preferred_wait_s, retry_run, run_decision
+from web.answers import Route, json_answer, known_id, listed, page_answer
+from web.bodies import cancel_run, json_body, new_run, retry_run, run_decision
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
 from web.events import EventStreams
@@ -76,67 +75,49 @@ class RunViews:
             limit=limit,
             after=after,
         )
-        return page_answer(page, Run.as_json)
+        return page_answer(page)
 
     def get(self, run_id: str) -> Response:
         """Look at one run, or wait for its end."""
         wait_s = min(whole_argument("wait", 0), self._max_wait_s)
-        return self._polls.of(known_run_id(run_id), EndAnswer(wait_s))
+        return self._polls.of(known_id(run_id, "run"), EndAnswer(wait_s))
 
     def delete(self, run_id: str) -> Response:
         """Delete a run."""
-        self._runs.delete(caller().tenant, known_run_id(run_id), by=caller().holder.actor)
+        self._runs.delete(caller().tenant, known_id(run_id, "run"), by=caller().holder.actor)
         return Response(status=204)
 
     def stream(self, run_id: str) -> Response:
         """Stream a run's events until its final one."""
-        return self._streams.of(known_run_id(run_id))
+        return self._streams.of(known_id(run_id, "run"))
 
     def trace(self, run_id: str) -> Response:
         """List the spans of a run and of its turns, while it goes on and after."""
-        spans = self._runs.trace(caller().tenant, known_run_id(run_id))
+        spans = self._runs.trace(caller().tenant, known_id(run_id, "run"))
         return json_answer(listed((span.as_json() for span in spans), "span_id"))
 
     def cancel(self, run_id: str) -> Response:
         """Cancel a run; one that has ended is returned as it is."""
         cancel_run()
-        run = self._runs.cancel(caller().tenant, known_run_id(run_id))
+        run = self._runs.cancel(caller().tenant, known_id(run_id, "run"))
         later = {} if run.is_finished else {"Retry-After": str(RETRY_S)}
         return json_answer(run.as_json(), 202, {"Location": f"/v1/runs/{run.id}", **later})
 
     def retry(self, run_id: str) -> Response:
         """Go on from where a run failed."""
         rate_limits.admit(self._service.rate_limits.look_at_tokens(caller().holder))
-        known, asked_s = known_run_id(run_id), time.monotonic()
+        known, asked_s = known_id(run_id, "run"), time.monotonic()
         run, is_replay = self._runs.retry(caller().tenant, known, retry_run(known, caller()))
         return self._accepted(run, is_replay=is_replay, asked_s=asked_s)
 
     def decide(self, run_id: str, stage_id: str) -> Response:
         """Decide on a stage's output."""
-        if not is_id(stage_id):
-            raise NotFound("no such stage")
+        known_id(stage_id, "stage")
         decision, reason = run_decision(json_body())
         by = caller().holder.actor
-        run = self._runs.decide(caller().tenant, known_run_id(run_id), stage_id, decision, reason, by=by)
+        run = self._runs.decide(caller().tenant, known_id(run_id, "run"), stage_id, decision, reason, by=by)
         return json_answer(run.as_json())
 
     def _accepted(self, run: Run, *, is_replay: bool, asked_s: float) -> Response:
-        """202, or 200 for a client that preferred to wait and saw the end."""
-        preferred_s = preferred_wait_s(request.headers)
-        headers = {"Location": f"/v1/runs/{run.id}"}
-        if is_replay:
-            headers["Idempotency-Replayed"] = "true"
-        if preferred_s is None:
-            return json_answer(run.as_json(), 202, {**headers, "Retry-After": str(RETRY_S)})
-        return self._polls.of_known(run, EndAnswer(min(preferred_s, self._max_wait_s), headers), since_s=asked_s)
-
-
-def known_run_id(run_id: str) -> str:
-    """The id itself, if a run can have it.
-
-    Raises:
-        NotFound: no run has such an id.
-    """
-    if not is_id(run_id):
-        raise NotFound("no such run")
-    return run_id
+        where, most_s = f"/v1/runs/{run.id}", self._max_wait_s
+        return self._polls.of_accepted(run, where, is_replay=is_replay, asked_s=asked_s, most_s=most_s)

@@ -4,10 +4,8 @@ from typing import TYPE_CHECKING
 
 from flask import Response, request
 
-from loom_worker.core.errors import NotFound
 from loom_worker.core.values.pages import PLACES, Hit
-from loom_worker.core.values.sessions import Message, Session
-from web.answers import Route, is_id, json_answer, list_answer, page_answer
+from web.answers import Route, json_answer, known_id, list_answer, page_answer
 from web.bodies import json_body, new_session, session_patch
 from web.caller import caller
 from web.problems import malformed
@@ -48,35 +46,33 @@ class SessionViews:
     def list(self) -> Response:
         """List the workspace's sessions."""
         limit, after = page_wanted()
-        return page_answer(self._service.sessions.page(caller().tenant, limit=limit, after=after), Session.as_json)
+        return page_answer(self._service.sessions.page(caller().tenant, limit=limit, after=after))
 
     def get(self, session_id: str) -> Response:
         """Look at one session."""
-        return json_answer(self._service.sessions.get(caller().tenant, known_session_id(session_id)).as_json())
+        return json_answer(self._service.sessions.get(caller().tenant, known_id(session_id, "session")).as_json())
 
     def patch(self, session_id: str) -> Response:
         """Change some fields of a session."""
         patch = session_patch(json_body())
-        known, is_admin = known_session_id(session_id), "admin" in caller().holder.scopes
+        known, is_admin = known_id(session_id, "session"), "admin" in caller().holder.scopes
         session = self._service.patch_session(caller().tenant, known, patch, may_choose_any=is_admin)
         return json_answer(session.as_json())
 
     def delete(self, session_id: str) -> Response:
         """Delete a session with all that belongs to it."""
-        self._service.delete_session(caller().tenant, known_session_id(session_id), by=caller().holder.actor)
+        self._service.delete_session(caller().tenant, known_id(session_id, "session"), by=caller().holder.actor)
         return Response(status=204)
 
     def messages(self, session_id: str) -> Response:
         """List a session's messages, oldest first."""
-        (limit, after), session = page_wanted(), known_session_id(session_id)
-        page = self._service.messages.page(caller().tenant, session, limit=limit, after=after)
-        return page_answer(page, Message.as_json)
+        (limit, after), session = page_wanted(), known_id(session_id, "session")
+        return page_answer(self._service.messages.page(caller().tenant, session, limit=limit, after=after))
 
     def message(self, session_id: str, message_id: str) -> Response:
         """Look at one message, whole."""
-        if not is_id(message_id):
-            raise NotFound("no such message")
-        found = self._service.messages.get(caller().tenant, known_session_id(session_id), message_id)
+        known_id(message_id, "message")
+        found = self._service.messages.get(caller().tenant, known_id(session_id, "session"), message_id)
         return json_answer(found.as_json())
 
     def search(self, session_id: str) -> Response:
@@ -86,17 +82,6 @@ class SessionViews:
             raise malformed(f"limit must be 1 to {MOST_HITS}, q at most {LONGEST_QUESTION} characters")
         most = min(limit, MOST_HITS)
         is_apart = choice_argument("one_per", PLACES) == "passage"
-        session, search = known_session_id(session_id), self._service.search
+        session, search = known_id(session_id, "session"), self._service.search
         hits = search.session(caller().tenant, session, question, limit=most, is_apart=is_apart)
         return list_answer(map(Hit.as_json, hits))
-
-
-def known_session_id(session_id: str) -> str:
-    """The id itself, if a session can have it.
-
-    Raises:
-        NotFound: no session has such an id, so the store need not be asked.
-    """
-    if not is_id(session_id):
-        raise NotFound("no such session")
-    return session_id

@@ -4,19 +4,17 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
-from flask import Response, request
+from flask import Response
 
-from loom_worker.core.errors import NotFound
 from loom_worker.core.values.turns import Turn, TurnStatus
 from web import rate_limits
-from web.answers import Route, is_id, json_answer, listed, page_answer
-from web.bodies import cancel_action, decision, json_body, new_turn, preferred_wait_s, retry
+from web.answers import Route, json_answer, known_id, listed, page_answer
+from web.bodies import cancel_action, decision, json_body, new_turn, retry
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
 from web.long_polls import EndAnswer, LongPolls
 from web.problems import RETRY_S
 from web.query import choice_argument, page_wanted, text_argument, whole_argument
-from web.sessions import known_session_id
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -57,30 +55,30 @@ class TurnViews:
     def get(self, turn_id: str) -> Response:
         """Look at one turn, or wait for its end."""
         wait_s = min(whole_argument("wait", 0), self._max_wait_s)
-        return self._polls.of(known_turn_id(turn_id), EndAnswer(wait_s))
+        return self._polls.of(known_id(turn_id, "turn"), EndAnswer(wait_s))
 
     def trace(self, turn_id: str) -> Response:
         """List the spans of a turn, while it runs and after."""
-        spans = self._service.traces.of_turn(caller().tenant, known_turn_id(turn_id))
+        spans = self._service.traces.of_turn(caller().tenant, known_id(turn_id, "turn"))
         return json_answer(listed((span.as_json() for span in spans), "span_id"))
 
     def cancel(self, turn_id: str) -> Response:
         """Cancel a turn; one that has ended is returned as it is."""
-        turn = self._service.cancel(caller().tenant, known_turn_id(turn_id), cancel_action())
+        turn = self._service.cancel(caller().tenant, known_id(turn_id, "turn"), cancel_action())
         later = {} if turn.is_finished else {"Retry-After": str(RETRY_S)}
         return json_answer(turn.as_json(), 202, {"Location": f"/v1/turns/{turn.id}", **later})
 
     def decide(self, turn_id: str, call_id: str) -> Response:
         """Decide on a tool call that waits for a person."""
-        decided = decision(json_body())
-        decided = replace(decided, by=caller().holder.actor)
-        turn = self._service.approvals.decide(caller().tenant, known_turn_id(turn_id), known_call_id(call_id), decided)
+        decided = replace(decision(json_body()), by=caller().holder.actor)
+        known, known_call = known_id(turn_id, "turn"), known_id(call_id, "tool call")
+        turn = self._service.approvals.decide(caller().tenant, known, known_call, decided)
         return json_answer(turn.as_json())
 
     def retry(self, turn_id: str) -> Response:
         """Run a failed turn's question again, as a new turn at the tail of its lane."""
         rate_limits.admit(self._service.rate_limits.look_at_tokens(caller().holder))
-        known, asked_s = known_turn_id(turn_id), time.monotonic()
+        known, asked_s = known_id(turn_id, "turn"), time.monotonic()
         turn, is_replay = self._service.retry(caller().tenant, known, retry(known, caller()))
         return self._accepted(turn, is_replay=is_replay, asked_s=asked_s)
 
@@ -90,7 +88,7 @@ class TurnViews:
 
     def list_of_session(self, session_id: str) -> Response:
         """List a session's turns."""
-        return self._listed(known_session_id(session_id))
+        return self._listed(known_id(session_id, "session"))
 
     def _listed(self, session_id: str | None) -> Response:
         limit, after = page_wanted()
@@ -102,40 +100,8 @@ class TurnViews:
             limit=limit,
             after=after,
         )
-        return page_answer(page, Turn.as_json)
+        return page_answer(page)
 
     def _accepted(self, turn: Turn, *, is_replay: bool, asked_s: float) -> Response:
-        """202, or 200 for a client that preferred to wait and saw the end.
-
-        Args:
-            asked_s: when the service was asked, by ``time.monotonic``: the turn may have ended since.
-        """
-        preferred_s = preferred_wait_s(request.headers)
-        headers = {"Location": f"/v1/turns/{turn.id}"}
-        if is_replay:
-            headers["Idempotency-Replayed"] = "true"
-        if preferred_s is None:
-            return json_answer(turn.as_json(), 202, {**headers, "Retry-After": str(RETRY_S)})
-        return self._polls.of_known(turn, EndAnswer(min(preferred_s, self._max_wait_s), headers), since_s=asked_s)
-
-
-def known_turn_id(turn_id: str) -> str:
-    """The id itself, if a turn can have it.
-
-    Raises:
-        NotFound: no turn has such an id, so the store need not be asked.
-    """
-    if not is_id(turn_id):
-        raise NotFound("no such turn")
-    return turn_id
-
-
-def known_call_id(call_id: str) -> str:
-    """The id itself, if a tool call can have it.
-
-    Raises:
-        NotFound: no call has such an id.
-    """
-    if not is_id(call_id):
-        raise NotFound("no such tool call")
-    return call_id
+        where, most_s = f"/v1/turns/{turn.id}", self._max_wait_s
+        return self._polls.of_accepted(turn, where, is_replay=is_replay, asked_s=asked_s, most_s=most_s)

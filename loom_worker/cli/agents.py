@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import click
 
-from loom_worker.cli.http import LoomClient, client, in_path, sendable
+from loom_worker.cli.http import LoomClient, client, path_to, sendable
 from loom_worker.cli.show import ShowsByName, as_text, common, paged, refuse_options_of_the_list, show
 from loom_worker.cli.talk import printable
 from loom_worker.core.errors import Rejected
@@ -38,7 +38,7 @@ def agents(ctx: click.Context, /, **asked: Any) -> None:
 def show_one(name: str, *, url: str | None, as_json: bool) -> None:
     """Show one agent, field by field; NAME@VERSION shows a version with its document."""
     agent, at, version = name.partition("@")
-    path = f"{_path(agent)}/versions/{in_path(version)}" if at else _path(agent)
+    path = path_to("agents", agent, "versions", version) if at else path_to("agents", agent)
     show(path, {}, (), url=url, as_json=as_json)
 
 
@@ -48,7 +48,7 @@ def show_one(name: str, *, url: str | None, as_json: bool) -> None:
 @common
 def versions(name: str, *, url: str | None, as_json: bool, **query: str | int | None) -> None:
     """List the versions of an agent, the newest first."""
-    show(f"{_path(name)}/versions", query, _COLUMNS, url=url, as_json=as_json)
+    show(path_to("agents", name, "versions"), query, _COLUMNS, url=url, as_json=as_json)
 
 
 @agents.command()
@@ -59,7 +59,7 @@ def versions(name: str, *, url: str | None, as_json: bool, **query: str | int | 
 def diff(name: str, before: str, after: str, *, url: str | None, as_json: bool) -> None:
     """Show what version AFTER of an agent changed since version BEFORE; labels and `latest` will do, too."""
     query = urlencode({"from": sendable(before)})
-    found = client(from_env(), url).call("GET", f"{_path(name)}/versions/{in_path(after)}/diff?{query}")
+    found = client(from_env(), url).call("GET", path_to("agents", name, "versions", after, "diff") + f"?{query}")
     text = found["diff"] or f"{found['from']} and {found['to']} say the same\n"
     click.echo(as_text(found) if as_json else "\n".join(map(clean, text.split("\n"))), nl=as_json)
 
@@ -87,7 +87,7 @@ def activate(
 def rollback(name: str, *, all_sessions: bool, url: str | None, as_json: bool) -> None:
     """Let new sessions have the version before the one that is active now."""
     loom = client(from_env(), url)
-    former = _behind_active(loom.every(f"{_path(name)}/versions"))
+    former = _behind_active(loom.every(path_to("agents", name, "versions")))
     if former is None:
         raise Rejected(f"there is no version of {name} before the active one; see `loom agents versions {name}`")
     _activate(loom, name, {"version": former, "sessions": "all" if all_sessions else "new"}, as_json=as_json)
@@ -103,11 +103,7 @@ def _behind_active(found: Iterator[Json]) -> str | None:
 
 
 def _activate(loom: LoomClient, name: str, body: Json, *, as_json: bool) -> None:
-    found = loom.call("POST", f"{_path(name)}/activate", body=body)
+    found = loom.call("POST", path_to("agents", name, "activate"), body=body)
     labels = f" ({', '.join(found['labels'])})" if found["labels"] else ""
     moved = f", {found['moved_sessions']} sessions moved to it" if body["sessions"] == "all" else ""
     click.echo(as_text(found) if as_json else printable(f"{name}@{found['version']}{labels}{moved}"))
-
-
-def _path(name: str) -> str:
-    return f"/v1/agents/{in_path(name)}"

@@ -5,7 +5,7 @@ import contextlib
 import click
 
 from loom_worker.cli import talk
-from loom_worker.cli.http import LoomClient, client, in_path
+from loom_worker.cli.http import LoomClient, client, path_to
 from loom_worker.cli.show import table
 from loom_worker.core.errors import Rejected, Transient
 from loom_worker.core.settings import from_env
@@ -60,7 +60,7 @@ class Chat:
             NotRunning, Transient: nobody answers.
             Rejected: there is no such agent.
         """
-        self._loom.call("GET", f"/v1/agents/{in_path(self._agent)}" if self._agent else "/v1/agents?limit=1")
+        self._loom.call("GET", path_to("agents", self._agent) if self._agent else "/v1/agents?limit=1")
         of_agent = f" of the agent {self._agent}" if self._agent else ""
         click.echo(f"session {self._session}{of_agent}; /help lists what you can type, /quit ends,")
         click.echo(f"`loom chat --session {self._session}` continues")

@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import click
 
-from loom_worker.cli.http import client, in_path
+from loom_worker.cli.http import client, path_to
 from loom_worker.cli.show import as_text, common, paged, show
 from loom_worker.cli.talk import printable
 from loom_worker.core.settings import from_env
@@ -27,7 +27,7 @@ def facts() -> None:
 @common
 def list_(user: str, *, url: str | None, as_json: bool, **query: Any) -> None:
     """List what is known of USER, the newest first: what holds, unless --status says otherwise."""
-    show(_path(user), query, _COLUMNS, url=url, as_json=as_json)
+    show(path_to("users", user, "facts"), query, _COLUMNS, url=url, as_json=as_json)
 
 
 @facts.command()
@@ -43,7 +43,7 @@ def correct(user: str, fact: str, *, url: str | None, as_json: bool, **given: An
     body: Json = {name: value for name, value in given.items() if value is not None}
     if not body:
         raise click.UsageError("say what is to be corrected: --object, --relation, --until or --confidence")
-    made = client(from_env(), url).call("PATCH", f"{_path(user)}/{in_path(fact)}", body=body)
+    made = client(from_env(), url).call("PATCH", path_to("users", user, "facts", fact), body=body)
     line = printable(f"{made['id']}: {made['subject']} {made['relation']} {made['object']}")
     click.echo(as_text(made) if as_json else line)
 
@@ -54,9 +54,5 @@ def correct(user: str, fact: str, *, url: str | None, as_json: bool, **given: An
 @common
 def forget(user: str, fact: str, *, url: str | None, as_json: bool) -> None:
     """Delete FACT of USER for good: what was said so far does not bring it back."""
-    client(from_env(), url).call("DELETE", f"{_path(user)}/{in_path(fact)}")
+    client(from_env(), url).call("DELETE", path_to("users", user, "facts", fact))
     click.echo(as_text({"id": fact, "deleted": True}) if as_json else f"forgotten: {printable(fact)}")
-
-
-def _path(user: str) -> str:
-    return f"/v1/users/{in_path(user)}/facts"

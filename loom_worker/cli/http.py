@@ -46,6 +46,15 @@ def in_path(name: str) -> str:
     return quote(sendable(name), safe="")
 
 
+def path_to(*steps: str) -> str:
+    """The path below ``/v1`` that leads to a thing by these steps.
+
+    Raises:
+        Rejected: as ``in_path``.
+    """
+    return "/v1/" + "/".join(map(in_path, steps))
+
+
 def sendable(text: str) -> str:
     """The text as it can be encoded: what was no UTF-8 on the command line (a lone surrogate here) becomes U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -7,7 +7,7 @@ import click
 
 from loom_worker.agents.learned.prompt import whole
 from loom_worker.agents.learned.reading import content_of, version_of
-from loom_worker.cli.http import client, in_path
+from loom_worker.cli.http import client, in_path, path_to
 from loom_worker.cli.show import as_text, common, fields, paged, table
 from loom_worker.cli.talk import printable
 from loom_worker.core.errors import BadFile
@@ -46,7 +46,7 @@ def import_file(file: Path, *, agent: str, note: str | None, form: str | None, u
         raise BadFile(f"{file}: {error}") from error
     given = {"form": form, "note": note}
     body = {"content": content, "source": file.name, **{name: text for name, text in given.items() if text is not None}}
-    found = client(from_env(), url).call("POST", _path(agent), body=body)
+    found = client(from_env(), url).call("POST", path_to("agents", agent, "learned"), body=body)
     if as_json:
         click.echo(as_text(found))
         return
@@ -68,7 +68,7 @@ def list_versions(agent: str, *, limit: int, after: str | None, url: str | None,
     Version 0 stands for sessions without a learned layer. Tokens and USD are those of a turn.
     """
     query = f"?limit={limit}" + ("" if after is None else f"&after={in_path(after)}")
-    found = client(from_env(), url).call("GET", _path(agent) + query)
+    found = client(from_env(), url).call("GET", path_to("agents", agent, "learned") + query)
     if as_json:
         click.echo(as_text(found))
         return
@@ -83,7 +83,7 @@ def list_versions(agent: str, *, limit: int, after: str | None, url: str | None,
 @common
 def show(agent: str, version: int, *, url: str | None, as_json: bool) -> None:
     """Show one version: what is known of it, and all that it would tell the model if there were room for it."""
-    found = client(from_env(), url).call("GET", f"{_path(agent)}/{version}")
+    found = client(from_env(), url).call("GET", path_to("agents", agent, "learned", str(version)))
     if as_json:
         click.echo(as_text(found))
         return
@@ -99,7 +99,7 @@ def show(agent: str, version: int, *, url: str | None, as_json: bool) -> None:
 def diff(agent: str, old: int, new: int, *, url: str | None, as_json: bool) -> None:
     """Show line by line what another version tells the model."""
     loom = client(from_env(), url)
-    both = (loom.call("GET", f"{_path(agent)}/{version}")["layer"] for version in (old, new))
+    both = (loom.call("GET", path_to("agents", agent, "learned", str(version)))["layer"] for version in (old, new))
     before, after = (whole(LearnedLayer.from_json(layer)).splitlines() for layer in both)
     lines = list(unified_diff(before, after, f"version {old}", f"version {new}", lineterm=""))
     if as_json:
@@ -119,7 +119,10 @@ def activate(agent: str, *, version: int, share: float | None, url: str | None, 
     Sessions that have begun keep what they have.
     """
     body: Json = {"version": version, **({} if share is None else {"share": share})}
-    _tell(client(from_env(), url).call("POST", f"{_path(agent)}/activate", body=body), as_json=as_json)
+    _tell(
+        client(from_env(), url).call("POST", path_to("agents", agent, "learned", "activate"), body=body),
+        as_json=as_json,
+    )
 
 
 @learned.command()
@@ -127,7 +130,7 @@ def activate(agent: str, *, version: int, share: float | None, url: str | None, 
 @common
 def rollback(agent: str, *, url: str | None, as_json: bool) -> None:
     """Take the last activation back: a trial ends, else the version before is active again."""
-    _tell(client(from_env(), url).call("POST", f"{_path(agent)}/rollback"), as_json=as_json)
+    _tell(client(from_env(), url).call("POST", path_to("agents", agent, "learned", "rollback")), as_json=as_json)
 
 
 @learned.command()
@@ -136,12 +139,8 @@ def rollback(agent: str, *, url: str | None, as_json: bool) -> None:
 @common
 def erase(agent: str, version: int, *, url: str | None, as_json: bool) -> None:
     """Remove what a version holds, for good; its number and its scores stay. Not possible while it is active."""
-    done = client(from_env(), url).call("DELETE", f"{_path(agent)}/{version}")
+    done = client(from_env(), url).call("DELETE", path_to("agents", agent, "learned", str(version)))
     click.echo(as_text(done) if as_json else printable(f"{agent}: version {version} is erased"))
-
-
-def _path(agent: str) -> str:
-    return f"/v1/agents/{in_path(agent)}/learned"
 
 
 def _contents(found: Json) -> str:

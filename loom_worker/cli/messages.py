@@ -4,8 +4,8 @@ from typing import Any, get_args
 
 import click
 
-from loom_worker.cli.http import client, in_path
-from loom_worker.cli.show import as_text, common, fields, paged, show
+from loom_worker.cli.http import client, path_to
+from loom_worker.cli.show import ShowsByName, as_text, common, fields, paged, show
 from loom_worker.cli.talk import printable
 from loom_worker.core.settings import from_env
 from loom_worker.core.values.agent_messages import MessageStatus
@@ -13,17 +13,7 @@ from loom_worker.core.values.agent_messages import MessageStatus
 _COLUMNS = ("id", "from", "to", "kind", "status", "reason", "attempts", "created_at", "message")
 
 
-class _Messages(click.Group):
-    """A message's id in the place of a command shows that message."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Every id begins with ``amsg_``, and no command does."""
-        return super().resolve_command(ctx, ["show", *args] if args[0].startswith("amsg_") else args)
-
-
-@click.group(cls=_Messages, subcommand_metavar="ID | COMMAND [ARGS]...")
+@click.group(cls=ShowsByName, prefix="amsg_", subcommand_metavar="ID | COMMAND [ARGS]...")
 def messages() -> None:
     """List the messages between agents, show one, or queue a dead one again.
 
@@ -46,7 +36,7 @@ def list_all(*, url: str | None, as_json: bool, **query: Any) -> None:
 @common
 def show_one(message_id: str, *, url: str | None, as_json: bool) -> None:
     """Show one message: its fields, then its text."""
-    message = client(from_env(), url).call("GET", _path(message_id))
+    message = client(from_env(), url).call("GET", path_to("agent-messages", message_id))
     if as_json:
         click.echo(as_text(message))
         return
@@ -59,9 +49,5 @@ def show_one(message_id: str, *, url: str | None, as_json: bool) -> None:
 @common
 def replay(message_id: str, *, url: str | None, as_json: bool) -> None:
     """Queue a dead message again, with its four attempts and its 24 hours anew."""
-    message = client(from_env(), url).call("POST", f"{_path(message_id)}/replay")
+    message = client(from_env(), url).call("POST", path_to("agent-messages", message_id, "replay"))
     click.echo(as_text(message) if as_json else printable(f"{message['id']} is {message['status']}"))
-
-
-def _path(message_id: str) -> str:
-    return f"/v1/agent-messages/{in_path(message_id)}"

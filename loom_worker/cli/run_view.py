@@ -12,7 +12,7 @@ from typing import Protocol, Self
 import click
 
 from loom_worker.cli import sse
-from loom_worker.cli.http import LoomClient, in_path
+from loom_worker.cli.http import LoomClient, path_to
 from loom_worker.cli.show import as_text
 from loom_worker.cli.stage_tree import StageTree, event_line, question, window
 from loom_worker.cli.talk import printable
@@ -162,7 +162,7 @@ def follow(loom: LoomClient, run: Json, view: RunView) -> Json:
         StreamBroken: no event came for a minute.
         Rejected: it was deleted.
     """
-    tree, path = StageTree.of(run), f"/v1/runs/{in_path(run['id'])}"
+    tree, path = StageTree.of(run), path_to("runs", run["id"])
     for event in sse.follow(lambda last_id: loom.stream(f"{path}/events", last_event_id=last_id)):
         tree = tree.told(event)
         view.show(tree, event)

@@ -5,9 +5,9 @@ from typing import Any, get_args
 
 import click
 
-from loom_worker.cli.http import client, in_path
+from loom_worker.cli.http import client, path_to
 from loom_worker.cli.run_view import watch as watched
-from loom_worker.cli.show import as_text, common, paged, refuse_options_of_the_list, show
+from loom_worker.cli.show import ShowsByName, as_text, common, paged, refuse_options_of_the_list, show
 from loom_worker.cli.stage_tree import StageTree, question
 from loom_worker.cli.talk import printable
 from loom_worker.core.settings import from_env
@@ -20,17 +20,7 @@ _WIDTH = 10_000
 """Of a tree that is not rewritten: a terminal may wrap its lines, and a file has room."""
 
 
-class _Runs(click.Group):
-    """A run's id in the place of a command shows that run."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Every id begins with ``run_``, and no command does."""
-        return super().resolve_command(ctx, ["show", *args] if args[0].startswith("run_") else args)
-
-
-@click.group(cls=_Runs, invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]")
+@click.group(cls=ShowsByName, prefix="run_", invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]")
 @click.option("--workflow", help="Of this workflow only.")
 @click.option("--status", type=click.Choice(get_args(RunStatus)), help="With this status only.")
 @paged
@@ -52,7 +42,7 @@ def runs(ctx: click.Context, /, *, url: str | None, as_json: bool, **query: Any)
 @common
 def show_one(run_id: str, *, url: str | None, as_json: bool) -> None:
     """Show one run: its stages as a tree, what they wait for, and its result."""
-    run = client(from_env(), url).call("GET", _path(run_id))
+    run = client(from_env(), url).call("GET", path_to("runs", run_id))
     if as_json:
         click.echo(as_text(run))
         return
@@ -71,7 +61,7 @@ def show_one(run_id: str, *, url: str | None, as_json: bool) -> None:
 def watch(ctx: click.Context, /, run_id: str, *, url: str | None, as_json: bool) -> None:
     """Follow a run to its end, and print its result; exit code 0 if it completed."""
     loom = client(from_env(), url)
-    ctx.exit(watched(loom, loom.call("GET", _path(run_id)), as_json=as_json))
+    ctx.exit(watched(loom, loom.call("GET", path_to("runs", run_id)), as_json=as_json))
 
 
 @runs.command()
@@ -79,7 +69,7 @@ def watch(ctx: click.Context, /, run_id: str, *, url: str | None, as_json: bool)
 @common
 def cancel(run_id: str, *, url: str | None, as_json: bool) -> None:
     """End a run, with all its turns that are under way; one that has ended stays as it is."""
-    run = client(from_env(), url).call("POST", f"{_path(run_id)}/cancel")
+    run = client(from_env(), url).call("POST", path_to("runs", run_id, "cancel"))
     click.echo(as_text(run) if as_json else _state(run))
 
 
@@ -88,7 +78,7 @@ def cancel(run_id: str, *, url: str | None, as_json: bool) -> None:
 @common
 def retry(run_id: str, *, url: str | None, as_json: bool) -> None:
     """Go on from the stage at which a run failed, as a new run; what is done is not paid again."""
-    run = client(from_env(), url).call("POST", f"{_path(run_id)}/retry")
+    run = client(from_env(), url).call("POST", path_to("runs", run_id, "retry"))
     click.echo(as_text(run) if as_json else f"{printable(run_id)} → {_state(run)}")
 
 
@@ -128,8 +118,8 @@ def revise(run_id: str, stage: str, *, reason: str, url: str | None, as_json: bo
 def delete(run_id: str, *, url: str | None, as_json: bool) -> None:
     """Delete a run with the sessions of its stages; turns that run are stopped."""
     loom = client(from_env(), url)
-    run = loom.call("GET", _path(run_id))
-    loom.call("DELETE", _path(run["id"]))
+    run = loom.call("GET", path_to("runs", run_id))
+    loom.call("DELETE", path_to("runs", run["id"]))
     click.echo(as_text({"id": run["id"], "object": "run", "deleted": True}) if as_json else f"deleted: {run['id']}")
 
 
@@ -137,7 +127,7 @@ def _decide(
     run_id: str, stage: str, decision: RunDecision, reason: str | None, *, url: str | None, as_json: bool
 ) -> None:
     body = {"decision": decision} | ({} if reason is None else {"reason": reason})
-    run = client(from_env(), url).call("POST", f"{_path(run_id)}/approvals/{in_path(stage)}", body=body)
+    run = client(from_env(), url).call("POST", path_to("runs", run_id, "approvals", stage), body=body)
     click.echo(as_text(run) if as_json else f"{printable(stage)}: {_DECIDED[decision]}\n{_state(run)}")
 
 
@@ -146,7 +136,3 @@ def _state(run: Json) -> str:
     reason = f" ({run['reason']})" if run["reason"] else ""
     asked = ", asked to end" if run["cancel"] and not run["completed_at"] else ""
     return printable(f"{run['id']} is {run['status']}{reason}{asked}")
-
-
-def _path(run_id: str) -> str:
-    return f"/v1/runs/{in_path(run_id)}"

@@ -2,7 +2,7 @@
 
 import click
 
-from loom_worker.cli.http import client, in_path
+from loom_worker.cli.http import client, path_to
 from loom_worker.cli.show import as_text, common, refuse_options_of_the_list, table
 from loom_worker.cli.talk import printable
 from loom_worker.core.cron import CronPlan
@@ -58,18 +58,14 @@ def reset(name: str, *, url: str | None, as_json: bool) -> None:
 @common
 def run(name: str, *, url: str | None, as_json: bool) -> None:
     """Start what a schedule starts, now; its plan stays as it is."""
-    begun = client(from_env(), url).call("POST", f"{_path(name)}/run")
+    begun = client(from_env(), url).call("POST", path_to("schedules", name, "run"))
     click.echo(as_text(begun) if as_json else begun["id"])
 
 
 def _set(name: str, enabled: bool | None, *, url: str | None, as_json: bool) -> None:
-    found = client(from_env(), url).call("PATCH", _path(name), body={"enabled": enabled})
+    found = client(from_env(), url).call("PATCH", path_to("schedules", name), body={"enabled": enabled})
     row = _row(found)
     click.echo(as_text(found) if as_json else printable(f"{row['name']}: next {row['next']}"))
-
-
-def _path(name: str) -> str:
-    return f"/v1/schedules/{in_path(name)}"
 
 
 def _row(found: Json) -> Json:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from loom_worker.cli.http import client, in_path
+from loom_worker.cli.http import client, path_to
 from loom_worker.cli.show import ShowsByName, as_text, common, fields, paged, refuse_options_of_the_list, show
 from loom_worker.cli.talk import printable
 from loom_worker.core.settings import from_env
@@ -36,8 +36,8 @@ def sessions(ctx: click.Context, /, *, limit: int, after: str | None, **asked: A
 def show_one(session_id: str, *, url: str | None, as_json: bool) -> None:
     """Show one session, field by field, and what each layer of its context takes."""
     loom = client(from_env(), url)
-    session = loom.call("GET", _path(session_id))
-    context = loom.call("GET", f"{_path(session_id)}/context")
+    session = loom.call("GET", path_to("sessions", session_id))
+    context = loom.call("GET", path_to("sessions", session_id, "context"))
     if as_json:
         click.echo(as_text({**session, "context": context}))
         return
@@ -56,7 +56,7 @@ def search(session_id: str, question: str, *, limit: int, one_per: str, url: str
     """Find what was said in a session, the best first."""
     columns = ("message_id", "role", "score", "snippet")
     query = {"q": question, "limit": limit, **({} if one_per == "message" else {"one_per": one_per})}
-    show(f"{_path(session_id)}/search", query, columns, url=url, as_json=as_json)
+    show(path_to("sessions", session_id, "search"), query, columns, url=url, as_json=as_json)
 
 
 @sessions.command()
@@ -67,11 +67,7 @@ def snapshots(session_id: str, *, limit: int, after: str | None, url: str | None
     """List a session's former summaries, the newest first."""
     columns = ("id", "created_at", "token_count", "content")
     query = {"limit": limit, "after": after}
-    show(f"{_path(session_id)}/snapshots", query, columns, url=url, as_json=as_json)
-
-
-def _path(session_id: str) -> str:
-    return f"/v1/sessions/{in_path(session_id)}"
+    show(path_to("sessions", session_id, "snapshots"), query, columns, url=url, as_json=as_json)
 
 
 WIDEST = 60

@@ -87,7 +87,7 @@ def serving(settings: Settings) -> None:
     host = settings.web.host
     if settings.web.api_keys or _is_loopback(host):
         return
-    from loom_worker.store.usable_keys import usable_keys
+    from loom_worker.store.file import usable_keys
 
     ways = "set LOOM_API_KEYS=workspace=key, make a key with `loom keys create`, or leave LOOM_HOST at 127.0.0.1"
     try:

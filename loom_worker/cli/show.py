@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from typing import Any
 from urllib.parse import urlencode
 
 import click
@@ -39,11 +40,16 @@ def paged(command: _Command) -> _Command:
 class ShowsByName(click.Group):
     """A group in which a name in the place of a command is short for `show` and that name."""
 
+    def __init__(self, *args: Any, prefix: str = "", **options: Any) -> None:
+        """Take only names that begin with the prefix, as ids of one kind do."""
+        super().__init__(*args, **options)
+        self._prefix = prefix
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Users choose these names: one that is called as a command is shown by ``show``."""
-        is_name = args[0] not in self.commands and not args[0].startswith("-")
+        is_name = args[0] not in self.commands and not args[0].startswith("-") and args[0].startswith(self._prefix)
         return super().resolve_command(ctx, ["show", *args] if is_name else args)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import click
 
 from loom_worker.cli import sse
-from loom_worker.cli.http import LoomClient, in_path, sendable
+from loom_worker.cli.http import LoomClient, path_to, sendable
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
 
@@ -75,7 +75,7 @@ def submit(client: LoomClient, session: str, question: str, *, agent: str | None
     Args:
         agent: of a session that begins with this turn; another one than the session has is refused.
     """
-    path = f"/v1/sessions/{in_path(session)}/turns"
+    path = path_to("sessions", session, "turns")
     body = {"input": sendable(question)} | ({"agent": sendable(agent)} if agent else {})
     return client.call("POST", path, body=body)
 

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from loom_worker.cli.http import client, in_path
+from loom_worker.cli.http import client, path_to
 from loom_worker.cli.show import common
 from loom_worker.cli.talk import printable
 from loom_worker.core.errors import BadSettings
@@ -29,7 +29,7 @@ def trace(traced: str | None, *, is_flushed: bool, url: str | None, as_json: boo
         click.echo(json.dumps({"waiting": waiting}) if as_json else f"{waiting} waiting; their export was asked for")
         return
     kind = "runs" if traced.startswith("run_") else "turns"
-    spans = list(client(from_env(), url).every(f"/v1/{kind}/{in_path(traced)}/trace"))
+    spans = list(client(from_env(), url).every(path_to(kind, traced, "trace")))
     if as_json:
         click.echo(json.dumps({"object": "list", "data": spans}, indent=2, ensure_ascii=False))
         return

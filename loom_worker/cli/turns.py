@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import click
 
-from loom_worker.cli.http import LoomClient, client, in_path
-from loom_worker.cli.show import common, paged, refuse_options_of_the_list, show
+from loom_worker.cli.http import LoomClient, client, path_to
+from loom_worker.cli.show import ShowsByName, common, paged, refuse_options_of_the_list, show
 from loom_worker.cli.talk import printable
 from loom_worker.core.errors import Rejected
 from loom_worker.core.settings import from_env
@@ -17,17 +17,9 @@ from loom_worker.core.values.turns import CancelAction, TurnStatus
 DEAD: Json = {"status": "failed", "reason": "dead"}
 
 
-class _Turns(click.Group):
-    """A turn's id in the place of a command shows that turn."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Every id begins with ``turn_``, and no command does."""
-        return super().resolve_command(ctx, ["show", *args] if args[0].startswith("turn_") else args)
-
-
-@click.group(cls=_Turns, invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]")
+@click.group(
+    cls=ShowsByName, prefix="turn_", invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]"
+)
 @click.option("--session", help="Of this session only.")
 @click.option("--status", type=click.Choice(get_args(TurnStatus)), help="With this status only.")
 @click.option("--reason", help="With this reason only, such as dead.")
@@ -55,7 +47,7 @@ def turns(ctx: click.Context, /, *, session: str | None, dead: bool, **asked: An
 @common
 def show_one(turn_id: str, *, url: str | None, as_json: bool) -> None:
     """Show one turn, field by field."""
-    show(_path(turn_id), {}, (), url=url, as_json=as_json)
+    show(path_to("turns", turn_id), {}, (), url=url, as_json=as_json)
 
 
 @turns.command()
@@ -70,7 +62,7 @@ def show_one(turn_id: str, *, url: str | None, as_json: bool) -> None:
 @common
 def cancel(turn_id: str, *, action: str, url: str | None, as_json: bool) -> None:
     """Ask a turn to end; one that has ended stays as it is."""
-    turn = client(from_env(), url).call("POST", f"{_path(turn_id)}/cancel", body={"action": action})
+    turn = client(from_env(), url).call("POST", path_to("turns", turn_id, "cancel"), body={"action": action})
     click.echo(_as_text(turn) if as_json else _state(turn))
 
 
@@ -94,10 +86,10 @@ def approve(turn_id: str, call_id: str | None, *, arguments: str | None, **asked
     body = {"decision": "reject", "reason": asked["reason"]} if asked["reject"] else {"decision": "approve"}
     if arguments is not None:
         body = {"decision": "edit", "arguments": _object(arguments)}
-    turn: Json = loom.call("GET", _path(turn_id))
+    turn: Json = loom.call("GET", path_to("turns", turn_id))
     waiting = [call for call in turn["tool_calls"] if call["approval"] == "waiting" and call["status"] == "pending"]
     for call in [{"id": call_id}] if call_id else waiting:
-        turn = loom.call("POST", f"{_path(turn_id)}/approvals/{in_path(call['id'])}", body=body)
+        turn = loom.call("POST", path_to("turns", turn_id, "approvals", call["id"]), body=body)
         if not asked["as_json"]:
             click.echo(printable(f"{call['id']}: {'rejected' if asked['reject'] else 'approved'}"))
     click.echo(_as_text(turn) if asked["as_json"] else _state(turn))
@@ -115,7 +107,7 @@ def retry(ctx: click.Context, /, turn_id: str | None, *, dead: bool, session: st
         raise click.UsageError("name one turn, or say --dead, with --session or without")
     loom = client(from_env(), asked["url"])
     if turn_id:
-        turn = loom.call("POST", f"{_path(turn_id)}/retry")
+        turn = loom.call("POST", path_to("turns", turn_id, "retry"))
         click.echo(_as_text(turn) if asked["as_json"] else f"{printable(turn_id)} → {_state(turn)}")
         return
     done = list(_retried(loom, session, tell=not asked["as_json"]))
@@ -134,7 +126,7 @@ def _retried(loom: LoomClient, session: str | None, *, tell: bool) -> Iterator[J
         try:
             # A key of its own: what a run of this command did, whole or cut off, no further run does again.
             key = f"loom-turns-retry-{turn_id}"
-            outcome["retry"], outcome["replayed"] = loom.call_once(f"{_path(turn_id)}/retry", key=key)
+            outcome["retry"], outcome["replayed"] = loom.call_once(path_to("turns", turn_id, "retry"), key=key)
         except Rejected as error:
             outcome["error"] = str(error)
         if tell:
@@ -177,9 +169,5 @@ def _as_text(answer: Json) -> str:
     return json.dumps(answer, indent=2, ensure_ascii=False)
 
 
-def _path(turn_id: str) -> str:
-    return f"/v1/turns/{in_path(turn_id)}"
-
-
 def _list_path(session: str | None) -> str:
-    return f"/v1/sessions/{in_path(session)}/turns" if session else "/v1/turns"
+    return path_to("sessions", session, "turns") if session else "/v1/turns"

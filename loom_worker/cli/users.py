@@ -2,7 +2,7 @@
 
 import click
 
-from loom_worker.cli.http import client, in_path
+from loom_worker.cli.http import client, path_to
 from loom_worker.cli.show import as_text, common
 from loom_worker.core.settings import from_env
 
@@ -20,6 +20,6 @@ def delete(user: str, *, url: str | None, as_json: bool) -> None:
 
     It needs a key with the scope admin. Ledger and audit keep the ids.
     """
-    deleted = client(from_env(), url).call("DELETE", f"/v1/users/{in_path(user)}")
+    deleted = client(from_env(), url).call("DELETE", path_to("users", user))
     counts = ", ".join(f"{deleted[name]} {name}" for name in ("sessions", "turns", "keys"))
     click.echo(as_text(deleted) if as_json else f"deleted: {counts}")

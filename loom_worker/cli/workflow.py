@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loom_worker.cli.http import LoomClient, client, in_path
+from loom_worker.cli.http import LoomClient, client, path_to
 from loom_worker.cli.run_view import still_running, watch
 from loom_worker.cli.show import as_text, common, paged, show
 from loom_worker.core.errors import Transient
@@ -41,7 +41,7 @@ def list_all(*, url: str | None, as_json: bool, **query: Any) -> None:
 @common
 def show_one(name: str, *, url: str | None, as_json: bool) -> None:
     """Show one workflow, field by field."""
-    show(f"/v1/workflows/{in_path(name)}", {}, (), url=url, as_json=as_json)
+    show(path_to("workflows", name), {}, (), url=url, as_json=as_json)
 
 
 @workflow.command()
@@ -84,7 +84,7 @@ def run(
 
 def _started(loom: LoomClient, name: str, body: Json) -> Json:
     """The accepted run. A request that may be lost is sent twice; its key keeps it from starting two runs."""
-    path = f"/v1/workflows/{in_path(name)}/runs"
+    path = path_to("workflows", name, "runs")
     headers = {"Idempotency-Key": f"loom-workflow-run-{secrets.token_hex(8)}"}
     try:
         return loom.call("POST", path, body=body, headers=headers)

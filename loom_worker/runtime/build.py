@@ -50,8 +50,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.facts import Facts
 from loom_worker.store.journal import Journal
 from loom_worker.store.run_journal import RunJournal
-from loom_worker.store.turn_statuses import TurnStatuses
-from loom_worker.store.turns import Turns
+from loom_worker.store.turns import Turns, TurnStatuses
 from loom_worker.store.vectors import MessageVectors
 from loom_worker.store.verdicts import Verdicts
 from loom_worker.tasks import worker

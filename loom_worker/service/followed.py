@@ -71,7 +71,7 @@ class ReadableEvents(Protocol):
 
 
 class FollowedStatuses(Protocol):
-    """The statuses of many turns or runs at once (``store/turn_statuses.py``, ``store/runs.py``)."""
+    """The statuses of many turns or runs at once (``store/turns.py``, ``store/runs.py``)."""
 
     def of(self, ids: Sequence[str], /) -> dict[str, str]:
         """By id; what is deleted is missing.

@@ -60,8 +60,7 @@ from loom_worker.store.pairings import Pairings
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
-from loom_worker.store.turn_webhooks import set_webhook
-from loom_worker.store.turns import Turns
+from loom_worker.store.turns import Turns, set_webhook
 from loom_worker.tools.references import References
 from loom_worker.trace.turn_traces import TurnTraces
 from loom_worker.turn.agent_runtime import AgentRuntimes

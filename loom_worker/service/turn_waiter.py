@@ -7,8 +7,7 @@ from loom_worker.events.log import EventLog
 from loom_worker.service.event_source import EventSource
 from loom_worker.service.wait_reports import WaitReports
 from loom_worker.service.waiter import Waiter
-from loom_worker.store.turn_statuses import TurnStatuses
-from loom_worker.store.turns import Turns
+from loom_worker.store.turns import Turns, TurnStatuses
 
 
 class TurnWaiter(Waiter[Turn]):

@@ -1,16 +1,15 @@
 """The database: everything that must survive a crash, over SQLAlchemy.
 
 Foundations: ``database`` connections and transactions, ``prepared`` the shorter way to the driver, ``schema`` the
-tables (with ``agent_tables``, ``audit_tables``, ``blob_tables``, ``learned_tables``, ``memory_tables``, ``run_tables``,
-``schedule_tables``, ``trace_tables``, ``vector_tables``, ``workspace_tables`` and ``table_parts``), ``rows`` rows to
-values, ``prepare`` schema versions (with ``migrations/``), ``file`` the file and what can go wrong with it, ``space``
-its disk space, ``backup`` copies.
+tables (with ``agent_tables``, ``audit_tables``, ``blob_tables``, ``memory_tables``, ``run_tables``, ``trace_tables``,
+``workspace_tables`` and ``table_parts``), ``rows`` rows to values, ``prepare`` schema versions (with ``migrations/``),
+``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``fence`` keeps others from writing, ``journal`` records
-its steps and its end; ``turn_statements`` holds all that a plain turn asks, ``turn_conditions`` what indexes answer.
+its steps and its end; ``turn_statements`` holds all that a plain turn asks.
 ``calls`` are its tool calls, ``verdicts`` those of judges, ``approvals`` a person's decisions, ``cancel`` cancel
-requests, ``turns`` reads them, ``turn_statuses`` looks many up at once, ``turn_records`` reads all that their traces
-tell, and adds what no journal tells; ``turn_webhooks`` changes where its end is reported.
+requests, ``turns`` reads them and changes where the end of one is reported, ``turn_records`` reads all that their
+traces tell, and adds what no journal tells.
 
 Agents: ``agent_versions`` keeps each text that their files have had, and what sessions keep of it (tables:
 ``agent_version_tables``). Agents together: ``children`` are turns that another turn waits for, ``agent_messages`` the
@@ -26,9 +25,9 @@ stands around them. Beyond them: ``dated_summaries``, and ``facts``, which ``fac
 ``vectors`` says which messages are near to a question, and ``vector_scan`` compares them.
 
 Other tables: ``outbox`` webhook deliveries, ``trace_outbox`` traces to be exported, ``ledger`` costs, ``budgets`` what
-may be spent, ``workspaces`` their rules, ``api_keys`` (``usable_keys`` counts them before anything starts),
-``pairings`` who is who in channels, ``agent_errors``, ``blobs`` large results, ``shared_memory``, ``patterns`` their
-outcomes, ``learned`` what optimizers have found for agents. ``audit`` says who did what, ``metric_values`` what was
-counted. ``removal`` deletes a session, ``users`` all of a user; ``purge`` removes the rows of deleted sessions,
-``retention`` and ``idle`` what is too old. ``tenants`` says which rows a client may reach.
+may be spent, ``workspaces`` their rules, ``api_keys``, ``pairings`` who is who in channels, ``agent_errors``, ``blobs``
+large results, ``shared_memory``, ``patterns`` their outcomes, ``learned`` what optimizers have found for agents.
+``audit`` says who did what, ``metric_values`` what was counted. ``removal`` deletes a session, ``users`` all of a user;
+``purge`` removes the rows of deleted sessions, ``retention`` and ``idle`` what is too old. ``tenants`` says which rows
+a client may reach.
 """

@@ -34,14 +34,13 @@ from loom_worker.core.values.agent_messages import (
     MessageStatus,
     scope_of,
 )
-from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.calls import OPEN_CALL, Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import Claim
 from loom_worker.store.agent_tables import agent_message_refs, agent_messages
-from loom_worker.store.audit import append
+from loom_worker.store.audit import note_act
 from loom_worker.store.blobs import grant, readable
 from loom_worker.store.database import Database
 from loom_worker.store.fence import check_fence
@@ -224,7 +223,8 @@ class AgentMessages:
             if message.status != "dead":
                 raise Conflict(f"Message {message_id} is not dead, it is {message.status}.", "not-replayable")
             tx.execute(update(agent_messages).where(agent_messages.c.id == message_id).values(**anew))
-            append(tx, _replayed(message, by, at_ms=now_ms))
+            about = {"session_id": message.from_session, "turn_id": message.from_turn_id, "subject": message.id}
+            note_act(tx, "message.replayed", by, workspace=message.workspace, at_ms=now_ms, **about)
             return _found(tx, tenant, message_id), _awaiting_lanes(tx, message)
 
     def counts(self) -> Json:
@@ -253,19 +253,6 @@ def _awaiting_lanes(tx: Connection, message: AgentMessage) -> tuple[str, ...]:
     awaiting = and_(calls.c.awaits == "messages", calls.c.status == "running", has_messages())
     ours = and_(turns.c.workspace == message.workspace, turns.c.agent == message.to_agent)
     return tuple(tx.execute(found.where(awaiting, ours, turns.c.held_by.is_(None)).distinct()).scalars())
-
-
-def _replayed(message: AgentMessage, by: Actor, *, at_ms: int) -> AuditEntry:
-    return AuditEntry(
-        workspace=message.workspace,
-        at_ms=at_ms,
-        action="message.replayed",
-        key_id=by.key_id,
-        user=by.user,
-        session_id=message.from_session,
-        turn_id=message.from_turn_id,
-        subject=message.id,
-    )
 
 
 def _settle(tx: Connection, queue: ColumnElement[bool] | None, *, now_ms: int) -> int:

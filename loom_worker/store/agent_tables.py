@@ -1,10 +1,10 @@
-"""The tables of messages between agents, which belong to the same schema as those of ``schema.py``."""
+"""The tables of messages between agents and of learned layers, which belong to the same schema as ``schema``'s."""
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text, text
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, String, Table, Text, text
 
-from loom_worker.store.table_parts import METADATA
+from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
 _OPEN: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("ended_ms IS NULL"))
 
@@ -47,4 +47,34 @@ agent_message_refs = Table(  # large results that a message passes on, as long a
     Column("message_id", ForeignKey("agent_messages.id", ondelete="CASCADE"), primary_key=True),
     Column("ref", String(40), primary_key=True),
     Index("agent_message_refs_by_ref", "ref"),
+)
+
+learned_layers = Table(  # versions are only added; none changes
+    "learned_layers",
+    METADATA,
+    Column("workspace", String(64), primary_key=True),
+    Column("agent", String(128), primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("form", String(16), nullable=False),
+    Column("made_with", String(64), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("source", String(255), nullable=False),
+    Column("note", Text, nullable=False),
+    Column("sizes", JSON_OR_NULL, nullable=False),
+    Column("layer", JSON_OR_NULL, nullable=False),
+    Column("key_id", String(40), nullable=False),  # with which it was imported
+    Column("for_user", Text),  # whom that key acts for
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+learned_activations = Table(  # what sessions that begin are given
+    "learned_activations",
+    METADATA,
+    Column("workspace", String(64), primary_key=True),
+    Column("agent", String(128), primary_key=True),
+    Column("version", Integer, nullable=False),  # 0: none
+    Column("trial_version", Integer),
+    Column("share", Float, nullable=False),
+    Column("history", JSON_OR_NULL, nullable=False),  # versions that were active before, the latest last
+    Column("changed_ms", BigInteger, nullable=False),
 )

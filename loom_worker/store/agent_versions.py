@@ -18,11 +18,10 @@ from loom_worker.core.values.agent_versions import (
     for_new_session,
     free_version,
 )
-from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.tenants import LOCAL, Actor
 from loom_worker.store.agent_version_tables import agent_labels, agent_versions
-from loom_worker.store.audit import append
+from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions
 
@@ -91,7 +90,11 @@ class AgentVersions:
                 columns = {column.name: getattr(new, column.name) for column in agent_versions.c}
                 tx.execute(insert(agent_versions), columns)
                 if before is not None:
-                    append(tx, _updated(before, new))
+                    changes = _changes(("version", new.version), ("former", before.version))
+                    about = {"agent": new.agent, "subject": new.version, "decisions": changes}
+                    note_act(
+                        tx, "agent.updated", Actor(BY_FILE), workspace=HOME_WORKSPACE, at_ms=new.created_ms, **about
+                    )
                 stored.append(new)
         return tuple(stored)
 
@@ -168,7 +171,10 @@ class AgentVersions:
                 facts = {"changed_by": by.key_id, "updated_ms": now_ms}
                 tx.execute(insert(agent_labels), {**ours, "version": version.version, "share": asked.share, **facts})
             moved = _repin(tx, workspace, agent, version.version) if asked.repins else 0
-            append(tx, _activated(workspace, version, asked, now_ms=now_ms, by=by))
+            label = (asked.label, "cleared" if asked.version == LATEST else "set")
+            changes = _changes(label, ("sessions", "all" if asked.repins else "new"))
+            about = {"agent": version.agent, "subject": version.version, "decisions": changes}
+            note_act(tx, "agent.activated", by, workspace=workspace, at_ms=now_ms, **about)
             return _labelled(version, _labels(tx, workspace, agent), newest), moved
 
     def resolved(self, workspace: str, agent: str, version: str) -> str | None:
@@ -233,35 +239,6 @@ def _repin(tx: Connection, workspace: str, agent: str, version: str) -> int:
 def _version(row: Any) -> AgentVersion:
     names = ("agent", "n", "version", "digest", "created_ms", "changed_by")
     return AgentVersion(**{name: row[name] for name in names}, document=row.get("document", ""))
-
-
-def _updated(before: AgentVersion, new: AgentVersion) -> AuditEntry:
-    return AuditEntry(
-        workspace=HOME_WORKSPACE,
-        at_ms=new.created_ms,
-        action="agent.updated",
-        key_id=BY_FILE,
-        agent=new.agent,
-        subject=new.version,
-        decisions=_changes(("version", new.version), ("former", before.version)),
-    )
-
-
-def _activated(
-    workspace: str, version: AgentVersion, asked: ActivationRequest, *, now_ms: int, by: Actor
-) -> AuditEntry:
-    label = "cleared" if asked.version == LATEST else "set"
-    changes = [(asked.label, label), ("sessions", "all" if asked.repins else "new")]
-    return AuditEntry(
-        workspace=workspace,
-        at_ms=now_ms,
-        action="agent.activated",
-        key_id=by.key_id,
-        user=by.user,
-        agent=version.agent,
-        subject=version.version,
-        decisions=_changes(*changes),
-    )
 
 
 def _changes(*named: tuple[str, str]) -> Sequence[dict[str, Any]]:

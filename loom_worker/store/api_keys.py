@@ -6,10 +6,9 @@ from sqlalchemy import ColumnElement, Connection, bindparam, insert, literal, or
 
 from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.api_keys import ApiKey
-from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
-from loom_worker.store.audit import append
+from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.turns import checked_cursor
 from loom_worker.store.workspace_tables import api_keys
@@ -40,7 +39,7 @@ class KeyRows:
         """Store a new key with the hash of its secret."""
         with self._database.write(durable=True) as tx:
             _insert(tx, key, digest)
-            append(tx, _act("key.created", key, by, at_ms=key.created_ms))
+            _note(tx, "key.created", key, by, at_ms=key.created_ms)
 
     def by_hash(self, digest: str) -> ApiKey | None:
         """The key whose secret has this hash, also if it has ended; None: there is none."""
@@ -96,7 +95,7 @@ class KeyRows:
                     "last-key",
                 )
             tx.execute(update(api_keys).where(api_keys.c.id == key_id).values(revoked_ms=now_ms))
-            append(tx, _act("key.revoked", key, by, at_ms=now_ms))
+            _note(tx, "key.revoked", key, by, at_ms=now_ms)
             return _found(tx, tenant, key_id)
 
     def replace(self, old: ApiKey, new: ApiKey, digest: str, *, ends_ms: int, by: Actor = LOCAL) -> None:
@@ -118,7 +117,7 @@ class KeyRows:
             expires_ms = ends_ms if kept.expires_ms is None else min(ends_ms, kept.expires_ms)
             changes = {"revoked_ms": now_ms} if ends_ms <= now_ms else {"expires_ms": expires_ms}
             tx.execute(update(api_keys).where(api_keys.c.id == old.id).values(**changes))
-            append(tx, _act("key.rotated", new, by, at_ms=now_ms, reason=old.id))
+            _note(tx, "key.rotated", new, by, at_ms=now_ms, reason=old.id)
 
     def touch(self, key_id: str, *, now_ms: int) -> None:
         """Write down that a key was used, at most once a minute whichever process asks."""
@@ -126,18 +125,10 @@ class KeyRows:
             tx.execute(_TOUCH, {"our_id": key_id, "before_ms": now_ms - TOUCH_MS, "moment_ms": now_ms})
 
 
-def _act(action: str, key: ApiKey, by: Actor, *, at_ms: int, reason: str | None = None) -> AuditEntry:
+def _note(tx: Connection, action: str, key: ApiKey, by: Actor, *, at_ms: int, reason: str | None = None) -> None:
     scopes = [{"kind": "scope", "name": scope, "outcome": "granted"} for scope in key.scopes]
-    return AuditEntry(
-        workspace=key.workspace,
-        at_ms=at_ms,
-        action=action,
-        key_id=by.key_id,
-        user=key.user or by.user,
-        subject=key.id,
-        reason=reason,
-        decisions=() if action == "key.revoked" else scopes,
-    )
+    about = {"reason": reason, "decisions": () if action == "key.revoked" else scopes}
+    note_act(tx, action, by, workspace=key.workspace, at_ms=at_ms, user=key.user or by.user, subject=key.id, **about)
 
 
 def _ours(tenant: Tenant) -> list[ColumnElement[bool]]:

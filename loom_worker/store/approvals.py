@@ -5,13 +5,12 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from loom_worker.core.errors import Conflict, NotFound
-from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import Turn
 from loom_worker.store import rows
-from loom_worker.store.audit import append, user_of_lane
+from loom_worker.store.audit import note_act, user_of_lane
 from loom_worker.store.database import Database
 from loom_worker.store.schema import calls
 from loom_worker.store.turns import read_turn, turn_row
@@ -46,19 +45,9 @@ def decide(database: Database, tenant: Tenant, turn_id: str, call_id: str, decis
         changes = _changes(decision, now_ms)
         tx.execute(update(calls).where(*is_call).values(**changes))
         made = [{"kind": "approval", "name": call.name, "outcome": changes["approval"]}]
-        entry = AuditEntry(
-            workspace=turn.workspace,
-            at_ms=now_ms,
-            action="approval.decided",
-            key_id=decision.by.key_id,
-            user=user_of_lane(tx, turn.lane),
-            agent=turn.agent,
-            session_id=turn.session_id,
-            turn_id=turn.id,
-            subject=call.id,
-            decisions=made,
-        )
-        append(tx, entry)
+        about = {"session_id": turn.session_id, "turn_id": turn.id, "subject": call.id, "decisions": made}
+        whose = {"user": user_of_lane(tx, turn.lane), "agent": turn.agent}
+        note_act(tx, "approval.decided", decision.by, workspace=turn.workspace, at_ms=now_ms, **whose, **about)
         return read_turn(tx, turn_row(tx, tenant, turn_id))
 
 

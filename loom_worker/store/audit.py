@@ -28,7 +28,7 @@ from loom_worker.core.values.audit import (
 )
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
-from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
+from loom_worker.core.values.tenants import Actor, Tenant, user_of, workspace_of
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.audit_tables import audit, audit_chains
 from loom_worker.store.database import Database
@@ -65,6 +65,12 @@ def append(tx: Connection, entry: AuditEntry) -> None:
         if decision["kind"] == "guard":
             mine = {"workspace": entry.workspace, "name": decision["name"], "action": decision["outcome"]}
             tx.execute(_COUNT, mine)
+
+
+def note_act(tx: Connection, action: str, by: Actor, *, workspace: str, at_ms: int, **about: Any) -> None:
+    """Append the row of what somebody did; ``about``: other fields, and ``user`` if it is not the key's own."""
+    who = {"key_id": by.key_id, "user": by.user}
+    append(tx, AuditEntry(workspace=workspace, at_ms=at_ms, action=action, **(who | about)))
 
 
 def user_of_lane(tx: Connection, lane: str) -> str | None:

@@ -7,13 +7,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
 
 from loom_worker.core.errors import Conflict, NotFound
-from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.facts import Correction, Fact, FactFilter, FactStatus, Owner, topic_words
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.tenants import Actor, Tenant, WorkspaceUser
 from loom_worker.core.values.tiers import Scope
-from loom_worker.store.audit import append
+from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.fact_changes import COLUMNS, add, forget
 from loom_worker.store.memory_tables import fact_sources, facts
@@ -128,7 +127,7 @@ class Facts:
             add(tx, owner, after, user=who.user, lane=None)
             if after.digest != before.digest or after.until_ms is not None:
                 forget(tx, owner, before.digest, user=who.user, now_ms=now_ms)
-            append(tx, _act("fact.corrected", who, by, subject=fact_id, at_ms=now_ms))
+            _note(tx, "fact.corrected", who, by, subject=fact_id, at_ms=now_ms)
         return after
 
     def forget(self, who: WorkspaceUser, fact_id: str, *, by: Actor, now_ms: int) -> None:
@@ -142,7 +141,7 @@ class Facts:
             owner = Owner(row["workspace"], row["owner"])
             forget(tx, owner, _fact(row).digest, user=who.user, now_ms=now_ms)
             tx.execute(delete(facts).where(facts.c.id == fact_id))
-            append(tx, _act("fact.forgotten", who, by, subject=fact_id, at_ms=now_ms))
+            _note(tx, "fact.forgotten", who, by, subject=fact_id, at_ms=now_ms)
 
     def forget_all(self, who: WorkspaceUser, *, by: Actor, now_ms: int) -> int:
         """Delete all facts of a user; what was said so far does not bring them back. How many there were."""
@@ -152,7 +151,7 @@ class Facts:
                 forget(tx, Owner(row["workspace"], row["owner"]), _fact(row).digest, user=who.user, now_ms=now_ms)
             tx.execute(delete(facts).where(*_of(who)))
             if rows:
-                append(tx, _act("fact.forgotten", who, by, subject="all", at_ms=now_ms))
+                _note(tx, "fact.forgotten", who, by, subject="all", at_ms=now_ms)
         return len(rows)
 
     def _page(self, whose: ColumnElement[bool], where: FactFilter, *, limit: int, after: str | None) -> Page[Fact]:
@@ -199,7 +198,5 @@ def _fact(row: Any) -> Fact:
     return Fact(**{name: row[name] for name in Fact.__slots__})
 
 
-def _act(action: str, who: WorkspaceUser, by: Actor, *, subject: str, at_ms: int) -> AuditEntry:
-    return AuditEntry(
-        workspace=who.workspace, at_ms=at_ms, action=action, key_id=by.key_id, user=who.user, subject=subject
-    )
+def _note(tx: Connection, action: str, who: WorkspaceUser, by: Actor, *, subject: str, at_ms: int) -> None:
+    note_act(tx, action, by, workspace=who.workspace, at_ms=at_ms, user=who.user, subject=subject)

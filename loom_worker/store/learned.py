@@ -11,7 +11,6 @@ from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import Conflict, NotFound
-from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.learned import (
     AS_ACTIVATED,
@@ -25,10 +24,10 @@ from loom_worker.core.values.learned import (
     TurnOutcome,
 )
 from loom_worker.core.values.tenants import LOCAL, Actor
-from loom_worker.store.audit import append
+from loom_worker.store.agent_tables import learned_activations as activations
+from loom_worker.store.agent_tables import learned_layers as layers
+from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
-from loom_worker.store.learned_tables import learned_activations as activations
-from loom_worker.store.learned_tables import learned_layers as layers
 from loom_worker.store.schema import sessions, turns
 
 MOST_VERSIONS = 1_000
@@ -285,16 +284,8 @@ def _set(tx: Connection, agent: AgentOf, changed: Activation, *, now_ms: int) ->
 
 
 def _note(tx: Connection, agent: AgentOf, action: str, version: int, *, now_ms: int, by: Actor) -> None:
-    entry = AuditEntry(
-        workspace=agent.workspace,
-        at_ms=now_ms,
-        action=action,
-        key_id=by.key_id,
-        user=by.user,
-        agent=agent.name,
-        subject=f"{agent.name} {version}",
-    )
-    append(tx, entry)
+    subject = f"{agent.name} {version}"
+    note_act(tx, action, by, workspace=agent.workspace, at_ms=now_ms, agent=agent.name, subject=subject)
 
 
 def _outcomes(tx: Connection, agent: AgentOf, version: int) -> list[TurnOutcome]:

@@ -1,6 +1,6 @@
-"""The tables of what is remembered, of a session and beyond it, which belong to the same schema as ``schema``'s."""
+"""The tables of what is remembered, of a session and beyond it, and of vectors; they belong to ``schema``'s schema."""
 
-from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, String, Table, Text, text
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, LargeBinary, String, Table, Text, text
 
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
@@ -97,4 +97,23 @@ forgotten_facts = Table(  # what a person deleted or corrected: what was said be
     Column("digest", String(64), primary_key=True),  # Fact.digest: the fact itself is not kept
     Column("user", String(256)),
     Column("until_ms", BigInteger, nullable=False),
+)
+
+message_vectors = Table(  # what a message means, as its agent's embedding model says
+    "message_vectors",
+    METADATA,
+    Column("n", ForeignKey("messages.n", ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    Column("lane", String(40), nullable=False),
+    Column("model", String(200), nullable=False),  # provider/model; a search compares vectors of one model alone
+    Column("dimensions", Integer, nullable=False),
+    Column("vector", LargeBinary, nullable=False),  # a signed byte for each dimension (vector_scan.py)
+    Index("message_vectors_by_session", "lane", "model"),
+)
+
+embedding_cursors = Table(  # how far the messages of a session are embedded
+    "embedding_cursors",
+    METADATA,
+    Column("lane", ForeignKey("sessions.lane", ondelete="CASCADE"), primary_key=True),
+    Column("model", String(200), nullable=False),
+    Column("up_to_n", BigInteger, nullable=False),  # messages up to this one are done; of another model none are
 )

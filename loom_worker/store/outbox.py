@@ -3,19 +3,17 @@
 from sqlalchemy import BigInteger, ColumnElement, Connection, Integer, bindparam, insert, literal_column, select, update
 
 from loom_worker.core.errors import NotFound
-from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.spans import LaterSpans
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.store import rows
-from loom_worker.store.audit import append
+from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.prepared import PreparedStatement
-from loom_worker.store.schema import outbox, turns
+from loom_worker.store.schema import kept_delivery, outbox, turns
 from loom_worker.store.tenants import of_session, ours
-from loom_worker.store.turn_conditions import kept_delivery
 from loom_worker.store.turn_records import add_spans
 from loom_worker.store.turns import checked_cursor
 
@@ -82,7 +80,8 @@ class Outbox:
             if tx.execute(update(outbox).where(*mine).values(**again)).rowcount != 1:
                 raise NotFound(f"There is no delivery {delivery_id!r}.")
             delivery = rows.delivery(tx.execute(select(outbox).where(*mine)).mappings().one())
-            append(tx, _replayed(delivery, by, at_ms=now_ms))
+            about = {"turn_id": delivery.turn_id, "subject": delivery.id}
+            note_act(tx, "delivery.replayed", by, workspace=delivery.workspace, at_ms=now_ms, **about)
             return delivery
 
     def page(self, tenant: Tenant, *, limit: int, after: str | None) -> Page[Delivery]:
@@ -94,18 +93,6 @@ class Outbox:
         with self._database.read() as tx:
             listed = map(rows.delivery, tx.execute(query).mappings())
             return page_of(listed, limit=limit, cursor=lambda delivery: delivery.id)
-
-
-def _replayed(delivery: Delivery, by: Actor, *, at_ms: int) -> AuditEntry:
-    return AuditEntry(
-        workspace=delivery.workspace,
-        at_ms=at_ms,
-        action="delivery.replayed",
-        key_id=by.key_id,
-        user=by.user,
-        turn_id=delivery.turn_id,
-        subject=delivery.id,
-    )
 
 
 def _of(tenant: Tenant) -> list[ColumnElement[bool]]:

@@ -5,12 +5,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
 
 from loom_worker.core.errors import Conflict, Flaw, Forbidden, Invalid, NotFound
-from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.channels import Pairing
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.tenants import Actor, Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import NewTurn
-from loom_worker.store.audit import append
+from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions
 from loom_worker.store.workspace_tables import pairings
@@ -40,7 +39,7 @@ class Pairings:
             known = _of(tx, new.workspace, new.channel, new.identity)
             if known is None:
                 tx.execute(insert(pairings), {name: getattr(new, name) for name in Pairing.__slots__})
-                append(tx, _act("pairing.created", new, by, at_ms=new.created_ms))
+                _note(tx, "pairing.created", new, by, at_ms=new.created_ms)
                 return new
         if known.user != new.user:
             raise Conflict(
@@ -60,7 +59,7 @@ class Pairings:
             if row is None:
                 raise NotFound(f"There is no pairing {pairing_id!r}.")
             tx.execute(delete(pairings).where(pairings.c.id == pairing_id))
-            append(tx, _act("pairing.deleted", Pairing(**row), by, at_ms=now_ms))
+            _note(tx, "pairing.deleted", Pairing(**row), by, at_ms=now_ms)
 
     def page(self, tenant: Tenant, *, limit: int, after: str | None) -> Page[Pairing]:
         """List pairings, the newest first; ``after`` is the id of the last one seen."""
@@ -118,13 +117,6 @@ def _ours(tenant: Tenant) -> list[ColumnElement[bool]]:
     return [in_workspace] if user is None else [in_workspace, pairings.c.user == user]
 
 
-def _act(action: str, pairing: Pairing, by: Actor, *, at_ms: int) -> AuditEntry:
-    return AuditEntry(
-        workspace=pairing.workspace,
-        at_ms=at_ms,
-        action=action,
-        key_id=by.key_id,
-        user=pairing.user,
-        channel=pairing.channel,
-        subject=pairing.id,
-    )
+def _note(tx: Connection, action: str, pairing: Pairing, by: Actor, *, at_ms: int) -> None:
+    about = {"user": pairing.user, "channel": pairing.channel, "subject": pairing.id}
+    note_act(tx, action, by, workspace=pairing.workspace, at_ms=at_ms, **about)

@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from loom_worker.core.values.audit import AuditEntry, turn_ended
+from loom_worker.core.values.audit import turn_ended
 from loom_worker.core.values.tenants import Actor
 from loom_worker.store import purge, rows
 from loom_worker.store.agent_messages import remove_of
-from loom_worker.store.audit import append
+from loom_worker.store.audit import append, note_act
 from loom_worker.store.budgets import forget
 from loom_worker.store.fact_changes import remove_of_session
 from loom_worker.store.ledger import charge_unfinished
@@ -60,7 +60,8 @@ def remove(tx: Connection, row: Any, by: Actor, *, now_ms: int) -> Deleted:
         append(tx, turn_ended(stopped, user=row["user"]))
     purge.remove_live_rows(tx, lane)
     remove_of_session(tx, row["workspace"], lane)
-    append(tx, session_deleted(row, by, now_ms=now_ms))
+    about = {"user": row["user"] or by.user, "agent": row["agent"] or None, "session_id": row["id"]}
+    note_act(tx, "session.deleted", by, workspace=row["workspace"], at_ms=now_ms, **about)
     return Deleted(lane, {each["id"]: True for each in live})
 
 
@@ -73,16 +74,3 @@ def with_children(tx: Connection, row: Any) -> tuple[Any, ...]:
         lanes = [each["lane"] for each in new if each["lane"] not in found]
         found |= {each["lane"]: each for each in new}
     return tuple(found.values())
-
-
-def session_deleted(row: Any, by: Actor, *, now_ms: int) -> AuditEntry:
-    """What the audit keeps of a session that is deleted."""
-    return AuditEntry(
-        workspace=row["workspace"],
-        at_ms=now_ms,
-        action="session.deleted",
-        key_id=by.key_id,
-        user=row["user"] or by.user,
-        agent=row["agent"] or None,
-        session_id=row["id"],
-    )

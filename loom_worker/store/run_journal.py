@@ -9,7 +9,6 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Conflict, Forbidden, Invalid, NotFound, QueueFull
 from loom_worker.core.settings import LimitSettings
-from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.ids import new_id, now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import NewRun, Run, RunDecision
@@ -18,7 +17,7 @@ from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.workflows import Workflow
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import turn_statements as statements
-from loom_worker.store.audit import append
+from loom_worker.store.audit import note_act
 from loom_worker.store.cancel import interrupt_turn
 from loom_worker.store.database import Database
 from loom_worker.store.removal import Deleted, remove, with_children
@@ -176,7 +175,7 @@ class RunJournal:
                 raise Conflict(f"The approval {asked.key} is {state}.", "already-decided")
             writer.stages[asked.n] = asked
             writer.decide(asked.n, *said)
-            append(tx, _decided(writer.row, asked.key, said[0], by, at_ms=now_ms))
+            _note(tx, writer.row, asked.key, said[0], by, at_ms=now_ms)
             return writer.go_on(self._plan)
 
     def remove(self, tenant: Tenant, run_id: str, by: Actor = LOCAL, *, now_ms: int) -> tuple[Deleted, ...]:
@@ -305,14 +304,7 @@ def _smaller(own: Json | None, asked: Json | None) -> Json | None:
     return {name: min(budget[name] for budget in both if budget.get(name) is not None) for name in names} or None
 
 
-def _decided(row: dict[str, Any], key: str, decision: str, by: Actor, *, at_ms: int) -> AuditEntry:
-    return AuditEntry(
-        workspace=row["workspace"],
-        at_ms=at_ms,
-        action="run.decided",
-        key_id=by.key_id,
-        user=row["user"] or by.user,
-        agent=row["workflow"],
-        subject=row["id"],
-        decisions=[{"kind": "approval", "name": key, "outcome": decision}],
-    )
+def _note(tx: Connection, row: dict[str, Any], key: str, decision: str, by: Actor, *, at_ms: int) -> None:
+    made = [{"kind": "approval", "name": key, "outcome": decision}]
+    about = {"user": row["user"] or by.user, "agent": row["workflow"], "subject": row["id"], "decisions": made}
+    note_act(tx, "run.decided", by, workspace=row["workspace"], at_ms=at_ms, **about)

@@ -1,4 +1,4 @@
-"""The tables of workflow runs, which belong to the same schema as those of ``schema``."""
+"""The tables of workflow runs and of schedules, which belong to the same schema as those of ``schema``."""
 
 from typing import Any
 
@@ -97,4 +97,19 @@ run_events = Table(
     Column("type", String(32), nullable=False),
     Column("data", JSON_OR_NULL, nullable=False),
     Column("at_ms", BigInteger, nullable=False),
+)
+
+schedules = Table(  # what is known of each; what it is, its file says
+    "schedules",
+    METADATA,
+    Column("name", String(255), primary_key=True),
+    Column("plan", Text, nullable=False),  # for which the cursor holds
+    Column("cursor_ms", BigInteger, nullable=False),  # due times up to this one are dealt with
+    Column("enabled", Boolean),  # the operator's word
+    Column("last_ms", BigInteger),  # the due time that was last begun
+    Column("last_id", String(40)),  # the run or turn that was last begun; it may be gone
+    Column("error", Text),
+    Column("error_ms", BigInteger),
+    Column("skipped", Integer, nullable=False, server_default="0"),
+    Column("missed", Integer, nullable=False, server_default="0"),
 )

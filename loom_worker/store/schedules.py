@@ -7,13 +7,11 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Conflict
-from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.schedules import Firing, Schedule, ScheduleState, plan_key
 from loom_worker.core.values.tenants import LOCAL, Actor
-from loom_worker.store.audit import append
+from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
-from loom_worker.store.run_tables import workflow_runs
-from loom_worker.store.schedule_tables import schedules
+from loom_worker.store.run_tables import schedules, workflow_runs
 from loom_worker.store.schema import turns
 
 TAKEN = "schedule-taken"
@@ -124,16 +122,8 @@ def _moved(tx: Connection, firing: Firing, *, skipped: int = 0) -> bool:
 
 def _note(tx: Connection, schedule: Schedule, action: str, outcome: str, *, now_ms: int, by: Actor) -> None:
     decision = {"kind": "schedule", "name": schedule.name, "outcome": outcome}
-    entry = AuditEntry(
-        workspace=schedule.workspace,
-        at_ms=now_ms,
-        action=action,
-        key_id=by.key_id,
-        user=by.user,
-        subject=schedule.name,
-        decisions=[decision],
-    )
-    append(tx, entry)
+    about = {"subject": schedule.name, "decisions": [decision]}
+    note_act(tx, action, by, workspace=schedule.workspace, at_ms=now_ms, **about)
 
 
 def _state(row: Any) -> ScheduleState:

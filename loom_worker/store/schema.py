@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    and_,
     case,
     func,
     literal_column,
@@ -28,12 +29,9 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
     agent_version_tables,
     audit_tables,
     blob_tables,
-    learned_tables,
     memory_tables,
     run_tables,
-    schedule_tables,
     trace_tables,
-    vector_tables,
     workspace_tables,
 )
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
@@ -362,6 +360,11 @@ def answer_text() -> ColumnElement[Any]:
 def kept() -> ColumnElement[bool]:
     """True of a turn unless its session is deleted and the turn only waits to be removed."""
     return select(sessions.c.lane).where(*OWNS).exists()
+
+
+def kept_delivery() -> ColumnElement[bool]:
+    """True of a delivery unless its session is deleted."""
+    return select(turns.c.id).join(sessions, and_(*OWNS)).where(turns.c.id == outbox.c.turn_id).exists()
 
 
 def unfinished() -> ColumnElement[bool]:

@@ -1,26 +1,34 @@
-"""Turns as readers see them: one, many, with their journal, and how many there are."""
+"""Turns as readers see them: one, many, their journal, statuses and number; and where the end of one is reported."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, func, literal, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, literal, literal_column, select, update
 
-from loom_worker.core.errors import NotFound
+from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.cutting import FIELD_BYTES
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import OPEN_VERDICT
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
-from loom_worker.core.values.turns import Step, Turn
+from loom_worker.core.values.turns import UNFINISHED, Step, Turn
+from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store import rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
-from loom_worker.store.schema import kept, sessions, steps, turn_columns, turns, unfinished, verdicts
+from loom_worker.store.schema import DELETED, kept, sessions, steps, turn_columns, turns, unfinished, verdicts
 from loom_worker.store.sessions import found
 from loom_worker.store.tenants import of_session, ours, parameters
-from loom_worker.store.turn_conditions import begun, dead, queued
 from loom_worker.store.workspace_tables import workspace_depths
+
+SET = "webhook-set"
+"""The problem of a second webhook for a turn."""
+_STATUSES = (
+    select(turns.c.id, turns.c.status)
+    .join(sessions, sessions.c.lane == turns.c.lane)
+    .where(turns.c.id.in_(bindparam("ids", expanding=True)), sessions.c.workspace != DELETED)
+)
 
 
 class Turns:
@@ -131,6 +139,42 @@ class Turns:
             return int(tx.execute(select(func.max(depths.c.depth))).scalar() or 0)
 
 
+class TurnStatuses:
+    """The statuses of turns of all workspaces: whoever asks has been found to be allowed to see the turn."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, turn_ids: Sequence[str]) -> dict[str, str]:
+        """By id; turns of deleted sessions are missing.
+
+        Raises:
+            Unavailable: the database did not answer.
+        """
+        with self._database.read() as tx:
+            return {row.id: row.status for row in tx.execute(_STATUSES, {"ids": list(turn_ids)})}
+
+
+def waiting_or_begun() -> ColumnElement[bool]:
+    """True of an unfinished turn, like ``unfinished()``, but found by its workspace instead of its lane."""
+    return and_(turns.c.completed_ms.is_(None), turns.c.status.in_(UNFINISHED))
+
+
+def begun() -> ColumnElement[bool]:
+    """True of a turn that has begun and not ended, however many wait behind it: found in ``turns_open_by_status``."""
+    return and_(turns.c.completed_ms.is_(None), turns.c.status.in_(("in_progress", "requires_action")))
+
+
+def queued() -> ColumnElement[bool]:
+    """True of a turn that has not begun; by workspace and time, as ``turns_open_by_status`` is ordered."""
+    return and_(turns.c.completed_ms.is_(None), turns.c.status == "queued")
+
+
+def dead() -> ColumnElement[bool]:
+    """True of a turn that killed its workers too often, in the literals of ``turns_dead``."""
+    return and_(turns.c.status == literal_column("'failed'"), turns.c.reason == literal_column("'dead'"))
+
+
 def checked_cursor(after: str, prefix: str) -> str:
     """Return the id that a page ended with.
 
@@ -191,3 +235,22 @@ def read_turn(tx: Connection, row: Any) -> Turn:
 def read_calls(tx: Connection, turn_id: str) -> tuple[Call, ...]:
     """The calls of a turn, in the order the model asked for them."""
     return tuple(map(rows.call, statements.CALLS.all(tx, {"our_id": turn_id})))
+
+
+def set_webhook(database: Database, tenant: Tenant, turn_id: str, webhook: Webhook | None) -> Turn:
+    """Have the end of a turn reported to a webhook; None: to none. The worker that ends it finds the change.
+
+    Raises:
+        NotFound: the tenant has no such turn.
+        Conflict: the turn has ended, or has a webhook under another name already, which is not replaced.
+        Unavailable: the database did not answer; nothing was changed.
+    """
+    with database.write(durable=True) as tx:
+        row = turn_row(tx, tenant, turn_id)
+        known = rows.webhook(row)
+        if row["completed_ms"] is not None:
+            raise Conflict(f"Turn {turn_id} has ended, and its webhook with it.", "turn-ended")
+        if webhook is not None and known is not None and known.name != webhook.name:
+            raise Conflict(f"Turn {turn_id} has a webhook already, and a turn has one.", SET)
+        tx.execute(update(turns).where(turns.c.id == turn_id).values(rows.webhook_columns(webhook)))
+        return read_turn(tx, turn_row(tx, tenant, turn_id))

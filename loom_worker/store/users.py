@@ -1,15 +1,16 @@
 """All of one user is deleted: keys first, then sessions a few at a time; what is broken off, anybody goes on with."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import NotFound
-from loom_worker.core.values.audit import TURN_ENDED, AuditEntry
+from loom_worker.core.values.audit import TURN_ENDED
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
-from loom_worker.store.audit import append
+from loom_worker.store.audit import note_act
 from loom_worker.store.audit_tables import audit, user_deletions
 from loom_worker.store.database import Database
 from loom_worker.store.fact_changes import remove_of_user
@@ -65,7 +66,7 @@ class Users:
             tx.execute(update(api_keys).where(*_keys_of(who)).values(name=""))
             tx.execute(delete(pairings).where(*_pairings_of(who)))
             for key_id in keys:
-                append(tx, _act("key.revoked", who, by.key_id, now_ms=now_ms, subject=key_id))
+                _note(tx, "key.revoked", who, by.key_id, at_ms=now_ms, subject=key_id)
             row = {"workspace": who.workspace, "user": who.user, "key_id": by.key_id}
             noted = upsert(user_deletions).values(**row, keys=len(keys), asked_ms=now_ms)
             more = {"keys": user_deletions.c["keys"] + len(keys)}
@@ -112,8 +113,7 @@ class Users:
             remove_of_user(tx, who)  # what its sessions said while they were deleted
             counts = [{"kind": "count", "name": name, "outcome": row[name]} for name in _COUNTED]
             tx.execute(delete(user_deletions).where(*_is_noted(who)))
-            entry = _act("user.deleted", who, row["key_id"], now_ms=now_ms, subject=who.user)
-            append(tx, replace(entry, decisions=counts))
+            _note(tx, "user.deleted", who, row["key_id"], at_ms=now_ms, subject=who.user, decisions=counts)
 
     def unfinished(self, *, asked_before_ms: int, limit: int) -> tuple[WorkspaceUser, ...]:
         """Users whose deletion has not ended, asked for before a moment."""
@@ -144,7 +144,5 @@ def _progress(tx: Connection, who: WorkspaceUser) -> UserDeletion:
     return UserDeletion(who.user, *(row[name] for name in _COUNTED))
 
 
-def _act(action: str, who: WorkspaceUser, key_id: str, *, now_ms: int, subject: str) -> AuditEntry:
-    return AuditEntry(
-        workspace=who.workspace, at_ms=now_ms, action=action, key_id=key_id, user=who.user, subject=subject
-    )
+def _note(tx: Connection, action: str, who: WorkspaceUser, key_id: str, **about: Any) -> None:
+    note_act(tx, action, Actor(key_id, who.user), workspace=who.workspace, **about)

@@ -1,17 +1,16 @@
 """Workspaces and their rules; one for which nothing was ever set has no row."""
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import Connection, bindparam, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from loom_worker.core.values.audit import AuditEntry
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import LOCAL, Actor
 from loom_worker.core.values.workspaces import Rules, Workspace
-from loom_worker.store.audit import append
+from loom_worker.store.audit import note_act
 from loom_worker.store.cancel import weaker_than
 from loom_worker.store.database import Database
 from loom_worker.store.schema import turns
-from loom_worker.store.turn_conditions import begun, waiting_or_begun
+from loom_worker.store.turns import begun, waiting_or_begun
 from loom_worker.store.workspace_tables import workspaces
 
 MOST_WOKEN = 1_000
@@ -69,7 +68,7 @@ class Workspaces:
             )
             kept = {column: new.excluded[column] for column in ("rules", "is_disabled", "updated_ms")}
             tx.execute(new.on_conflict_do_update(index_elements=["name"], set_=kept))
-            append(tx, _act(Workspace(name, rules, now_ms), changes, by, was_disabled=before.is_disabled))
+            _note(tx, Workspace(name, rules, now_ms), changes, by, was_disabled=before.is_disabled)
             lanes: tuple[str, ...] = ()
             if rules.is_disabled:
                 lanes = tuple(tx.execute(_STOP, {"our_name": name}).scalars())
@@ -78,17 +77,12 @@ class Workspaces:
         return Workspace(name, rules, now_ms), lanes
 
 
-def _act(workspace: Workspace, changes: Json, by: Actor, *, was_disabled: bool) -> AuditEntry:
+def _note(tx: Connection, workspace: Workspace, changes: Json, by: Actor, *, was_disabled: bool) -> None:
     is_disabled = workspace.rules.is_disabled
     switched = "workspace.disabled" if is_disabled else "workspace.enabled"
-    return AuditEntry(
-        workspace=workspace.name,
-        at_ms=workspace.updated_ms or 0,
-        action="workspace.changed" if is_disabled == was_disabled else switched,
-        key_id=by.key_id,
-        user=by.user,
-        decisions=[
-            {"kind": "rule", "name": name, "outcome": "cleared" if value is None else "set"}
-            for name, value in sorted(changes.items())
-        ],
-    )
+    action = "workspace.changed" if is_disabled == was_disabled else switched
+    decisions = [
+        {"kind": "rule", "name": name, "outcome": "cleared" if value is None else "set"}
+        for name, value in sorted(changes.items())
+    ]
+    note_act(tx, action, by, workspace=workspace.name, at_ms=workspace.updated_ms or 0, decisions=decisions)

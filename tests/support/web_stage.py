@@ -57,8 +57,7 @@ from loom_worker.store.memory_tables import memory_snapshots
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.turn_statuses import TurnStatuses
-from loom_worker.store.turns import Turns
+from loom_worker.store.turns import Turns, TurnStatuses
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry
 from loom_worker.trace.turn_traces import TurnTraces

@@ -16,7 +16,7 @@ from loom_worker.service.approvals import Approvals
 from loom_worker.service.service import Service
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
-from loom_worker.store.turn_statuses import TurnStatuses
+from loom_worker.store.turns import TurnStatuses
 from tests.support.models import says, wants
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage

@@ -13,7 +13,7 @@ from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.service import CHECKED_BYTES, Service
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
-from loom_worker.store.turn_statuses import TurnStatuses
+from loom_worker.store.turns import TurnStatuses
 from tests.support.models import says
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage

@@ -15,8 +15,7 @@ from loom_worker.events.log import EventLog
 from loom_worker.service.event_source import EventSource, Place
 from loom_worker.service.followed import EventBatch, FollowedReader
 from loom_worker.service.turn_follower import TurnFollower
-from loom_worker.store.turn_statuses import TurnStatuses
-from loom_worker.store.turns import Turns
+from loom_worker.store.turns import Turns, TurnStatuses
 from tests.support.stage import WORKSPACE, Stage
 from tests.support.until import until
 

@@ -21,8 +21,7 @@ from loom_worker.events.log import EventLog
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
-from loom_worker.store.turn_statuses import TurnStatuses
-from loom_worker.store.turns import Turns
+from loom_worker.store.turns import Turns, TurnStatuses
 from tests.support.models import ONE_CALL, Beat, says, wants
 from tests.support.stage import WORKSPACE, Stage
 from tests.support.until import AT_ONCE_S, until

@@ -1,6 +1,6 @@
 from loom_worker.store.database import Database
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.turn_statuses import TurnStatuses
+from loom_worker.store.turns import TurnStatuses
 from tests.unit.store.made import WORKSPACE, running, submitted
 
 

@@ -11,7 +11,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.submit import Retry, retry
-from loom_worker.store.turn_webhooks import set_webhook
+from loom_worker.store.turns import set_webhook
 from tests.unit.store.made import NOW_MS, WORKSPACE, delivery, final, running, submitted
 
 HOOK = Webhook("https://hooks.example/x", format="a2a", headers={"Authorization": "Bearer s3cret"}, name="mine")

@@ -12,7 +12,7 @@ from loom_worker.core.values.api_keys import ApiKey
 from loom_worker.core.variables import database_path
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.database import Database
-from loom_worker.store.usable_keys import usable_keys
+from loom_worker.store.file import usable_keys
 from tests.unit.store.made import NOW_MS
 
 

@@ -3,7 +3,7 @@
 from loom_worker.core.values.chat import TextDelta
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.outbox import Outbox
-from loom_worker.store.turn_webhooks import set_webhook
+from loom_worker.store.turns import set_webhook
 from tests.support.models import says
 from tests.support.stage import WORKSPACE, Stage
 
