@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import DEFAULT, Agents
+from loom_worker.agents.versions import RecordedAgents
 from loom_worker.core.values.agents import Agent, Content
 from loom_worker.core.values.learned import AS_ACTIVATED, LearnedPolicy
 
@@ -28,14 +30,6 @@ class AgentSource(Protocol):
         ...
 
 
-class FollowedAgents(AgentSource, Protocol):
-    """Agents that follow their files (``LiveAgents``, ``RecordedAgents``)."""
-
-    def share(self, content: Content) -> None:
-        """Compare them with those of other processes from now on."""
-        ...
-
-
 class DefinedAgents(Protocol):
     """Agents that other files define (``workflows/live.py``: LiveWorkflows)."""
 
@@ -51,7 +45,7 @@ class DefinedAgents(Protocol):
 class KnownAgents:
     """Both. A name with a colon is one of a workflow's, for no other agent can have it."""
 
-    def __init__(self, own: FollowedAgents, inline: DefinedAgents) -> None:
+    def __init__(self, own: LiveAgents | RecordedAgents, inline: DefinedAgents) -> None:
         self._own = own
         self._inline = inline
 

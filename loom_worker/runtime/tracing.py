@@ -4,27 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_worker import __version__
-from loom_worker.core import metrics
 from loom_worker.core.settings import Settings, TraceSettings
 from loom_worker.core.stopping import Stopping
 from loom_worker.store.database import Database
 from loom_worker.store.trace_outbox import TraceOutbox
 from loom_worker.tasks.dispatch import CeleryDispatcher
 from loom_worker.trace.collector import Collector
-from loom_worker.trace.export import Exporter, SpanCounts, TurnSpans
+from loom_worker.trace.export import Exporter, SpanTotals
 from loom_worker.trace.flush import Flusher, NoTraces, TraceCall, TraceSweep
 from loom_worker.trace.turn_traces import TurnTraces
-
-
-class SpanTotals:
-    """Counts what became of spans, among the metrics of this process."""
-
-    def add(self, outcome: str, n: int) -> None:
-        """See SpanCounts."""
-        if outcome == "exported":
-            metrics.SPANS_EXPORTED.count(by=n)
-        else:
-            metrics.SPANS_DROPPED.count(outcome, by=n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +21,8 @@ class TraceParts:
 
     settings: TraceSettings
     outbox: TraceOutbox
-    spans: TurnSpans
-    counts: SpanCounts
+    spans: TurnTraces
+    counts: SpanTotals
     call: TraceCall
 
     @classmethod

@@ -10,7 +10,7 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.supervisor import home, logs, ports, ready, screen
 from loom_worker.supervisor.decide import Row, is_failing
-from loom_worker.supervisor.doctor import Findings, Told
+from loom_worker.supervisor.doctor import Doctor, Told
 from loom_worker.supervisor.processes import Processes
 from loom_worker.supervisor.run import LONGEST_SLEEP_S
 
@@ -74,7 +74,7 @@ class Watcher:
         self._rotated_s = self._began_s
         self._written: home.State | None = None
         self._is_unwritable = False
-        self._findings: Findings = Told()
+        self._findings: Doctor | Told = Told()
         self._serves_since_s: float | None = None
         self._owes_problems = False
         self.has_served = False
@@ -84,7 +84,7 @@ class Watcher:
         """Say in the state file that this Loom starts, for `loom status` and `loom stop`."""
         self._write_state((), self._began_s)
 
-    def tell(self, findings: Findings) -> None:
+    def tell(self, findings: Doctor | Told) -> None:
         """Take the findings about the installation, to be shown with the ready message."""
         self._findings = findings
 

@@ -14,7 +14,8 @@ from loom_worker.core.errors import LoomError
 from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.lanes import keys
 from loom_worker.store.trace_outbox import MOST_ROWS, TraceOutbox
-from loom_worker.trace.export import SpanCounts, TurnSpans
+from loom_worker.trace.export import SpanTotals
+from loom_worker.trace.turn_traces import TurnTraces
 
 log = logging.getLogger(__name__)
 
@@ -123,8 +124,8 @@ class TraceSweep:
 
     outbox: TraceOutbox
     call: TraceCall
-    spans: TurnSpans
-    counts: SpanCounts
+    spans: TurnTraces
+    counts: SpanTotals
     most: int = MOST_ROWS
 
     def once(self, moment_ms: int) -> None:
