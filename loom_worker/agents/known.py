@@ -16,7 +16,6 @@ class AgentSource(Protocol):
 
     def current(self, wanted: str = DEFAULT) -> Agents:
         """The agents as of a moment ago; as of now if ``wanted`` was not among them."""
-        ...
 
     def kept(self, name: str, version: str | None) -> Agent | None:
         """An agent in the version that a session keeps; None: there is no such agent any more.
@@ -27,7 +26,6 @@ class AgentSource(Protocol):
         Raises:
             LoomError: that version cannot be read, or is refused.
         """
-        ...
 
 
 class DefinedAgents(Protocol):
@@ -35,11 +33,9 @@ class DefinedAgents(Protocol):
 
     def agents(self, wanted: str) -> Mapping[str, Agent]:
         """By name, ``workflow:agent``; as of now if ``wanted`` was not among them a moment ago."""
-        ...
 
     def share(self, content: Content) -> None:
         """Compare them with those of other processes from now on."""
-        ...
 
 
 class KnownAgents:

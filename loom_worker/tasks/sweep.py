@@ -79,7 +79,6 @@ class Expiry(Protocol):
 
     def remove_expired(self, moment_ms: int) -> None:
         """Remove a little of what has expired by then: large results, errors, turns of old sessions."""
-        ...
 
 
 class ScheduleWatch(Protocol):
@@ -87,7 +86,6 @@ class ScheduleWatch(Protocol):
 
     def fire_due(self, moment_ms: int) -> int:
         """Begin what is due by then; how many runs and turns. Safe in several processes at a time."""
-        ...
 
 
 class NoSchedules:

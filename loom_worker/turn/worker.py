@@ -51,11 +51,9 @@ class RunFollower(Protocol):
 
     def turn_ended(self, turn: Turn) -> None:
         """Make the turn's run go on, if it is a stage of one; what fails is left to the sweep."""
-        ...
 
     def go_on(self, run_id: str) -> None:
         """Make a run go on, if there is anything to be done."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
