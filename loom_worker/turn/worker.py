@@ -1,7 +1,7 @@
 """The parts of a worker process that turns run on; ``runtime/build.py`` puts them together."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, TypeVar
