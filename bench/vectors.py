@@ -21,7 +21,7 @@ from bench.stats import percentile
 from loom_worker.core.settings import from_env
 from loom_worker.llm import tokens
 from loom_worker.llm.embeddings import BATCH_TEXTS, Embedder, cut
-from loom_worker.memory.fusion import fused
+from loom_worker.memory.semantic import fused
 from loom_worker.runtime.embedders import adapter
 from loom_worker.store.database import Database
 from loom_worker.store.search import Search

@@ -58,27 +58,22 @@ class ClientConnection(Protocol):
     @property
     def received_bytes(self) -> int:
         """Of the body that comes in."""
-        ...
 
     @property
     def unsent_bytes(self) -> int:
         """Of answers, not yet taken."""
-        ...
 
     @property
     def taken_bytes(self) -> int:
         """Of answers, since some of them began to wait."""
-        ...
 
     @property
     def taken_s(self) -> float:
         """When a byte was taken last, by the clock of ``Connections``."""
-        ...
 
     @property
     def waits_since_s(self) -> float | None:
         """Since when some of an answer waits to be taken; None if nothing does."""
-        ...
 
 
 @dataclass(slots=True)

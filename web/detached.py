@@ -35,23 +35,18 @@ class Continuation(Protocol):
 
     def begin(self, task: "HttpTask") -> None:
         """Go on from here; what was to be sent so far is sent. ``task.end`` is called once, at any time from now on."""
-        ...
 
     def conclude(self) -> FinalAnswer | bool:
         """With a thread again, after ``task.end``: the rest of the answer; True: there is none; False: not over yet."""
-        ...
 
     def leave(self) -> None:
         """The client has gone, or says no more; called by any thread, perhaps more than once."""
-        ...
 
     def resume(self) -> None:
         """The client has taken some of what it was sent."""
-        ...
 
     def close(self) -> None:
         """The request is over, however it ended; called once."""
-        ...
 
 
 def can_detach() -> bool:

@@ -43,19 +43,15 @@ class Frames(Protocol):
     @property
     def is_over(self) -> bool:
         """True once nothing more is to be sent, though the events may go on."""
-        ...
 
     def opening(self) -> bytes:
         """What is sent before any event."""
-        ...
 
     def of_events(self, events: Sequence[Event]) -> bytes:
         """The next events."""
-        ...
 
     def of_batch(self, batch: "EventBatch") -> bytes:
         """The next events, which other readers of the turn may get, too."""
-        ...
 
 
 class NativeFrames:

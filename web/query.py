@@ -1,11 +1,11 @@
 """Query parameters: those that the operation does not declare are refused, the others are read."""
 
-import difflib
 import re
 from collections.abc import Iterable
 
 from flask import Request, request
 
+from loom_worker.core.text import closest
 from web.api_operation import ApiOperation
 from web.operations import OPERATIONS
 from web.parameters import PARAMETERS
@@ -53,8 +53,8 @@ def require_declared_parameters(request: Request) -> None:
         return
     hint = "this operation takes none"
     if known:
-        nearest = difflib.get_close_matches(unknown.lower(), known, n=1, cutoff=0.0)
-        hint = f"did you mean {nearest[0]!r}? Known are {', '.join(known)}"
+        nearest = closest(unknown.lower(), known, least=0.0)
+        hint = f"did you mean {nearest!r}? Known are {', '.join(known)}"
     raise malformed(f"unknown query parameter {unknown!r}; {hint}")
 
 

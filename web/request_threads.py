@@ -29,11 +29,9 @@ class RequestTask(Protocol):
 
     def service(self) -> None:
         """Serve it; for a thread of its own."""
-        ...
 
     def cancel(self) -> None:
         """Nobody will serve it."""
-        ...
 
 
 class RequestThreads:

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from loom_worker.agents.load import Agents
 from loom_worker.core.settings_tree import LlmSettings
+from loom_worker.core.text import closest, did_you_mean
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.problems import Problem
 
@@ -48,7 +48,7 @@ def tools(agent: Agent, inventory: Inventory) -> Iterator[Problem]:
     for path, name in (*names, *approved):
         if name not in inventory.tools and not name.startswith(inventory.unread):
             # A name that resembles none of ours is one of another system, and gives no right here.
-            is_ours = bool(get_close_matches(name, inventory.tools, n=1, cutoff=_MISSPELT))
+            is_ours = bool(closest(name, inventory.tools, least=_MISSPELT))
             is_warning = not is_ours and (path, name) in names
             advice = _advice(agent, name, inventory.tools)
             yield agent.problem(path, f"there is no tool {name!r}", advice, is_warning=is_warning)
@@ -97,8 +97,7 @@ def called(agent: Agent, agents: Agents, *, others: Collection[str] = ()) -> Ite
             yield agent.problem(path, "an agent cannot call itself", "take it out")
         elif name not in known:
             fault = agents.fault(name)
-            close = get_close_matches(name, known, n=1, cutoff=0.6)
-            fix = f"did you mean {close[0]}?" if close else "take it out, or add its file to LOOM_AGENTS_DIR"
+            fix = did_you_mean(name, known) or "take it out, or add its file to LOOM_AGENTS_DIR"
             yield agent.problem(path, fault or f"there is no agent {name!r}", "" if fault else fix)
 
 
@@ -152,8 +151,8 @@ def _advice(agent: Agent, name: str, known: Mapping[str, bool]) -> str:
     server, mark, _ = name.partition("__")
     if name.endswith("*"):
         return "there are no patterns of names; leave the list out for all tools"
-    if close := get_close_matches(name, known, n=1, cutoff=0.6):
-        return f"did you mean {close[0]}?"
+    if advice := did_you_mean(name, known):
+        return advice
     if mark and server not in {each.name for each in agent.mcp_servers}:
         return f"mcp_servers has no {server!r}"
     return "take it out, or name the file or package that has it (docs/tools.md)"

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import DEFAULT, Agents
+from loom_worker.agents.versions import RecordedAgents
 from loom_worker.core.values.agents import Agent, Content
 from loom_worker.core.values.learned import AS_ACTIVATED, LearnedPolicy
 
@@ -14,7 +16,6 @@ class AgentSource(Protocol):
 
     def current(self, wanted: str = DEFAULT) -> Agents:
         """The agents as of a moment ago; as of now if ``wanted`` was not among them."""
-        ...
 
     def kept(self, name: str, version: str | None) -> Agent | None:
         """An agent in the version that a session keeps; None: there is no such agent any more.
@@ -25,15 +26,6 @@ class AgentSource(Protocol):
         Raises:
             LoomError: that version cannot be read, or is refused.
         """
-        ...
-
-
-class FollowedAgents(AgentSource, Protocol):
-    """Agents that follow their files (``LiveAgents``, ``RecordedAgents``)."""
-
-    def share(self, content: Content) -> None:
-        """Compare them with those of other processes from now on."""
-        ...
 
 
 class DefinedAgents(Protocol):
@@ -41,17 +33,15 @@ class DefinedAgents(Protocol):
 
     def agents(self, wanted: str) -> Mapping[str, Agent]:
         """By name, ``workflow:agent``; as of now if ``wanted`` was not among them a moment ago."""
-        ...
 
     def share(self, content: Content) -> None:
         """Compare them with those of other processes from now on."""
-        ...
 
 
 class KnownAgents:
     """Both. A name with a colon is one of a workflow's, for no other agent can have it."""
 
-    def __init__(self, own: FollowedAgents, inline: DefinedAgents) -> None:
+    def __init__(self, own: LiveAgents | RecordedAgents, inline: DefinedAgents) -> None:
         self._own = own
         self._inline = inline
 

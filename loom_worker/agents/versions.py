@@ -7,10 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Protocol
 
 from loom_worker.agents import load
-from loom_worker.agents.known import FollowedAgents
+from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import DEFAULT, Agents
 from loom_worker.core import metrics
 from loom_worker.core.errors import BadFile, Unavailable
@@ -26,14 +25,6 @@ MOST_KEPT = 256
 """Agents of stored versions that a process keeps built."""
 MOST_TRIES = 3
 """At storing what a process reads while others store what they read; the next look tries again."""
-
-
-class RereadAgents(FollowedAgents, Protocol):
-    """Agents that can be read at once (``agents/live.py``: LiveAgents)."""
-
-    def renew(self) -> None:
-        """Read the files now, after a wait of at most two seconds for one that was written a moment ago."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +46,7 @@ class RecordedAgents:
 
     def __init__(
         self,
-        live: RereadAgents,
+        live: LiveAgents,
         versions: AgentVersions,
         *,
         pins: bool = True,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from os import terminal_size
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import click
 
@@ -27,18 +27,6 @@ TICK_S = 1.0
 
 MOST_REASON_CHARS = 2000
 """Of why a run failed."""
-
-
-class RunView(Protocol):
-    """How a run is shown while it goes on."""
-
-    def show(self, tree: StageTree, event: Event) -> None:
-        """The run is now as this tree, by this event."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Say something that stays to be read."""
-        ...
 
 
 class Quiet:
@@ -155,7 +143,7 @@ def watch(loom: LoomClient, run: Json, *, as_json: bool) -> int:
     return 0
 
 
-def follow(loom: LoomClient, run: Json, view: RunView) -> Json:
+def follow(loom: LoomClient, run: Json, view: "Quiet | LiveTree") -> Json:
     """Show every event until the run has ended; the finished Run.
 
     Raises:

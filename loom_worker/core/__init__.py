@@ -7,7 +7,7 @@ cleans, shortens and fences text, ``words`` splits it for search and matching, `
 ``redis_client`` and ``sqlite_driver`` choose and configure the drivers; ``socket_folder`` finds a place for the
 embedded server's socket. ``logs`` formats log records, with the ids of what their thread works on (``log_context``);
 ``monitor`` is what Flower is told; ``metrics`` are what processes count, and ``metric_recorder`` adds it up.
-``stopping`` lets long work know that the process stops; ``child_process`` starts commands that die with their parent,
-``isolation/`` hides secrets from tools, and ``crash_points`` are the named places where tests kill a process. ``cron``
-says when expressions are due.
+``dispatcher`` is how processes reach each other; ``stopping`` lets long work know that the process stops;
+``child_process`` starts commands that die with their parent, ``isolation/`` hides secrets from tools, and
+``crash_points`` are the named places where tests kill a process. ``cron`` says when expressions are due.
 """

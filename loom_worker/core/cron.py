@@ -7,13 +7,13 @@ twice has its fixed times once, as Debian's cron has it. Expressions whose hour 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from cronsim import CronSim, CronSimError
 
 from loom_worker.core.errors import BadFile
+from loom_worker.core.text import did_you_mean
 
 _SHORTHANDS = {
     "@yearly": "0 0 1 1 *",
@@ -82,9 +82,8 @@ def plan_of(cron: str, timezone: str) -> CronPlan:
     try:
         _zone(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        near = get_close_matches(timezone, sorted(available_timezones()), 1)
-        advice = f"; did you mean {near[0]}?" if near else "; such as Europe/Berlin is needed"
-        raise BadPlan("timezone", f"unknown time zone {timezone!r}{advice}") from error
+        advice = did_you_mean(timezone, sorted(available_timezones())) or "such as Europe/Berlin is needed"
+        raise BadPlan("timezone", f"unknown time zone {timezone!r}; {advice}") from error
     plan = CronPlan(found, timezone)
     try:
         is_ever_due = plan.next_after(0) is not None

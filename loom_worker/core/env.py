@@ -1,9 +1,9 @@
 """The names of Loom's variables: which are known, which are secrets, and which look like a misspelt one."""
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 
 from loom_worker.core.settings_tree import Settings, declared
+from loom_worker.core.text import closest
 from loom_worker.core.values.problems import Problem
 
 _VARIABLES = tuple(variable for variable, _ in declared(Settings()))
@@ -60,8 +60,8 @@ def _meant(name: str) -> str:
 def _nearest(name: str, known: Mapping[str, str], least: float) -> str:
     """Letters that only changed places count as they are."""
     letters = sorted(name)
-    near = [each for each in known if sorted(each) == letters] or get_close_matches(name, known, n=1, cutoff=least)
-    return known[near[0]] if near else ""
+    near = next((each for each in known if sorted(each) == letters), "") or closest(name, known, least=least)
+    return known.get(near, "")
 
 
 def is_secret(name: str) -> bool:

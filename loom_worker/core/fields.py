@@ -1,11 +1,11 @@
 """Reading a mapping that a person wrote: each value is checked when it is asked for, and an error names its place."""
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
 from loom_worker.core.errors import BadFile
+from loom_worker.core.text import closest
 from loom_worker.core.values.json import Json
 
 Place = tuple[str | int, ...]
@@ -216,8 +216,7 @@ class Fields:
         absent = [key for key in self._asked if key not in self._value]
         for key in self._value:
             if key not in self._asked:
-                similar = get_close_matches(str(key), absent, n=1, cutoff=0.7)
-                yield spelled(self.place_of(str(key))), next(iter(similar), "")
+                yield spelled(self.place_of(str(key))), closest(str(key), absent, least=0.7)
         for child in self._children:
             yield from child.unknown()
 

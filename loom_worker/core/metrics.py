@@ -1,7 +1,7 @@
 """Every metric that processes count: names, labels, what they mean. ``GET /metrics`` adds gauges (web/metrics.py).
 
 A family is counted where something happens, with one line: ``metrics.LEASES_LOST.count()``. What a turn took is
-observed once, when it has ended (turn/measuring.py). ``runtime/metrics_flusher.py`` adds what a process has counted to
+observed once, when it has ended (turn/ending.py). ``runtime/metrics_flusher.py`` adds what a process has counted to
 the database; docs/metrics.md is the page for operators.
 """
 

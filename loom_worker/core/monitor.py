@@ -6,7 +6,7 @@ holds ids, names that the installation has chosen, and words of Loom's own: noth
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 WorkKind = Literal["turn", "tool", "judge", "summary", "webhook"]
 
@@ -31,47 +31,23 @@ class Work:
     """Such as that of the tool."""
 
 
-class Monitor(Protocol):
-    """Takes reports without delay, and never fails; one may get lost (``tasks/task_events.py``: TaskEvents)."""
+class Monitor:
+    """Takes reports without delay, never fails, may lose one; here nobody listens (``tasks/task_events.py`` sends)."""
 
     def started(self, work: Work) -> None:
         """A process has begun it, or goes on with it."""
-        ...
 
     def waits(self, work: Work, what_for: str, *, run_ms: int) -> None:
         """It occupies nobody until something happens; ``run_ms``: what it has run so far."""
-        ...
 
     def succeeded(self, work: Work, what: str, *, run_ms: int) -> None:
         """It has ended well."""
-        ...
 
     def failed(self, work: Work, why: str, *, run_ms: int) -> None:
         """It has ended without what was asked for."""
-        ...
 
     def cancelled(self, work: Work, why: str, *, run_ms: int) -> None:
         """It was stopped."""
-        ...
 
 
-class Unmonitored:
-    """A Monitor where nobody listens."""
-
-    def started(self, work: Work) -> None:
-        """See Monitor."""
-
-    def waits(self, work: Work, what_for: str, *, run_ms: int) -> None:
-        """See Monitor."""
-
-    def succeeded(self, work: Work, what: str, *, run_ms: int) -> None:
-        """See Monitor."""
-
-    def failed(self, work: Work, why: str, *, run_ms: int) -> None:
-        """See Monitor."""
-
-    def cancelled(self, work: Work, why: str, *, run_ms: int) -> None:
-        """See Monitor."""
-
-
-UNMONITORED: Monitor = Unmonitored()
+UNMONITORED = Monitor()

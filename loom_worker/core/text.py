@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 
 NAME_CHARS = 200
 """Of a name that is shown to a model or in a log."""
@@ -112,3 +113,18 @@ def longest(most: int, fits: Callable[[int], bool]) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle) else (low, middle - 1)
     return low
+
+
+def closest(name: str, known: Iterable[str], *, least: float = 0.6) -> str:
+    """The known name that resembles one most; empty if none does.
+
+    Args:
+        least: how alike they must be (0-1), as ``difflib`` says it.
+    """
+    return next(iter(get_close_matches(name, known, n=1, cutoff=least)), "")
+
+
+def did_you_mean(name: str, known: Iterable[str], *, least: float = 0.6) -> str:
+    """What is advised for a name that is not among those known; empty if none resembles it, see ``closest``."""
+    near = closest(name, known, least=least)
+    return f"did you mean {near}?" if near else ""

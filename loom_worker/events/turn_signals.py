@@ -2,9 +2,10 @@
 
 import logging
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any
 
 from loom_worker.core import log_context
+from loom_worker.core.dispatcher import Dispatcher
 from loom_worker.core.errors import LoomError
 from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.values.turns import Turn
@@ -49,15 +50,7 @@ class TurnSignals:
         return last, lane_scripts.advanced(answer)
 
 
-class LaneDispatcher(Protocol):
-    """How this process reaches workers (``tasks/dispatch.py``: CeleryDispatcher)."""
-
-    def wake(self, lane: str) -> None:
-        """Tell workers that a lane has work."""
-        ...
-
-
-def tell_accepted(turn: Turn, signals: TurnSignals, dispatcher: LaneDispatcher) -> None:
+def tell_accepted(turn: Turn, signals: TurnSignals, dispatcher: Dispatcher) -> None:
     """Put a turn on its lane that was accepted for another one, or for a run; what is lost here the sweep finds."""
     with log_context.about(log_context.turn_ids(turn)):
         log.info("turn.accepted")

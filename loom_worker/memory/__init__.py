@@ -4,8 +4,8 @@
 that is too much · ``results`` the budget of tool results · ``kernel`` facts of a session · ``compress``, ``summarize``,
 ``heuristic`` compression · ``recalled``, ``recall_tools``, ``recall_facts``, ``recall_rerank`` recall
 
-Beyond the session: ``search_tool`` searches all sessions of a scope, ``dated`` makes summaries by date and facts of
-what has left the window, ``extract`` asks for both and reads the answer, ``tier_tools`` lets agents look them up,
-``iso_dates`` reads the dates that models write; ``embed`` gives messages their vectors, ``semantic`` and
-``semantic_tool`` search by meaning, and ``fusion`` joins that with the full text.
+Beyond the session: ``search_tool`` searches all sessions of a scope by words and by meaning, ``dated`` makes summaries
+by date and facts of what has left the window, ``extract`` asks for both and reads the answer, ``tier_tools`` lets
+agents look them up, ``iso_dates`` reads the dates that models write; ``embed`` gives messages their vectors, and
+``semantic`` searches by meaning and joins that with the full text.
 """

@@ -100,7 +100,6 @@ class CompressionAgents(Protocol):
 
     def compression(self, session: Session) -> CompressionRules:
         """What the session's memory is compressed by."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,6 @@ class EmbeddingAgents(Protocol):
 
     def rules(self, session: Session) -> EmbeddingRules | None:
         """What the session's messages are embedded by; None: its agent's file enables no embeddings."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

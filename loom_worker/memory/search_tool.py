@@ -1,20 +1,29 @@
-"""The tool that searches the conversations of an agent's scope: this session, its user's, or its workspace's.
+"""The tools that search the conversations of an agent's scope: this session, its user's, or its workspace's.
 
-It changes nothing: what it finds is in its answer alone, unlike what ``search_conversation`` recalls.
+``memory_search`` finds words, ``memory_semantic`` also what was said in others. They change nothing: what they find is
+in their answers alone, unlike what ``search_conversation`` recalls.
 """
+
+from dataclasses import dataclass
 
 from loom_worker.core.errors import NotFound, ToolFailed
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.tiers import MemoryTiers
+from loom_worker.core.values.tiers import MemoryTiers, Scope
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.memory.recall_tools import MOST_FOUND, QUERY_CHARS, USUAL
 from loom_worker.memory.recalled import Room, answer, compact
-from loom_worker.memory.semantic import with_passages
+from loom_worker.memory.semantic import SemanticSearch, with_passages
 from loom_worker.store.search import MessageHit, Search
 from loom_worker.store.search_words import terms
 
 NOTHING = "The query has no word to look for, so nothing was searched."
+USUAL_NEAR = 8
+_WHERE: dict[Scope, str] = {
+    "session": "this conversation",
+    "user": "all conversations with this user",
+    "workspace": "all conversations of this workspace",
+}
 
 
 def search_tool(search: Search, tiers: MemoryTiers, room: Room) -> Tool:
@@ -45,6 +54,54 @@ def _more(found: MessageHit) -> Json:
     return {"session_id": found.message.session_id, "score": found.hit.score}
 
 
+@dataclass(frozen=True, slots=True)
+class SemanticParts:
+    """What the tool works with."""
+
+    search: SemanticSearch
+    room: Room
+    """How large an answer may be."""
+
+
+def semantic_tool(parts: SemanticParts) -> Tool:
+    """The tool ``memory_semantic``."""
+
+    def run(arguments: Json, caller: Caller) -> str:
+        return _near(parts, caller, str(arguments["query"])[:QUERY_CHARS], k=int(arguments.get("k", USUAL_NEAR)))
+
+    return Tool(_near_spec(parts.search.scope), run)  # an embedding model may take seconds
+
+
+def _near(parts: SemanticParts, caller: Caller, query: str, *, k: int) -> str:
+    if not query.strip():
+        return compact({"found": [], "note": "The query is empty, so nothing was searched."})
+    try:
+        fusion = parts.search.found(query, caller, limit=k)
+    except NotFound as error:
+        raise ToolFailed(str(error), "ERROR_NOT_FOUND") from error
+    entries = with_passages([(each, {"session": each.message.session_id}) for each in fusion.hits])
+    note = {"note": fusion.note} if fusion.note else {}
+    return answer("found", entries, {"ranked_by": fusion.ranked_by, **note}, parts.room)
+
+
+def _near_spec(scope: Scope) -> ToolSpec:
+    return ToolSpec(
+        name="memory_semantic",
+        description=(
+            f"Search {_WHERE[scope]} by meaning: what was said in other words than the query is found too. Best first, "
+            "each with its session, its date and what was said around it. Ask as you would ask a person; for exact "
+            "words, names and numbers other searches are better."
+        ),
+        input_schema=_query_and("k", usual=USUAL_NEAR),
+    )
+
+
+def _query_and(limit: str, *, usual: int) -> Json:
+    most: Json = {"type": "integer", "minimum": 1, "maximum": MOST_FOUND, "default": usual}
+    properties = {"query": {"type": "string"}, limit: most}
+    return {"type": "object", "properties": properties, "required": ["query"], "additionalProperties": False}
+
+
 _SPEC = ToolSpec(
     name="memory_search",
     description=(
@@ -52,13 +109,5 @@ _SPEC = ToolSpec(
         "dates (on 7 May 2023, last summer) or a whole question. Best first: passages with their session, date and "
         "what was said around them; no message twice."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "query": {"type": "string"},
-            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_FOUND, "default": USUAL},
-        },
-        "required": ["query"],
-        "additionalProperties": False,
-    },
+    input_schema=_query_and("limit", usual=USUAL),
 )

@@ -5,10 +5,10 @@ text answers alone, and the result says so.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Literal
+from typing import Literal, TypeVar
 
 from loom_worker.core.errors import LoomError, NotFound
 from loom_worker.core.values.budgets import Payer, Settlement
@@ -18,7 +18,6 @@ from loom_worker.core.values.tiers import Scope
 from loom_worker.core.values.tools import Caller
 from loom_worker.llm.embeddings import Embedder, Vector, cut
 from loom_worker.llm.meter import BudgetMeter
-from loom_worker.memory.fusion import fused
 from loom_worker.memory.recalled import Entry, text_of
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.ledger import Charge, Ledger
@@ -27,6 +26,11 @@ from loom_worker.store.vectors import MOST_COUNTED, MessageVectors, Reach
 
 log = logging.getLogger(__name__)
 
+Thing = TypeVar("Thing", bound=Hashable)
+
+K = 60
+"""How little the first places differ: the constant of Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms
+Condorcet and individual rank learning methods", SIGIR 2009, who found that its exact value matters little."""
 RankedBy = Literal["fused", "vectors", "bm25"]
 LEAST_DEPTH = 10
 """Each ranking is read as deep as what is shown, and to this place at least. Deeper, messages that stand far down in
@@ -187,3 +191,19 @@ def _ranked_by(near: Sequence[int], worded: Sequence[object]) -> RankedBy:
     if not near:
         return "bm25"
     return "fused" if worded else "vectors"
+
+
+def fused(rankings: Sequence[Sequence[Thing]], *, k: int = K) -> list[tuple[Thing, float]]:
+    """All things of some rankings with their scores, the best first.
+
+    Each ranking gives a thing 1 / (k + its place, from 1); what it does not hold gets nothing from it. Scores of the
+    rankings themselves play no part, for they have no common scale. Of equals, what an earlier ranking has comes first.
+
+    Args:
+        rankings: each with the best first, and no thing twice.
+    """
+    scores: dict[Thing, float] = {}
+    for ranking in rankings:
+        for place, thing in enumerate(ranking, 1):
+            scores[thing] = scores.get(thing, 0.0) + 1.0 / (k + place)
+    return sorted(scores.items(), key=lambda item: -item[1])

@@ -1,6 +1,5 @@
 """What is wrong with a pattern that loads: its keys, what it lacks to be found, its parameters and templates."""
 
-import difflib
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_worker.core.fields import Place
+from loom_worker.core.text import did_you_mean
 from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns import aliases
 from loom_worker.patterns.aliases import Keys, sort
@@ -105,8 +105,8 @@ def _of_mapping(body: Mapping[Any, Any], place: Place, keys: Keys) -> Iterator[L
             advice = f"put all of it under {winner}, and remove {key}"
             yield (*place, key), f"{key} is another name of {winner}, which is there as well and counts", advice
         else:
-            near = difflib.get_close_matches(key.lower(), aliases.all_names(keys), n=1, cutoff=0.75)
-            advice = f"did you mean {near[0]}?" if near else "it is kept, and has no effect"
+            near = did_you_mean(key.lower(), aliases.all_names(keys), least=0.75)
+            advice = near or "it is kept, and has no effect"
             yield (*place, key), f"unknown key {key}", advice
 
 

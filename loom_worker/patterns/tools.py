@@ -4,7 +4,6 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import Callable
-from typing import Protocol
 
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.text import one_line
@@ -12,6 +11,7 @@ from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Pattern
 from loom_worker.core.values.tools import Caller, Tool
+from loom_worker.patterns.live import LiveLibrary
 from loom_worker.patterns.render import as_document
 
 MOST_LINES = 100
@@ -22,20 +22,7 @@ TITLE_CHARS = 120
 _VALUE_CHARS, _MOST_VALUES = 2_000, 50
 
 
-class Lookup(Protocol):
-    """Where patterns are found; asked on each use, so a reloaded library is seen at once."""
-
-    def by_id(self, pattern_id: str) -> Pattern | None:
-        """The pattern, or None."""
-
-    def ids(self) -> tuple[str, ...]:
-        """The ids of all patterns."""
-
-    def patterns(self) -> tuple[Pattern, ...]:
-        """All patterns, in the library's order."""
-
-
-def pattern_tools(patterns: Lookup) -> tuple[Tool, ...]:
+def pattern_tools(patterns: LiveLibrary) -> tuple[Tool, ...]:
     """``load_pattern`` and ``list_patterns``."""
 
     def load(arguments: Json, _caller: Caller) -> str:

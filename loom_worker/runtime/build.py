@@ -29,7 +29,7 @@ from loom_worker.memory.compress import THREADS_PER_SESSION, Compressor
 from loom_worker.memory.embed import MessageEmbedding
 from loom_worker.runtime.components import Components, components
 from loom_worker.runtime.sweeping import Links, events_of, process_name, redis_of, sweeper
-from loom_worker.service.announcer import ActionQueue, Announcer
+from loom_worker.service.announcer import Announcer
 from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
@@ -181,7 +181,9 @@ def _figures(fitted: Components, database: Database, client: Any, waits: WaitRep
     return Figures(database, client, fitted.breakers, waits, references, library)
 
 
-def _announcer(celery: Celery, client: Any, lanes: Lanes, events: EventLog, publisher: ActionQueue) -> Announcer:
+def _announcer(
+    celery: Celery, client: Any, lanes: Lanes, events: EventLog, publisher: Publisher | DirectPublisher
+) -> Announcer:
     signals, wakeups = TurnSignals(client, lanes, events), WakeupQueue(celery, client)
     dispatcher = CeleryDispatcher(celery, wakeups)
     return Announcer(

@@ -13,14 +13,15 @@ from typing import Any, Self
 
 from celery import platforms, signals
 
+from loom_worker import __version__
 from loom_worker.core import crash_points, redis_client
 from loom_worker.core.errors import LoomError
 from loom_worker.core.isolation import process_env
-from loom_worker.core.settings import Settings
+from loom_worker.core.settings import Settings, TraceSettings
+from loom_worker.core.stopping import Stopping
 from loom_worker.events.log import MAX_BLOCK_MS, EventLog
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.runtime.metrics_flusher import MetricsFlusher
-from loom_worker.runtime.tracing import TraceParts
 from loom_worker.service.user_deletion import UserDeletions
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.agent_messages import AgentMessages
@@ -33,11 +34,16 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.retention import Retention
 from loom_worker.store.runs import Runs
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.trace_outbox import TraceOutbox
 from loom_worker.tasks.app import app, configure
 from loom_worker.tasks.dispatch import CeleryDispatcher
 from loom_worker.tasks.sweep import NoSchedules, ScheduleWatch, Sweep, Sweeper
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tools.references import References, stores
+from loom_worker.trace.collector import Collector
+from loom_worker.trace.export import Exporter, SpanTotals
+from loom_worker.trace.flush import Flusher, NoTraces, TraceCall, TraceSweep
+from loom_worker.trace.turn_traces import TurnTraces
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +51,43 @@ DAY_MS = 24 * 3600 * 1000
 TIDY_PAUSE_S = 10.0
 """After a look that found no large result to remove. They are kept for an hour, and the look takes a third of the time
 of a sweep that finds nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceParts:
+    """What the export of traces works with in a process; where no collector is set, nothing of it does anything."""
+
+    settings: TraceSettings
+    outbox: TraceOutbox
+    spans: TurnTraces
+    counts: SpanTotals
+    call: TraceCall
+
+    @classmethod
+    def of(cls, settings: Settings, database: Database, client: Any, dispatcher: CeleryDispatcher) -> "TraceParts":
+        """Make them; nothing is connected yet."""
+        call = TraceCall(client, dispatcher)
+        return cls(settings.trace, TraceOutbox(database), TurnTraces.at(database, settings.trace), SpanTotals(), call)
+
+    def exporter(self, *, process: str, stopping: Stopping) -> Exporter:
+        """What the task works with.
+
+        Args:
+            process: its name, as the service's instance.
+        """
+        resource = {"service.name": "loom", "service.version": __version__, "service.instance.id": process}
+        collector = Collector(self.settings)
+        return Exporter(self.outbox, self.spans, self.counts, collector, self.settings, resource, stopping)
+
+    def flusher(self) -> Flusher | NoTraces:
+        """What turns tell of the spans that they add; not yet started."""
+        return NoTraces() if self.settings.endpoint is None else Flusher(self.call)
+
+    def sweep(self) -> TraceSweep | NoTraces:
+        """What the sweep looks after."""
+        if self.settings.endpoint is None:
+            return NoTraces()
+        return TraceSweep(self.outbox, self.call, self.spans, self.counts)
 
 
 @dataclass(frozen=True, slots=True)

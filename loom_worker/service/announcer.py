@@ -1,28 +1,13 @@
 """Tells workers and readers what a client did."""
 
-from collections.abc import Callable
-from typing import Protocol
-
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.store.run_steps import RunStep
-from loom_worker.tasks.dispatch import CeleryDispatcher
+from loom_worker.tasks.dispatch import CeleryDispatcher, DirectPublisher, Publisher
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.workflows.advance import StepTeller
-
-
-class ActionQueue(Protocol):
-    """Where actions are put that send something (``tasks/dispatch.py``: Publisher, DirectPublisher)."""
-
-    def put(self, action: Callable[[], object]) -> None:
-        """Have something sent; never raises."""
-        ...
-
-    def close(self) -> None:
-        """Send what waits, then stop."""
-        ...
 
 
 class Announcer:
@@ -36,7 +21,7 @@ class Announcer:
         *,
         wakeups: WakeupQueue,
         dispatcher: CeleryDispatcher,
-        publisher: ActionQueue,
+        publisher: Publisher | DirectPublisher,
         steps: StepTeller,
     ) -> None:
         self._signals = signals

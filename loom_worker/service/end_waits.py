@@ -21,7 +21,6 @@ class EndListener(Protocol):
 
         Called once for each ``begin``, by any thread; must not block.
         """
-        ...
 
 
 class EndWait:

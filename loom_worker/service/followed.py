@@ -26,19 +26,15 @@ class EventSink(Protocol):
 
     def has_room(self) -> bool:
         """False while the reader is slow; ``TurnFollower.resume`` then says when it is not."""
-        ...
 
     def is_barred(self) -> bool:
         """True once the reader may read no more, as its key has ended; asked once a second, where it may block."""
-        ...
 
     def send(self, batch: EventBatch) -> None:
         """Take the next events."""
-        ...
 
     def send_heartbeat(self) -> None:
         """Nothing has come for some time."""
-        ...
 
     def end(self, error: LoomError | None) -> None:
         """Nothing more comes; called once.
@@ -46,7 +42,6 @@ class EventSink(Protocol):
         Args:
             error: why not, unless the reader has all, has left, is barred, or this process stops.
         """
-        ...
 
 
 class ReadableEvents(Protocol):
@@ -59,7 +54,6 @@ class ReadableEvents(Protocol):
             NotFound: the tenant has no such turn or run.
             Unavailable: the database did not answer.
         """
-        ...
 
     def read_many(self, places: Mapping[str, int]) -> dict[str, tuple[Event, ...]]:
         """What there is now behind an id, by turn or run; what has nothing there is missing.
@@ -67,7 +61,6 @@ class ReadableEvents(Protocol):
         Raises:
             Unavailable: nobody answered.
         """
-        ...
 
 
 class FollowedStatuses(Protocol):
@@ -79,7 +72,6 @@ class FollowedStatuses(Protocol):
         Raises:
             Unavailable: the database did not answer.
         """
-        ...
 
 
 class ReaderState(enum.Enum):

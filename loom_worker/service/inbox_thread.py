@@ -22,19 +22,15 @@ class ThreadWork(Protocol):
 
     def is_busy(self) -> bool:
         """True while the thread is needed; may be called by any thread."""
-        ...
 
     def round(self) -> bool:
         """Do what is to be done now; True if there is more of it already."""
-        ...
 
     def tick(self, now_s: float) -> None:
         """Called every TICK_S while the thread is busy, with ``time.monotonic``."""
-        ...
 
     def rest(self) -> None:
         """The thread ends: give back what it holds."""
-        ...
 
 
 class InboxThread:

@@ -44,7 +44,6 @@ class PatternMatcher(Protocol):
         Args:
             kinds: of what the patterns may work on; None: on anything.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.core import crash_points, metrics
 from loom_worker.core.errors import Conflict, LoomError, NotFound, Transient
 from loom_worker.core.settings import ScheduleSettings, Settings
+from loom_worker.core.text import closest
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.runs import NewRun, Run
@@ -164,8 +164,8 @@ class Schedules:
     def _find(self, tenant: Tenant, name: str) -> Schedule:
         known = {each.name: each for each in self._of(tenant)}
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            advice = f" Did you mean {near[0]!r}?" if near else ""
+            near = closest(name, known)
+            advice = f" Did you mean {near!r}?" if near else ""
             raise NotFound(f"There is no schedule {name!r}.{advice}")
         return known[name]
 

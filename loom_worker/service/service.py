@@ -81,7 +81,6 @@ class Closeable(Protocol):
 
     def close(self) -> None:
         """End child processes and servers, close connections."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

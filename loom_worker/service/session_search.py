@@ -20,7 +20,6 @@ class Semantics(Protocol):
 
     def of_session(self, session: Session) -> tuple[SemanticSearch | None, Caller]:
         """What is fused with a search by words, None: nothing; and on whose behalf."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,21 +28,17 @@ class Awaited(Protocol):
     @property
     def id(self) -> str:
         """Its id."""
-        ...
 
     @property
     def status(self) -> str:
         """As of a turn."""
-        ...
 
     @property
     def is_finished(self) -> bool:
         """True once the status is final."""
-        ...
 
     def as_json(self) -> Json:
         """As the HTTP API shows it."""
-        ...
 
 
 A = TypeVar("A", bound=Awaited)
@@ -55,7 +51,6 @@ class AwaitedRows(Protocol[Found_co]):
 
     def get(self, tenant: Tenant, awaited_id: str, /) -> Found_co:
         """It, or NotFound."""
-        ...
 
 
 class WaitTexts(Protocol[A]):
@@ -63,7 +58,6 @@ class WaitTexts(Protocol[A]):
 
     def with_wait(self, awaited: A, /) -> A:
         """The same, with what it waits for."""
-        ...
 
 
 class EventPlaces(ReadableEvents, Protocol[Read_contra]):
@@ -71,7 +65,6 @@ class EventPlaces(ReadableEvents, Protocol[Read_contra]):
 
     def begin(self, tenant: Tenant, awaited: Read_contra, /, *, after: int) -> tuple[Place, tuple[Event, ...]]:
         """A reader's place behind an id, and what it is told before anything else."""
-        ...
 
 
 class Waiter(Generic[A]):

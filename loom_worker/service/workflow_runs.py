@@ -5,11 +5,11 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from difflib import get_close_matches
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Flaw, Invalid, NotFound, Unavailable
+from loom_worker.core.text import closest
 from loom_worker.core.values.budgets import has_usd
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.pages import Page
@@ -110,8 +110,8 @@ class WorkflowRuns:
         if fault := found.fault(name):
             raise Invalid(fault, (Flaw("/workflow", "its file is broken"),), "workflow-broken")
         if name not in found.workflows:
-            near = get_close_matches(name, found.workflows, 1)
-            known = f" Did you mean {near[0]!r}?" if near else ""
+            near = closest(name, found.workflows)
+            known = f" Did you mean {near!r}?" if near else ""
             raise NotFound(f"There is no workflow {name!r}.{known}")
         return found.workflows[name]
 

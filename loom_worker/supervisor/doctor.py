@@ -10,7 +10,6 @@ import signal
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from loom_worker.core.isolation import process_env
 from loom_worker.core.text import one_line
@@ -21,13 +20,6 @@ from loom_worker.supervisor.specs import loom_command
 STATUSES = (0, 1)
 """Of a doctor that has looked: all is well, or something is not."""
 SAID_CHARS = 300
-
-
-class Findings(Protocol):
-    """What is known of the installation."""
-
-    def problems(self) -> tuple[Problem, ...] | None:
-        """All that is wrong with it; None while that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

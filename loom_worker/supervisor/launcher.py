@@ -4,29 +4,14 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 from loom_worker.core.child_process import shimmed
 from loom_worker.core.settings import Settings
-from loom_worker.supervisor.fork_server import IS_SUPPORTED, ForkFailed, ForkServer
+from loom_worker.supervisor.fork_server import IS_SUPPORTED, Forked, ForkFailed, ForkServer
 from loom_worker.supervisor.specs import loom_command
 
-
-class StartedProcess(Protocol):
-    """A process that was started: ``subprocess.Popen`` or ``Forked``."""
-
-    @property
-    def pid(self) -> int:
-        """Also of its group and its session."""
-
-    def poll(self) -> int | None:
-        """Its exit status, negative for a signal; None while it runs."""
-
-    def wait(self) -> int:
-        """Its exit status, once it has ended."""
-
-    def terminate(self) -> None:
-        """SIGTERM, unless it has ended."""
+StartedProcess = subprocess.Popen[bytes] | Forked
+"""Its pid is also that of its group and its session."""
 
 
 class Launcher:

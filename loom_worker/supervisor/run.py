@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FrameType, TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from loom_worker.supervisor import logs
 from loom_worker.supervisor.decide import (
@@ -26,20 +26,9 @@ from loom_worker.supervisor.decide import (
 )
 from loom_worker.supervisor.health_check import Rounds
 from loom_worker.supervisor.processes import Processes
+from loom_worker.supervisor.watcher import LONGEST_SLEEP_S, Watcher
 
-LONGEST_SLEEP_S = 5.0
 STOPS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-
-
-class Onlooker(Protocol):
-    """Called with the state of the processes in every iteration of the loop."""
-
-    @property
-    def has_served(self) -> bool:
-        """Whether the web has answered since the start."""
-
-    def look(self, rows: Sequence[Row], now_s: float) -> float:
-        """Do what is due; returns the seconds until it wants to look again."""
 
 
 class Supervisor:
@@ -51,7 +40,7 @@ class Supervisor:
         processes: Processes,
         *,
         is_open: Callable[[], bool],
-        onlooker: Onlooker,
+        onlooker: Watcher,
         rounds: Rounds,
         say: Callable[[str], None],
     ) -> None:

@@ -10,14 +10,14 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.supervisor import home, logs, ports, ready, screen
 from loom_worker.supervisor.decide import Row, is_failing
-from loom_worker.supervisor.doctor import Findings, Told
+from loom_worker.supervisor.doctor import Doctor, Told
 from loom_worker.supervisor.processes import Processes
-from loom_worker.supervisor.run import LONGEST_SLEEP_S
 
 LATE_AFTER_S = 60.0
 """After this long without being ready, what is missing is printed."""
 FINDINGS_S = 10.0
 """Once everything serves, so long is waited for what is wrong with the installation, to be said with it."""
+LONGEST_SLEEP_S = 5.0
 LOOK_EVERY_S = 0.1
 """Between two looks while not everything serves yet."""
 
@@ -74,7 +74,7 @@ class Watcher:
         self._rotated_s = self._began_s
         self._written: home.State | None = None
         self._is_unwritable = False
-        self._findings: Findings = Told()
+        self._findings: Doctor | Told = Told()
         self._serves_since_s: float | None = None
         self._owes_problems = False
         self.has_served = False
@@ -84,12 +84,12 @@ class Watcher:
         """Say in the state file that this Loom starts, for `loom status` and `loom stop`."""
         self._write_state((), self._began_s)
 
-    def tell(self, findings: Findings) -> None:
+    def tell(self, findings: Doctor | Told) -> None:
         """Take the findings about the installation, to be shown with the ready message."""
         self._findings = findings
 
     def look(self, rows: Sequence[Row], now_s: float) -> float:
-        """What ``run`` asks of an ``Onlooker``."""
+        """Do what is due; returns the seconds until it wants to look again."""
         self._write_state(rows, now_s)
         if now_s >= self._rotated_s + LONGEST_SLEEP_S:
             self._rotated_s = now_s

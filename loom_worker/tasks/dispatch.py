@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from loom_worker.core import crash_points, log_context
 from loom_worker.core.child_process import shimmed
+from loom_worker.core.dispatcher import Dispatcher
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.judges import Verdict
@@ -24,7 +25,7 @@ from loom_worker.tasks.wakeups import WakeupQueue
 log = logging.getLogger(__name__)
 
 
-class CeleryDispatcher:
+class CeleryDispatcher(Dispatcher):
     """Sends to other processes through Celery. What cannot be sent is logged and left to the sweep."""
 
     isolated_command = (sys.executable, "-m", "loom_worker.runtime.isolated")

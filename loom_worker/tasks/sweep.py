@@ -13,6 +13,7 @@ from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Protocol
 
 from loom_worker.core import metrics
+from loom_worker.core.dispatcher import Dispatcher
 from loom_worker.core.settings import LaneSettings
 from loom_worker.core.values.ids import now_ms
 from loom_worker.events.log import EventLog
@@ -24,7 +25,7 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.runs import Runs
 from loom_worker.store.sessions import Sessions
-from loom_worker.trace.flush import NoTraces
+from loom_worker.trace.flush import NoTraces, TraceSweep
 
 log = logging.getLogger(__name__)
 
@@ -73,40 +74,11 @@ class Swept:
     """Runs of workflows that were to go on."""
 
 
-class SweepDispatcher(Protocol):
-    """How the sweep reaches workers (``tasks/dispatch.py``: CeleryDispatcher)."""
-
-    def wake(self, lane: str) -> None:
-        """Tell workers that a lane has work."""
-        ...
-
-    def deliver(self, delivery_id: str) -> None:
-        """Send a webhook delivery now."""
-        ...
-
-    def summarize(self, lane: str) -> None:
-        """Have a lane's memory compressed."""
-        ...
-
-    def advance(self, run_id: str) -> None:
-        """Have a workflow's run go on."""
-        ...
-
-
 class Expiry(Protocol):
     """What is kept for a time (``runtime/sweeping.py``: ExpiringStores)."""
 
     def remove_expired(self, moment_ms: int) -> None:
         """Remove a little of what has expired by then: large results, errors, turns of old sessions."""
-        ...
-
-
-class TraceWatch(Protocol):
-    """Traces that wait to be exported (``trace/flush.py``: TraceSweep, NoTraces)."""
-
-    def once(self, moment_ms: int) -> None:
-        """Send for those that have waited for long, and drop the oldest of too many."""
-        ...
 
 
 class ScheduleWatch(Protocol):
@@ -114,7 +86,6 @@ class ScheduleWatch(Protocol):
 
     def fire_due(self, moment_ms: int) -> int:
         """Begin what is due by then; how many runs and turns. Safe in several processes at a time."""
-        ...
 
 
 class NoSchedules:
@@ -137,10 +108,10 @@ class Sweep:
     memories: Memories
     sessions: Sessions
     runs: Runs
-    dispatcher: SweepDispatcher
+    dispatcher: Dispatcher
     expiry: Expiry
     settings: LaneSettings
-    traces: TraceWatch = field(default_factory=NoTraces)
+    traces: TraceSweep | NoTraces = field(default_factory=NoTraces)
     schedules: ScheduleWatch = field(default_factory=NoSchedules)
     most: int = MOST
     clock_ms: Callable[[], int] = field(default=now_ms)

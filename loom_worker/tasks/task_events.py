@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.monitor import Work, WorkKind
+from loom_worker.core.monitor import Monitor, Work, WorkKind
 from loom_worker.core.values.json import Json
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ MOST = 5_000
 """Reports that wait while the broker is away; of more, the oldest are dropped."""
 
 
-class TaskEvents:
+class TaskEvents(Monitor):
     """A Monitor that keeps reports until the worker's loop sends them; a thread that reports does no I/O."""
 
     def __init__(self) -> None:

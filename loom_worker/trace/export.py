@@ -9,20 +9,20 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from loom_worker.core import metrics
 from loom_worker.core.errors import LoomError
 from loom_worker.core.settings import TraceSettings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.spans import TraceSpan
 from loom_worker.store.trace_outbox import TraceEntry, TraceOutbox
 from loom_worker.trace import otlp, pace
 from loom_worker.trace.batch import SpanBatch, batches
 from loom_worker.trace.collector import Collector, PostResult
+from loom_worker.trace.turn_traces import TurnTraces
 
 log = logging.getLogger(__name__)
 
@@ -38,20 +38,8 @@ MOST_PAUSE_S = 15.0
 """The longest pause that a collector may ask for."""
 
 
-class TurnSpans(Protocol):
-    """Makes the spans of turns."""
-
-    def spans(self, turn_ids: Sequence[str]) -> Mapping[str, tuple[TraceSpan, ...]]:
-        """All spans of each turn as its journal tells them; nothing for a turn that is gone.
-
-        Raises:
-            Unavailable: the database did not answer.
-        """
-        ...
-
-
-class SpanCounts(Protocol):
-    """Counts what became of spans."""
+class SpanTotals:
+    """Counts what became of spans, among the metrics of this process."""
 
     def add(self, outcome: str, n: int) -> None:
         """Count ``exported`` spans, or lost ones by the reason.
@@ -59,7 +47,10 @@ class SpanCounts(Protocol):
         Args:
             outcome: exported, unreachable, unavailable, refused, rejected (by partialSuccess), backlog or internal.
         """
-        ...
+        if outcome == "exported":
+            metrics.SPANS_EXPORTED.count(by=n)
+        else:
+            metrics.SPANS_DROPPED.count(outcome, by=n)
 
 
 class _NotMade(Exception):
@@ -71,8 +62,8 @@ class Exporter:
     """Empties the outbox; one thread of a process does so at a time."""
 
     outbox: TraceOutbox
-    spans: TurnSpans
-    counts: SpanCounts
+    spans: TurnTraces
+    counts: SpanTotals
     collector: Collector
     settings: TraceSettings
     resource: Json

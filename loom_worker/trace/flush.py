@@ -7,13 +7,15 @@ few of them, whether a collector or the workers of the queue are alive or not.
 import logging
 import threading
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from loom_worker.core.dispatcher import Dispatcher
 from loom_worker.core.errors import LoomError
 from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.lanes import keys
 from loom_worker.store.trace_outbox import MOST_ROWS, TraceOutbox
-from loom_worker.trace.export import SpanCounts, TurnSpans
+from loom_worker.trace.export import SpanTotals
+from loom_worker.trace.turn_traces import TurnTraces
 
 log = logging.getLogger(__name__)
 
@@ -31,20 +33,12 @@ TRIMS = 5
 """Transactions in one sweep that drop what is beyond the outbox' bound."""
 
 
-class TraceDispatcher(Protocol):
-    """How the exporter is reached (``tasks/dispatch.py``: CeleryDispatcher)."""
-
-    def export_traces(self) -> None:
-        """Tell a worker of the queue ``trace`` that something waits; never raises."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class TraceCall:
     """Sends for the exporter, unless a message waits already."""
 
     client: Any
-    dispatcher: TraceDispatcher
+    dispatcher: Dispatcher
 
     def send(self, *, is_last: bool = False) -> bool:
         """Send; False if somebody else did so a moment ago, perhaps too early for what waits now.
@@ -130,8 +124,8 @@ class TraceSweep:
 
     outbox: TraceOutbox
     call: TraceCall
-    spans: TurnSpans
-    counts: SpanCounts
+    spans: TurnTraces
+    counts: SpanTotals
     most: int = MOST_ROWS
 
     def once(self, moment_ms: int) -> None:

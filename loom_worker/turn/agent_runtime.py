@@ -95,7 +95,6 @@ class AgentRuntimes(Protocol):
         Args:
             workspace: whose skills it has.
         """
-        ...
 
     def keeping(self, claim: Claim) -> Claim:
         """The claim with the version of its agent that the session keeps, which is decided now if it keeps none.
@@ -103,11 +102,9 @@ class AgentRuntimes(Protocol):
         Raises:
             Unavailable: the database did not answer.
         """
-        ...
 
     def window(self, name: str) -> tuple[int, int]:
         """The window of an agent's model, and what of it is reserved for its reply, in tokens."""
-        ...
 
     def tools(self, name: str, version: str | None = ...) -> tuple[Tool, ...]:
         """An agent's tools, as of a stored version or of now; no model is built.
@@ -115,15 +112,12 @@ class AgentRuntimes(Protocol):
         Raises:
             LoomError: the agent cannot work.
         """
-        ...
 
     def kinds(self, name: str) -> frozenset[str]:
         """What an agent works on, see AgentRuntime.kinds."""
-        ...
 
     def prepared(self, name: str, use: ToolUse, version: str | None = ...) -> tuple[Json, str | None]:
         """A call's arguments as the agent's tool takes them, and why it would not; see ``tools``."""
-        ...
 
 
 class PromptKnowledge(Protocol):
@@ -131,11 +125,9 @@ class PromptKnowledge(Protocol):
 
     def prompt_context(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
         """The date, and the facts, skills and patterns that a turn's question calls for."""
-        ...
 
     def standing(self, runtime: AgentRuntime) -> str:
         """What the system text of a new session says of the workspace's skills."""
-        ...
 
     def learned(self, workspace: str, lane: str, agent: Agent, version: int | None) -> tuple[int, LearnedLayer | None]:
         """The version of the learned layer that a session has, and what is in it; 0 and None: none.
@@ -143,8 +135,6 @@ class PromptKnowledge(Protocol):
         Args:
             version: as the session's first claim settled it; None: there was none, and what it would be is looked up.
         """
-        ...
 
     def version_of(self, pattern_id: str) -> str | None:
         """The digest of a pattern as it reads now."""
-        ...

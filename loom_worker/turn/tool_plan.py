@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Literal, Protocol
+from typing import Literal
 
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.calls import Awaited, Call
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.tools import Tool
+from loom_worker.tools.registry import Registry
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -49,21 +49,13 @@ class Checked:
     """What gives its result where no tool runs."""
 
 
-class ToolLookup(Protocol):
-    """Finds a tool by its name (``tools/registry.py``: Registry)."""
-
-    def get(self, name: str) -> Tool | None:
-        """The tool of this name; None if there is none."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class CallRules:
     """By what calls under way are looked after."""
 
     alive: frozenset[str]
     """Living workers."""
-    tools: ToolLookup
+    tools: Registry
     timeout_s: float
     """The time one call may take."""
     concurrency: int
@@ -192,7 +184,7 @@ def _fate_of_running(call: Call, rules: CallRules, now_ms: int) -> Literal["send
     return "close" if is_late else "wait"
 
 
-def twin_of(call: Call, calls: Sequence[Call], tools: ToolLookup) -> Call | None:
+def twin_of(call: Call, calls: Sequence[Call], tools: Registry) -> Call | None:
     """The latest earlier call with the same answer: same tool and arguments, and nothing was changed in between.
 
     A call that failed is nobody's twin: to try once more may help.

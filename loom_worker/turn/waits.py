@@ -8,7 +8,7 @@ from dataclasses import asdict
 from loom_worker.core.errors import LeftAlone, LoomError, Overloaded
 from loom_worker.core.values.budgets import Reservation
 from loom_worker.core.values.calls import Call
-from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.chat import Usage, Watch
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
@@ -45,8 +45,8 @@ class WaitTeller:
         return self._tolerant.ask(lambda: self._waits.is_first_report(turn, reply_n), otherwise=True)
 
 
-class ModelWatch:
-    """A Watch (values/chat.py) for one owner of a turn; ``begin`` it before each reply. For the turn's thread alone."""
+class ModelWatch(Watch):
+    """The Watch of one owner of a turn; ``begin`` it before each reply. For the turn's thread alone."""
 
     def __init__(
         self, turn: Turn, teller: WaitTeller, *, provider: str, model: str, clock_ms: Callable[[], int]

@@ -6,16 +6,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, TypeVar
 
+from loom_worker.core.dispatcher import Dispatcher
 from loom_worker.core.monitor import UNMONITORED, Monitor
 from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.stopping import Stopping, retry_until_stored
 from loom_worker.core.values.agents import Agent, Alone, Content
 from loom_worker.core.values.budgets import Payer, Settlement
-from loom_worker.core.values.calls import Call
 from loom_worker.core.values.guardrails import Guardrails
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.memory import Remembered
 from loom_worker.core.values.turns import Claim, Turn
 from loom_worker.core.values.workspaces import Rules
@@ -47,48 +46,14 @@ from loom_worker.webhook.body import WebhookBodies
 T = TypeVar("T")
 
 
-class Dispatcher(Protocol):
-    """How this process reaches other processes, by ids alone (``tasks/dispatch.py``: CeleryDispatcher)."""
-
-    def wake(self, lane: str) -> None:
-        """Tell workers that a lane has work."""
-        ...
-
-    def call(self, turn_id: str, call: Call) -> None:
-        """Send one tool call to the tool queue."""
-        ...
-
-    def judge(self, turn_id: str, verdict: Verdict) -> None:
-        """Ask for one verdict, on the judge queue."""
-        ...
-
-    def fan_out(self, lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
-        """Send tool calls to the tool queue; when all are done the lane is woken."""
-        ...
-
-    def deliver(self, delivery_id: str) -> None:
-        """Send a webhook delivery now."""
-        ...
-
-    def summarize(self, lane: str) -> None:
-        """Have a lane's memory compressed."""
-        ...
-
-    def run_isolated(self, lane: str, token: str, turn_id: str, fence: int) -> int:
-        """Run a claimed turn in a process that runs nothing else; its exit status."""
-        ...
-
-
 class RunFollower(Protocol):
     """What goes on when a stage's turn has ended (``workflows/advance.py``: RunAdvancer)."""
 
     def turn_ended(self, turn: Turn) -> None:
         """Make the turn's run go on, if it is a stage of one; what fails is left to the sweep."""
-        ...
 
     def go_on(self, run_id: str) -> None:
         """Make a run go on, if there is anything to be done."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ class TurnBody(Protocol):
 
     def of(self, turn: Turn) -> str:
         """The JSON text about a turn as it is now, below LIMIT_BYTES."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from loom_worker.core import crash_points
+from loom_worker.core.dispatcher import Dispatcher
 from loom_worker.core.errors import LoomError, Unavailable
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.turns import Turn
@@ -17,25 +17,13 @@ from loom_worker.store.run_steps import RunStep
 log = logging.getLogger(__name__)
 
 
-class RunDispatcher(Protocol):
-    """How this process reaches others (``tasks/dispatch.py``: CeleryDispatcher)."""
-
-    def wake(self, lane: str) -> None:
-        """Tell workers that a lane has work."""
-        ...
-
-    def deliver(self, delivery_id: str) -> None:
-        """Send a webhook delivery now."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class StepTeller:
     """Tells others of what a step has done. What is lost here the sweep finds in the database."""
 
     signals: TurnSignals
     news: RunNews
-    dispatcher: RunDispatcher
+    dispatcher: Dispatcher
 
     def tell(self, step: RunStep) -> None:
         """Put the turns that it began on their lanes, tell readers, and send the webhook."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from loom_worker.agents.load import Agents
+from loom_worker.core.text import did_you_mean
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.values.workflows import Workflow, agent_ids
-from loom_worker.workflows.spec import close_to
 
 
 def faults(workflow: Workflow, agents: Agents) -> Iterator[Problem]:
@@ -17,5 +17,5 @@ def faults(workflow: Workflow, agents: Agents) -> Iterator[Problem]:
         reported.add(name)
         fault = agents.fault(name)
         known = [*agents.agents, *(own.rpartition(":")[2] for own in workflow.agents)]
-        advice = "" if fault else close_to(name, known) or "agents are read from LOOM_AGENTS_DIR"
+        advice = "" if fault else did_you_mean(name, known) or "agents are read from LOOM_AGENTS_DIR"
         yield workflow.problem(f"spec.{path}", fault or f"there is no agent {name!r}", advice)

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
+from loom_worker.agents.known import KnownAgents
 from loom_worker.core.errors import BadFile
-from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.guardrails import NO_GUARDRAILS, Guardrails
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
@@ -24,19 +23,11 @@ NAMES_CHARS = 70
 """Of workflow and agent in the id of a stage's session, which has 128 characters at the most."""
 
 
-class AgentFinder(Protocol):
-    """The agents as they are now (``agents/live.py``: LiveAgents)."""
-
-    def find(self, name: str) -> Agent | None:
-        """The agent of that name; None if there is none."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Planner:
     """Plans the steps of runs, for ``store/run_steps.py``."""
 
-    agents: AgentFinder
+    agents: KnownAgents
     bodies: WebhookBodies
     is_exported: bool = False
     """True: traces are exported."""

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, cast
 
 from jsonschema import Draft202012Validator
@@ -11,6 +10,7 @@ from jsonschema.validators import validator_for
 from referencing.exceptions import Unresolvable
 
 from loom_worker.core.fields import MISSING, Fields, InvalidField
+from loom_worker.core.text import did_you_mean
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.workflows import (
     MERGE_STRATEGIES,
@@ -90,15 +90,9 @@ def pattern_of(fields: Fields, depth: int = 1) -> Pattern:
             return _coordination(fields)
 
 
-def close_to(name: str, known: Iterable[str]) -> str:
-    """What is advised for a name that is not among those known; empty if none resembles it."""
-    found = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"did you mean {found[0]}?" if found else ""
-
-
 def _advised(error: InvalidField, name: str, known: Iterable[str]) -> InvalidField:
     """The same error with the known name that resembles the one given."""
-    advice = close_to(name, known)
+    advice = did_you_mean(name, known)
     return InvalidField(error.place, f"{error.reason}; {advice}") if advice else error
 
 

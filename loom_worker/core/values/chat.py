@@ -93,8 +93,11 @@ def _always() -> bool:
     return True
 
 
-class Watch(Protocol):
-    """Who looks on while a model is called. The methods are called in the thread that waits, and return soon."""
+class Watch:
+    """Looks on while a model is called, and does nothing: ``turn/waits.py`` has the one that does.
+
+    The methods are called in the thread that waits, and return soon.
+    """
 
     def asked(self) -> None:
         """A request goes out."""
@@ -112,26 +115,7 @@ class Watch(Protocol):
         """A try failed; the next one begins in so many seconds."""
 
 
-class Unwatched:
-    """A Watch that nobody needs."""
-
-    def asked(self) -> None:
-        """See Watch."""
-
-    def received(self) -> None:
-        """See Watch."""
-
-    def silent(self) -> None:
-        """See Watch."""
-
-    def told(self, usage: "Usage") -> None:
-        """See Watch."""
-
-    def failed(self, error: LoomError, wait_s: float) -> None:
-        """See Watch."""
-
-
-UNWATCHED = Unwatched()
+UNWATCHED = Watch()
 
 
 class Meter(Protocol):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.memory.fusion import K, fused
+from loom_worker.memory.semantic import K, fused
 
 RANKINGS = st.lists(st.lists(st.integers(0, 30), unique=True), max_size=4)
 

@@ -13,7 +13,7 @@ from loom_worker.core.values.tiers import Scope
 from loom_worker.llm.embeddings import Embedded, Embedder, MayBeSent, TextKind
 from loom_worker.memory.recall_tools import RecallParts
 from loom_worker.memory.recalled import Room
-from loom_worker.memory.semantic_tool import SemanticParts, semantic_tool
+from loom_worker.memory.search_tool import SemanticParts, semantic_tool
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Ledger
 from loom_worker.tools.execution import call_tool

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loom_worker.core.errors import Overloaded, ProviderFailed, Unavailable
-from loom_worker.core.monitor import UNMONITORED, Monitor, Unmonitored, Work
+from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Panel, PanelMember
@@ -216,7 +216,7 @@ def test_only_a_completed_turn_has_succeeded(
 
 
 def test_nobody_needs_to_listen() -> None:
-    monitor: Monitor = Unmonitored()
+    monitor: Monitor = Monitor()
     work = Work("turn_1", "turn", ("turn_1",), 1)
     monitor.started(work)
     for tell in (UNMONITORED.waits, UNMONITORED.succeeded, UNMONITORED.failed, UNMONITORED.cancelled):
