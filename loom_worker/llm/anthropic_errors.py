@@ -2,45 +2,53 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from loom_worker.core.errors import LoomError, Overloaded, PromptTooLong, ProviderFailed, StreamBroken
 from loom_worker.guard.net.http import retry_after_s as standard_retry_after_s
 
-BUSY_STATUS = frozenset({408, 409, 425, 429})
+BUSY_STATUS = frozenset({408, 409, 424, 425, 429})
 """In addition to 500 and above: the same request may succeed later."""
 REFUSED_STATUS = frozenset({400, 401, 402, 403, 404, 405, 413, 422})
 """These say more than the kind ``api_error``, with which gateways pass on whatever they got."""
 BUSY_TYPES = frozenset({"overloaded_error", "rate_limit_error", "api_error", "timeout_error"})
 STATUS_OF_TYPE = {
-    "invalidrequest": 400,
-    "badrequest": 400,
-    "contentfilter": 400,
-    "contentpolicyviolation": 400,
-    "authentication": 401,
-    "unauthorized": 401,
-    "invalidapikey": 401,
-    "billing": 402,
-    "insufficientquota": 402,
-    "permission": 403,
-    "permissiondenied": 403,
-    "forbidden": 403,
-    "notfound": 404,
-    "modelnotfound": 404,
-    "requesttoolarge": 413,
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
 }
-"""The status of an error by its kind, in lower case and without ``_`` and ``error``: Anthropic's kinds, and those with
-which gateways and other servers name the same."""
+"""For error events, which come after status 200, and for gateways that answer 500 to everything."""
+_KINDS = {
+    "overloaded_error": "overloaded modelnotready serviceunavailable unavailable",
+    "rate_limit_error": "ratelimit ratelimitexceeded toomanyrequests throttling resourceexhausted servicequotaexceeded",
+    "api_error": "api internalserver server modelerror modelstream",
+    "timeout_error": "timeout modeltimeout deadlineexceeded",
+    "invalid_request_error": "invalidrequest badrequest validation invalidargument failedprecondition contentfilter "
+    "contentpolicyviolation unsupportedparams operationnotsupported",
+    "authentication_error": "authentication unauthorized unauthenticated invalidapikey",
+    "billing_error": "billing insufficientquota budgetexceeded",
+    "permission_error": "permission permissiondenied accessdenied forbidden",
+    "not_found_error": "notfound modelnotfound deploymentnotfound resourcenotfound",
+    "request_too_large": "requesttoolarge",
+}
+_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
+"""Names of Amazon, Google, Azure, OpenAI and gateways, in lower case, without what all errors are called."""
+_NAMED = re.compile(r"(?:litellm\.)?([A-Za-z]+(?:Error|Exception))\b")
 _FINAL_TEXTS = {
-    401: r"(?:invalid|incorrect|missing|expired|unknown) (?:x-)?api.?key|api.?key.{0,40}(?:invalid|not valid|expired)|"
-    r"unauthori[sz]ed|not authenticated|authentication (?:failed|error)|no auth credentials",
-    402: r"credit balance|insufficient (?:quota|credits?|balance|funds)",
-    403: r"permission denied|access denied|not allowed for this key",
+    401: r"(?:invalid|incorrect|missing|expired|unknown) (?:x-)?api.?key|api.?key.{0,40}(?:invalid|not valid|not found|"
+    r"expired)|unauthori[sz]ed|not authenticated|authentication (?:failed|error)|no auth credentials|"
+    r"token .{0,40}expired",
+    402: r"credit balance|(?:insufficient|out of|more) (?:quota|credits?|balance|funds)",
+    403: r"permission denied|access denied|not allowed for this key|don't have access",
     404: r"model\b.{0,80}\b(?:not found|does not exist)|(?:unknown|no such) model",
-    400: r"content (?:filter|management|policy)|content filtering",
+    400: r"content (?:filter|management|policy)|content filtering|does not support tools",
 }
 """Texts that say for good what a status of 200 or 500 and no known kind leave open."""
+_PASSING = re.compile(r"retry|try again|time[ds]? ?-?out|reload|refresh", re.IGNORECASE)
 WAIT_STATUS = frozenset({429, 529})
 """These are about the limits of the whole account, however they are worded."""
 ADVICE = {
@@ -77,20 +85,39 @@ def read_error(status: int, body: object, headers: Mapping[str, str] | None = No
         status: of the response; where that is 200, an error's own code is taken.
         body: its JSON, or its text.
     """
-    error = body.get("error") or body.get("detail") or body if isinstance(body, dict) else body
-    if not isinstance(error, dict):
-        return ErrorResponse(status, "", error if isinstance(error, str) else "", headers or {})
-    kind, code = (str(error.get(name) or "") for name in ("type", "code"))
+    found = _innermost(body)
+    aws = (headers or {}).get("x-amzn-errortype", "").partition(":")[0]  # com.amazon.coral#ThrottlingException:http://…
+    if not isinstance(found, dict):
+        text = found if isinstance(found, str) else ""
+        return ErrorResponse(status, _kind((aws, text if len(text) < 40 else ""), text), text, headers or {})
+    code = str(found.get("code") or "")
     if status < 300 and code.isdecimal() and 400 <= int(code[:4]) < 600:
         status = int(code)
-    raw = error.get("metadata")  # a gateway's; what its provider said stands in it
-    told = (error.get("message"), raw.get("raw") if isinstance(raw, dict) else None)
-    kind = kind if kind in BUSY_TYPES or _final_status(kind) or code.isdecimal() else code or kind
-    return ErrorResponse(status, kind, " ".join(str(each) for each in told if each), headers or {})
+    raw = found.get("metadata")  # a gateway's; what its provider said stands in it
+    told = [found.get("message") or found.get("msg"), raw.get("raw") if isinstance(raw, dict) else None]
+    message = " ".join(str(each) for each in told if each)
+    names = (found.get("type"), "" if code.isdecimal() else code, found.get("status"), found.get("__type"), aws)
+    return ErrorResponse(status, _kind(names, message), message, headers or {})
 
 
-def _final_status(kind: str) -> int | None:
-    return STATUS_OF_TYPE.get(re.sub("_|error", "", kind.lower()))
+def _innermost(body: object) -> object:
+    """The object or text that says what is wrong, out of those around it."""
+    if isinstance(body, list):
+        return _innermost(body[0]) if body else ""
+    if not isinstance(body, dict):
+        return body
+    around = ("error",) if body.keys() & {"message", "msg"} else ("error", "errors", "detail")
+    inner = next((body[name] for name in around if isinstance(body.get(name), list | dict | str) and body[name]), None)
+    return body if inner is None else _innermost(inner)
+
+
+def _kind(names: Iterable[object], message: str) -> str:
+    """The API's name of an error by the first of these that is known, or by the one at the head of its message."""
+    head, given = _NAMED.match(message), [str(name) for name in names if name]
+    plain = [name.rpartition("#")[2].lower() for name in (*given, *([head[1]] if head else ()))]
+    known = [kind for name in plain if (kind := _KIND_OF.get(re.sub("[^a-z]|error|exception", "", name)))]
+    # api_error says least: gateways give it to whatever they pass on.
+    return next((kind for kind in known if kind != "api_error"), known[0] if known else given[0] if given else "")
 
 
 def is_rate_limit(error: Overloaded) -> bool:
@@ -110,7 +137,8 @@ def translated(
         advice: what to do about an error, by its status.
     """
     kind, status, detail = response.kind, response.status, safe_detail(response.message, secret)
-    too_long = None if status in WAIT_STATUS else excess(f"{kind}: {response.message}")
+    is_wait = status in WAIT_STATUS or kind == "rate_limit_error"
+    too_long = None if is_wait else excess(f"{kind}: {response.message}") or (Excess() if status == 413 else None)
     if too_long:  # some self-hosted servers answer 500 to it
         text = f"{TOO_LONG} {detail}".rstrip()
         return PromptTooLong(text, too_long.tokens, too_long.limit)
@@ -133,16 +161,33 @@ def translated(
 
 def _final(response: ErrorResponse) -> int | None:
     """The status of a refusal for good; None if the same request may succeed later, or nobody can tell."""
-    status, known = response.status, _final_status(response.kind)
+    status, kind = response.status, response.kind
+    known = STATUS_OF_TYPE.get(kind)
     if status in BUSY_STATUS:
         return known if known in (401, 402, 403) else None
     if 300 <= status < 500:
-        is_busy = response.kind in BUSY_TYPES and (response.kind != "api_error" or status not in REFUSED_STATUS)
+        is_busy = kind in BUSY_TYPES and (kind != "api_error" or status not in REFUSED_STATUS)
         return None if is_busy else (known or status) if status == 400 else status
-    if known or response.kind in BUSY_TYPES or status in (503, 529):
+    if (
+        known
+        or kind in BUSY_TYPES - {"api_error"}
+        or status in (502, 503, 504, 529)
+        or _PASSING.search(response.message)
+    ):
         return known
     found = (code for code, text in _FINAL_TEXTS.items() if re.search(text, response.message, re.IGNORECASE))
     return next(found, None)
+
+
+def is_refusal(response: ErrorResponse) -> bool | None:
+    """True if the server refuses this request alone; None if it may be so, for its words alone can tell.
+
+    False for what says something of keys, credit, models, or what may be said.
+    """
+    is_other = any(re.search(text, response.message, re.IGNORECASE) for text in _FINAL_TEXTS.values())
+    if is_other or response.status not in (200, 400, 422, 500) or _final(response) not in (None, 400, 422):
+        return False
+    return True if response.status in (400, 422) else None
 
 
 def safe_detail(message: str, secret: str | None) -> str:
@@ -167,6 +212,9 @@ _TOO_LONG = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         r"(?:prompt|input|request) (?:is |was )?too long",
+        r"(?:longer|greater) than the [^.]{0,30}context length|max_model_len|maximum prompt length",
+        r"input length[^.]{0,40} exceed|inputs` tokens \+|range of input length",
+        r"reduce the length of the (?:messages|prompt)",
         r"input length and .{1,20} exceed context limit",
         r"maximum (?:context|model|input) length",
         r"context (?:length|size|window)[^.]{0,40}exceed",
@@ -177,6 +225,8 @@ _TOO_LONG = tuple(
     )
 )
 """Texts of Anthropic, Bedrock, OpenAI, Gemini, vLLM, llama.cpp, LM Studio and Ollama, as bug reports quote them."""
+_OF_ANOTHER = re.compile(r"\w*:? ?(?:max_tokens|tools[.\[]|stop_sequences|metadata)\b[^,]")
+"""Another field is too long than the messages."""
 _SUM = re.compile(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")
 """Input, output, window: ``199759 + 8192 > 200000``."""
 _COMPARED = re.compile(rf"{_NUMBER} tokens > {_NUMBER}")
@@ -188,6 +238,7 @@ _TOKENS = tuple(
         rf"\((?:length )?{_NUMBER}(?: tokens)?\) (?:is |exceeds)",
         rf"requested(?: tokens \(| ){_NUMBER}",
         rf"token count \({_NUMBER}\)",
+        rf"request contains {_NUMBER} tokens",
     )
 )
 _LIMITS = tuple(
@@ -195,6 +246,7 @@ _LIMITS = tuple(
     for pattern in (
         rf"(?:maximum (?:context|model|input) length|context length|context window)(?: is| of)(?: only)? {_NUMBER}",
         rf"context size \({_NUMBER}",
+        rf"(?:context|allowed) length \({_NUMBER}|maximum prompt length is {_NUMBER}|max_model_len {_NUMBER}",
         rf"tokens allowed \({_NUMBER}\)",
     )
 )
@@ -216,7 +268,7 @@ class Excess:
 
 def excess(message: str) -> Excess | None:
     """Read an error's text; None if it is about something else, or about an output that leaves room for no prompt."""
-    if not any(pattern.search(message) for pattern in _TOO_LONG):
+    if _OF_ANOTHER.match(message) or not any(pattern.search(message) for pattern in _TOO_LONG):
         return None
     if summed := _SUM.search(message):
         tokens, output, window = map(_number, summed.groups())
@@ -232,7 +284,7 @@ def excess(message: str) -> Excess | None:
 
 def _first(patterns: tuple[re.Pattern[str], ...], message: str) -> int | None:
     found = next((match for pattern in patterns if (match := pattern.search(message))), None)
-    return None if found is None else _number(found[1])
+    return None if found is None else _number(found[found.lastindex or 1])
 
 
 def _number(digits: str) -> int:

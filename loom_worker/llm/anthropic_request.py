@@ -21,6 +21,9 @@ Only that model accepts the block, and only in its original position: after ``te
 of the reply. A block without the key goes first.
 """
 NO_CONTENT = "(no output)"
+EARLIER = "(The conversation began earlier.)"
+GO_ON = "(Go on.)"
+"""Follows a reply that is to be continued: newer models take no conversation that ends with a reply."""
 
 
 def request_body(request: Request, model: str, *, needs_signature: bool = True) -> Json:
@@ -61,6 +64,10 @@ def _messages(request: Request, model: str, needs_signature: bool) -> list[Json]
         {"role": role, "content": [block for _, block in group]}
         for role, group in groupby(flat, key=lambda pair: pair[0])
     ]
+    if messages and messages[0]["role"] != "user":
+        messages.insert(0, {"role": "user", "content": list(_texts(EARLIER))})
+    if messages and messages[-1]["role"] != "user":
+        messages.append({"role": "user", "content": list(_texts(GO_ON))})
     for n in _ends(messages):
         messages[n]["content"][-1] |= _mark(request)
     return messages

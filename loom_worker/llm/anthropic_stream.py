@@ -19,11 +19,15 @@ STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",
     "tool_use": "tool_use",
     "max_tokens": "max_tokens",
+    "length": "max_tokens",
     "model_context_window_exceeded": "max_tokens",
     "stop_sequence": "stop_sequence",
     "refusal": "refusal",
+    "content_filter": "refusal",
+    "safety": "refusal",
     "pause_turn": "pause_turn",
 }
+"""In lower case; those of other makers' formats, which gateways pass on, among them."""
 FINISHED: frozenset[StopReason] = frozenset({"end_turn", "tool_use"})
 MOST_TOKENS = 10**12
 """Of a usage figure; a larger one is nonsense, which no sum or column could hold."""
@@ -68,9 +72,11 @@ class _Block:
         return "".join(self.pieces.get(name, ()))
 
     def whole(self) -> Json:
-        return self.opening | {name: self.opening.get(name, "") + self.joined(name) for name in self.pieces}
+        return self.opening | {name: (self.opening.get(name) or "") + self.joined(name) for name in self.pieces}
 
 
+ERROR_FIELDS = frozenset({"error", "errors", "detail", "msg"})
+"""No event of a reply has one of these."""
 DELTA_FIELDS = {
     "text_delta": "text",
     "input_json_delta": "partial_json",
@@ -121,20 +127,22 @@ class Assembly:
                     self._served = str(event["message"].get("model") or "")
                     self._add_counts(event["message"].get("usage"))
                 case "content_block_start":
-                    return self._start_block(event["index"], dict(event["content_block"]))
+                    return self._start_block(event.get("index", 0), dict(event["content_block"]))
                 case "content_block_delta":
-                    return self._extend_block(event["index"], event["delta"])
+                    return self._extend_block(event.get("index", 0), event["delta"])
                 case "content_block_stop":
-                    if event["index"] in self._open:
-                        self._open[event["index"]].is_stopped = True
+                    if (index := event.get("index", 0)) in self._open:
+                        self._open[index].is_stopped = True
                 case "message_delta":
-                    self._stop_reason = event["delta"].get("stop_reason") or self._stop_reason
+                    self._stop_reason = (event.get("delta") or {}).get("stop_reason") or self._stop_reason
                     self._add_counts(event.get("usage"))
                 case "message_stop":
                     self.is_complete = True
                 case "message":
                     return self._take_whole(event)
-                case kind if kind == "error" or "error" in event or event.get("object") == "error":
+                case None if "message" in event:
+                    raise ErrorEvent(event)
+                case kind if kind == "error" or event.get("object") == "error" or event.keys() & ERROR_FIELDS:
                     raise ErrorEvent(event)
         return ""
 
@@ -166,7 +174,7 @@ class Assembly:
         with _well_formed():
             tool_uses = tuple(self._tool_use(block) for block in blocks if block.opening["type"] == "tool_use")
             # A reason not known here still ended a complete message; asking again would get the same, paid twice.
-            reason = STOP_REASONS.get(self._stop_reason, "end_turn")
+            reason = STOP_REASONS.get(self._stop_reason.lower(), "end_turn")
             if reason in FINISHED:  # some servers of this API say end_turn with calls, so the calls decide
                 reason = "tool_use" if tool_uses else "end_turn"
             opaque = tuple(self._opaque(blocks))
@@ -192,7 +200,8 @@ class Assembly:
         if name == "text" and index not in self._open:  # its start was left out
             self._start_block(index, {"type": "text"})
         block = self._open[index]
-        piece = self._room_for(clean(delta[name]) if name == "text" else delta[name])
+        given = delta.get(name) or ""
+        piece = self._room_for(clean(given) if name == "text" else given)
         block.add(name, piece)
         return piece if name == "text" else ""
 
@@ -207,9 +216,9 @@ class Assembly:
         return text
 
     def _tool_use(self, block: _Block) -> ToolUse:
-        is_last = block is self._blocks[-1]
-        was_cut = self._stop_reason in {"max_tokens", "model_context_window_exceeded"} and is_last
-        return read_tool_use(block.opening, block.joined("partial_json"), was_cut=was_cut or not block.is_stopped)
+        is_full = STOP_REASONS.get((self._stop_reason or "").lower()) == "max_tokens"
+        was_cut = (is_full and block is self._blocks[-1]) or not block.is_stopped
+        return read_tool_use(block.opening, block.joined("partial_json"), was_cut=was_cut)
 
     def _opaque(self, blocks: list[_Block]) -> Iterator[Json]:
         for n, block in enumerate(blocks):

@@ -8,7 +8,7 @@ https://docs.aws.amazon.com/bedrock/latest/userguide/inference-messages-api.html
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Unpack
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 from loom_worker.core.errors import BadSettings, LoomError, ProviderFailed, StreamBroken
 from loom_worker.core.values.chat import Request
 from loom_worker.core.values.json import Json
-from loom_worker.llm.anthropic_errors import ADVICE, ErrorResponse, safe_detail
+from loom_worker.llm.anthropic_errors import ADVICE, safe_detail
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import ErrorEvent
 from loom_worker.llm.messages import CallOptions, MessagesApi, MessagesModel
@@ -32,20 +32,6 @@ PACKAGES = ("boto3", "botocore")
 NO_PACKAGES = "provider bedrock needs AWS' packages: pip install boto3"
 NO_REGION = "Bedrock needs a region: set AWS_REGION, or region in the AWS profile."
 NO_CREDENTIALS = "There are no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-KINDS = {
-    "throttlingexception": "rate_limit_error",
-    "servicequotaexceededexception": "rate_limit_error",
-    "modelnotreadyexception": "overloaded_error",
-    "serviceunavailableexception": "overloaded_error",
-    "internalserverexception": "api_error",
-    "modelerrorexception": "api_error",
-    "modelstreamerrorexception": "api_error",
-    "modeltimeoutexception": "timeout_error",
-    "validationexception": "invalid_request_error",
-    "accessdeniedexception": "permission_error",
-    "resourcenotfoundexception": "not_found_error",
-}
-"""AWS' names, in lower case (frames spell them differently from HTTP), to the API's."""
 
 
 class Bedrock(MessagesModel):
@@ -127,12 +113,6 @@ class BedrockServer(MessagesApi):
         except eventstream.ParserError as error:
             raise StreamBroken(MALFORMED) from error
 
-    def normalized(self, response: ErrorResponse) -> ErrorResponse:
-        """See Server.normalized."""
-        # As in "com.amazon.coral#ThrottlingException:http://internal/…".
-        name = response.headers.get("x-amzn-errortype", "").partition(":")[0].rpartition("#")[2]
-        return replace(response, kind=KINDS.get(name.lower(), response.kind))
-
     def failures(self) -> tuple[type[Exception], ...]:
         """See Server.failures."""
         return (*MessagesApi.failures(self), import_module("botocore.exceptions").BotoCoreError)
@@ -150,7 +130,7 @@ def _events(headers: Mapping[str, object], payload: bytes) -> Iterator[Json]:
     kind = headers.get(":message-type")
     if kind == "exception":
         name = str(headers.get(":exception-type"))
-        raise ErrorEvent({"type": KINDS.get(name.lower(), name), "message": json_object(payload).get("message")})
+        raise ErrorEvent({"type": name, "message": json_object(payload).get("message")})
     if kind == "error":
         raise ErrorEvent({"type": "api_error", "message": headers.get(":error-message")})
     if headers.get(":event-type") == "chunk":

@@ -13,12 +13,10 @@ from loom_worker.core.values.json import Json
 from loom_worker.llm.sanitize import CALL_ID, tool_name
 
 NO_RESULT = "The result of this call was lost."
-EARLIER = "(The conversation began earlier.)"
-GO_ON = "(Go on.)"
-"""Follows a reply that is to be continued: newer models take no conversation that ends with a reply."""
-
-_ABOUT_THINKING = re.compile("thinking|signature", re.IGNORECASE)
-_ABOUT_MESSAGES = re.compile(r"\bmessages?[.\[]\d|\btool_(?:use|result|call)|\bfunction.?call", re.IGNORECASE)
+_ABOUT_THINKING = re.compile("thinking|reasoning|signature", re.IGNORECASE)
+_ABOUT_CALLS = re.compile(r"\bmessages?[.\[]\d|\btool.(?:use|result|call)|\bfunction.?call", re.IGNORECASE)
+_ABOUT_OTHERS = re.compile(r"\btools?[.\[]\d|stop_sequences|max_tokens|system[.\[]\d", re.IGNORECASE)
+"""Fields that no other form of the conversation makes better."""
 
 
 def fit_to_send(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
@@ -27,8 +25,6 @@ def fit_to_send(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
     Each call has an id of its own, and its one result in the message after it. Results without a call are left out.
     """
     taken: set[str] = set()
-    if messages and messages[0].role != "user":
-        yield ChatMessage("user", EARLIER)
     for n, message in enumerate(messages):
         if message.tool_uses:
             ids = [_free(use.id, taken) for use in message.tool_uses]
@@ -42,8 +38,6 @@ def fit_to_send(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
             )
         elif message.role != "tool":
             yield message
-    if messages and messages[-1].role == "assistant" and not messages[-1].tool_uses and messages[-1].text.strip():
-        yield ChatMessage("user", GO_ON)
 
 
 def _free(wanted: str, taken: set[str]) -> str:
@@ -88,21 +82,23 @@ def _proof(block: Json) -> str:
     return str(block.get("signature") or block.get("data") or "")
 
 
-def without_what_is_refused(request: Request, complaint: str) -> Request | None:
-    """The same request without what the provider's refusal is about; None if it names nothing that can be left out.
+def without_what_is_refused(request: Request, complaint: str, *, is_certain: bool) -> Request | None:
+    """The same request in a form that the refusal may not be about; None if there is none.
 
     Args:
         complaint: the provider's own words.
+        is_certain: the request was refused, so it is about something in it; else its words must name that.
     """
-    messages = request.messages
-    if (signed := proofs(request)) and _ABOUT_THINKING.search(complaint):
-        return without_thinking(request, signed)
     if request.cache_marks and "cache_control" in complaint:
         return replace(request, cache_marks=False)
     if (request.must_call or not request.may_call_tools) and "tool_choice" in complaint:
         return replace(request, must_call="", tools=request.tools if request.may_call_tools else ())
-    if any(message.tool_uses for message in messages) and _ABOUT_MESSAGES.search(complaint):
-        return replace(request, messages=tuple(map(_as_text, messages)))
+    if is_certain and _ABOUT_OTHERS.search(complaint):
+        return None
+    if (signed := proofs(request)) and (is_certain or _ABOUT_THINKING.search(complaint)):
+        return without_thinking(request, signed)
+    if any(each.tool_uses for each in request.messages) and (is_certain or _ABOUT_CALLS.search(complaint)):
+        return replace(request, messages=tuple(map(_as_text, request.messages)))
     return None
 
 

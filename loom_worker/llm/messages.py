@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from loom_worker.core import crash_points
-from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed, StreamBroken
+from loom_worker.core.errors import Interrupted, LoomError, PromptTooLong, ProviderFailed, StreamBroken
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, Watch
 from loom_worker.core.values.json import Json
-from loom_worker.llm.anthropic_errors import ADVICE, ErrorResponse, read_error, translated
+from loom_worker.llm.anthropic_errors import ADVICE, ErrorResponse, is_refusal, read_error, translated
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES, Assembly, ErrorEvent
 from loom_worker.llm.conversation import proofs, without_thinking, without_what_is_refused
@@ -119,10 +119,6 @@ class MessagesApi(ABC):
         """A complete reply to a request's body, as the rest of Loom gets it: with its price."""
         return with_cost(reply)
 
-    def normalized(self, response: ErrorResponse) -> ErrorResponse:
-        """An error response in the API's own terms."""
-        return response
-
     def failures(self) -> tuple[type[Exception], ...]:
         """What a call may raise."""
         import anthropic
@@ -196,18 +192,24 @@ class MessagesModel:
         form: Request | None = without_thinking(request, _refused)
         if form is not None and not self._cache_marks:
             form = replace(form, cache_marks=False)
+        dropped: Collection[str] = ()
         while form is not None:
             asked, form, has_begun = form, None, False
             try:
                 for event in self._ask(asked, deadline):
                     has_begun = True
+                    _note_refused(dropped)
+                    dropped = ()
                     yield event
-            except ProviderFailed as error:
-                form = None if has_begun else without_what_is_refused(asked, str(error))
+            except LoomError as error:
+                told = None if has_begun or isinstance(error, PromptTooLong) else _response(error.__cause__)
+                refused = is_refusal(told) if told else False
+                if told and refused is not False:
+                    form = without_what_is_refused(asked, told.message, is_certain=bool(refused))
                 if form is None:
                     raise
                 log.warning("the request is sent again without what was refused: %s", error)
-                _note_refused(proofs(asked) - proofs(form))
+                dropped = proofs(request) - proofs(form)
 
     def _ask(self, request: Request, deadline: float) -> Iterator[ReplyEvent]:
         body = self._server.body(request, self._model)
@@ -243,7 +245,6 @@ class MessagesModel:
         yield reply
 
     def _translated(self, error: Exception) -> LoomError:
-        import anthropic
         import httpx2
 
         cause = error.__cause__ or error
@@ -255,18 +256,23 @@ class MessagesModel:
         if isinstance(error, TooLate) or isinstance(cause, httpx2.ReadTimeout):
             limit = f"{self._call_timeout_s:g} s (LOOM_LLM_TIMEOUT_S)"
             return StreamBroken(f"The model's reply was not complete after {limit}.")
-        if isinstance(error, ErrorEvent):
-            return self._refusal(read_error(200, error.args[0]))
-        if isinstance(error, anthropic.APIStatusError):
-            return self._refusal(read_error(error.status_code, error.body, error.response.headers))
+        if (told := _response(error)) is not None:
+            server = self._server
+            return translated(told, model=self._model, now_s=time.time(), secret=server.secret, advice=server.advice)
         if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
             return ProviderFailed(self._server.bad_address)
         return StreamBroken(f"{self._server.unreachable} ({type(cause).__name__}).")
 
-    def _refusal(self, response: ErrorResponse) -> LoomError:
-        server = self._server
-        known = server.normalized(response)
-        return translated(known, model=self._model, now_s=time.time(), secret=server.secret, advice=server.advice)
+
+def _response(error: BaseException | None) -> ErrorResponse | None:
+    """What the server said, if it was the server that said something."""
+    import anthropic
+
+    if isinstance(error, ErrorEvent):
+        return read_error(200, error.args[0])
+    if isinstance(error, anthropic.APIStatusError):
+        return read_error(error.status_code, error.body, error.response.headers)
+    return None
 
 
 def _note_refused(signatures: Collection[str]) -> None:

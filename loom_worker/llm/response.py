@@ -233,7 +233,9 @@ def _from_brotli(chunks: Iterable[bytes]) -> Iterator[bytes]:
     unpack, piece = brotli.Decompressor(), b""
     for chunk in chunks:
         rest = chunk
-        while (rest or piece) and not unpack.is_finished():
+        while rest or piece:
+            if unpack.is_finished():
+                unpack = brotli.Decompressor()
             try:
                 piece = unpack.process(rest, output_buffer_limit=CHUNK_BYTES)
             except brotli.error as error:

@@ -196,7 +196,9 @@ def test_an_invalid_request_is_refused_as_by_the_real_server(server):
         list(model_of(server).reply(Request("", ())))
 
 
-OWN = {"type": "thinking", "thinking": "hm", "signature": signature_of("hm")}
+def thought(server):
+    """Thinking that is this server's own: what one refuses is left out of later requests of the process."""
+    return {"type": "thinking", "thinking": server.url, "signature": signature_of(server.url)}
 
 
 def later(*said, **fields):
@@ -208,11 +210,37 @@ def kinds(body):
 
 
 def test_thinking_whose_signature_is_refused_is_left_out_from_then_on(server):
-    signed = {**OWN, "signature": f"of the key {server.url}"}
+    signed = {**thought(server), "signature": f"of the key {server.url}"}
     request, model = later(ChatMessage("assistant", "so", opaque=(signed,))), model_of(server)
     for _ in range(2):
         assert list(model.reply(request))[-1].text == "echo: and then?"
     assert ["thinking" in kinds(body) for body in server.requests] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        failure(400, "invalid_request_error", "Provider returned error"),
+        failure(400, "", "x " * 200 + "Invalid `signature` in `thinking` block"),
+        failure(500, "api_error", "litellm.BadRequestError: Invalid `signature` in `thinking` block"),
+        events(error_event("api_error", "Invalid `signature` in `thinking` block")),
+        Plain(422, b'{"detail": [{"msg": "Input tag thinking found"}]}'),
+    ],
+)
+def test_thinking_is_left_out_however_a_gateway_words_its_refusal(server, refusal):
+    server.then(refusal)
+    assert list(model_of(server).reply(later(ChatMessage("assistant", "so", opaque=(thought(server),)))))[-1].text
+    assert ["thinking" in kinds(body) for body in server.requests] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(401, "authentication_error"), (402, "billing_error"), (500, "api_error")]
+)
+def test_an_error_that_is_no_refusal_of_the_request_is_not_tried_in_another_form(server, status, kind):
+    server.then(failure(status, kind, "request signature of claude-thinking" if status < 500 else "internal error"))
+    with pytest.raises((ProviderFailed, Overloaded)):
+        list(model_of(server).reply(later(ChatMessage("assistant", "so", opaque=(thought(server),)))))
+    assert len(server.requests) == 1
 
 
 def test_a_server_that_refuses_cache_marks_is_asked_without_them(server):
@@ -244,11 +272,12 @@ def test_calls_that_a_server_refuses_in_the_history_are_told_in_words(server):
     assert all(word in json.dumps(server.requests[1]) for word in ("I look.", "hats", "7 hats"))
 
 
-def test_a_request_is_not_sent_in_another_form_for_a_refusal_that_names_nothing(server):
-    server.then(*[failure(400, "invalid_request_error", "your account is closed")] * 2)
-    with pytest.raises(ProviderFailed, match="closed"):
-        list(model_of(server).reply(later(ChatMessage("assistant", "so", opaque=(OWN,)))))
-    assert len(server.requests) == 1
+def test_what_is_refused_in_every_form_is_refused_in_the_end(server):
+    server.then(*[failure(400, "invalid_request_error", "no")] * 3)
+    said = ChatMessage("assistant", "so", tool_uses=(ToolUse("c1", "find", {}),), opaque=(thought(server),))
+    with pytest.raises(ProviderFailed):
+        list(model_of(server).reply(later(said)))
+    assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("suffix", ["/v1", "/v1/", "/v1/messages", "/"])

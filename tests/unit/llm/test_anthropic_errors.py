@@ -52,6 +52,16 @@ def in_error(**error):
         (401, in_error(type="api_error", message="?")),
         (400, in_error(type="api_error", message="?")),
         (400, "plain words"),
+        (500, in_error(message="litellm.NotFoundError: AnthropicException - model: claude-x", type="None", code="500")),
+        (500, in_error(code="DeploymentNotFound", message="The deployment does not exist.")),
+        (200, in_error(status="PERMISSION_DENIED", message="?")),
+        (200, [in_error(code=403, message="?")]),
+        (200, {"success": False, "errors": [{"code": 10000, "message": "Authentication error"}]}),
+        (200, {"message": "The security token included in the request is expired"}),
+        (500, in_error(type="api_error", message="invalid x-api-key")),
+        (500, {"error": "gemma:2b does not support tools"}),
+        (422, {"detail": [{"loc": ["body", "messages", 0], "msg": "field required"}]}),
+        (429, in_error(type="budget_exceeded", message="Budget has been exceeded!")),
     ],
 )
 def test_what_is_refused_for_good_is_not_tried_again_in_whatever_form_it_comes(status, body):
@@ -67,6 +77,14 @@ def test_what_is_refused_for_good_is_not_tried_again_in_whatever_form_it_comes(s
         (503, in_error(message="authentication failed upstream")),
         (429, in_error(type="invalid_request_error", message="Rate limit reached for requests")),
         (529, {"error": "unauthorized words in a busy answer"}),
+        (500, in_error(message="access denied: circuit breaker open at upstream, retry in 5s")),
+        (500, in_error(message="content filter service timed out")),
+        (502, in_error(message="model server pod not found")),
+        (504, in_error(message="api_key pool expired entry")),
+        (400, {"__type": "ThrottlingException", "message": "Too many requests"}),
+        (403, in_error(code=403, status="RESOURCE_EXHAUSTED", message="Quota exceeded per minute")),
+        (200, in_error(code="rate_limit_exceeded", message="Rate limit exceeded")),
+        (424, {"message": "Model not ready"}),
     ],
 )
 def test_what_may_succeed_later_is_overloaded_in_whatever_form_it_comes(status, body):
@@ -83,7 +101,7 @@ def test_an_error_event_that_says_nothing_known_is_a_broken_stream_with_its_text
     assert (type(error), "the tape is torn" in str(error)) == (StreamBroken, True)
 
 
-@pytest.mark.cases("status", [304, 400, 401, 402, 403, 404, 405, 413, 422])
+@pytest.mark.cases("status", [304, 400, 401, 402, 403, 404, 405, 422])
 def test_a_refusal_for_good_is_not_tried_again(status):
     error = error_of(status, message="because")
     assert type(error) is ProviderFailed
@@ -111,6 +129,21 @@ def test_a_prompt_that_is_too_long_is_told_apart_with_its_figures(status, kind):
     assert type(error) is PromptTooLong
     assert (error.tokens, error.limit) == (208310, 200000)
     assert "208310 tokens > 200000 maximum" in str(error)
+
+
+@pytest.mark.cases(
+    "message",
+    [
+        "max_tokens: 200000 exceeds the maximum number of tokens that can be generated",
+        "tools.0: maximum input length is 9",
+    ],
+)
+def test_another_field_that_is_too_long_is_no_matter_of_the_prompt(message):
+    assert type(error_of(400, "invalid_request_error", message=message)) is ProviderFailed
+
+
+def test_a_request_that_is_too_large_is_shortened():
+    assert type(error_of(413, "request_too_large")) is PromptTooLong
 
 
 def test_a_kind_alone_tells_that_the_prompt_is_too_long():
@@ -171,6 +204,17 @@ def test_the_wish_to_wait_is_read_or_dropped(headers, expected):
 
 
 WORDS = [
+    ("Input length (90000 tokens) exceeds the maximum allowed length (32768 tokens).", 90000, 32768),
+    (
+        "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+        537812,
+        131072,
+    ),
+    ("The input (90000 tokens) is longer than the model's context length (32768 tokens).", 90000, 32768),
+    ("The engine prompt length 9000 exceeds the max_model_len 4096", None, 4096),
+    ("number of tokens to keep from the initial prompt is greater than the context length", None, None),
+    ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 9000 `inputs` tokens", None, None),
+    ("Range of input length should be [1, 30720]", None, None),
     ("prompt is too long: 208310 tokens > 200000 maximum", 208310, 200000),
     (
         "input length and `max_tokens` exceed context limit: 199759 + 8192 > 200000, decrease input length or "

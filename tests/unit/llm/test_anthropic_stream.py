@@ -73,6 +73,9 @@ def test_usage_takes_the_later_figures_and_keeps_those_left_out():
         ("stop_sequence", False, "stop_sequence"),
         ("refusal", False, "refusal"),
         ("pause_turn", False, "pause_turn"),
+        ("length", False, "max_tokens"),
+        ("MAX_TOKENS", False, "max_tokens"),
+        ("content_filter", False, "refusal"),
         ("something_new", False, "end_turn"),
         ("something_new", True, "tool_use"),
         ("end_turn", True, "tool_use"),
@@ -222,8 +225,8 @@ def test_a_stream_without_a_stop_reason_is_never_a_reply():
         {"type": "content_block_start", "index": 0},
         {"type": "content_block_start", "index": 0, "content_block": {}},
         {"type": "content_block_delta", "index": 9, "delta": {"type": "input_json_delta", "partial_json": "{"}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": None}},
-        {"type": "message_delta", "delta": None},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": 7}},
+        {"type": "message_delta", "delta": 7},
     ],
 )
 def test_an_event_of_another_shape_breaks_the_stream(event):
@@ -267,6 +270,14 @@ def test_calls_under_one_index_are_all_kept():
 
 def test_text_whose_block_was_never_started_counts():
     assert read(start(), text_block(0, ["a", "b"])[1:], finish("end_turn")).text == "ab"
+
+
+def test_what_a_server_leaves_null_is_nothing():
+    null = [{"type": "text_delta", "text": None}, {"type": "text_delta", "text": "a"}]
+    blocks = [thinking_block(0, "hm", None), block(1, {"type": "text", "text": None}, null)]
+    last = {"type": "message_delta", "delta": None, "usage": {"output_tokens": 5}}
+    reply = read(start(), *blocks, finish("end_turn")[0], last, {"type": "message_stop"})
+    assert (reply.text, reply.usage.output_tokens) == ("a", 5)
 
 
 def test_a_message_that_comes_whole_is_a_reply():
