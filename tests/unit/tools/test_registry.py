@@ -1,6 +1,7 @@
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from loom_worker.core.values.chat import ToolSpec, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Tool
+from loom_worker.llm.sanitize import json_error
 from loom_worker.tools.arguments import MAX_ERROR_CHARS
 from loom_worker.tools.registry import Prepared, Registry
 
@@ -175,6 +177,9 @@ def test_a_flaw_stays_short_whatever_the_model_sent(registry: Registry, call: To
         ({"type": "object", "allOf": [{"$ref": "https://example.com/schema.json"}]}, "refers to"),
         ({"type": "object", "properties": {"a": {"enum": [math.nan]}}}, "not JSON compliant"),
         ({"type": "object", "properties": {"a": {"enum": {1, 2}}}}, "set is not JSON serializable"),
+        ({"type": "object", "properties": {"a\ud83d": {}}}, "'a\\ud83d'"),
+        ({"type": "object", "properties": {"a\0": {}}}, "'a\\x00'"),
+        ({"type": "object", "default": json.loads("[" * 95 + "]" * 95)}, "nested more than"),
     ],
 )
 def test_a_tool_with_an_invalid_schema_is_left_out_and_named_with_its_place(schema: Json, said: str) -> None:
@@ -183,6 +188,22 @@ def test_a_tool_with_an_invalid_schema_is_left_out_and_named_with_its_place(sche
     (problem,) = registry.problems
     assert "'bad'" in problem
     assert said in problem
+
+
+@pytest.mark.cases(
+    ("bad", "shown"), [("\ud83d", "\ufffd"), ("\0", "\ufffd"), ("\ud83d\ude00", "\U0001f600"), ("ü", "ü")]
+)
+def test_a_text_that_no_request_can_hold_costs_a_tool_no_more_than_its_characters(bad: str, shown: str) -> None:
+    texts = {"description": bad, "enum": [bad, "ok"], "default": {"a": [bad]}}
+    one = tool("react", {"type": "object", "properties": {"emoji": texts}})
+    registry = Registry([replace(one, spec=replace(one.spec, description=f"Reacts {bad}"))])
+    (spec,) = registry.specs()
+    assert json_error([spec.description, spec.input_schema]) is None
+    assert spec.description == f"Reacts {shown}"
+    assert spec.input_schema["properties"] == {
+        "emoji": {"description": shown, "enum": [shown, "ok"], "default": {"a": [shown]}}
+    }
+    assert registry.error_in(use("react", {"emoji": shown})) is None
 
 
 @pytest.mark.cases("name", ["", "a b", "ä", "x" * 65, "tool\n", "a.b"])
