@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from loom_worker.core.values.json import Json
 
 MAX_ALTERNATIVES_CHARS = 2000
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_PROPERTY = re.compile("(/(?:properties|dependentSchemas)/)([^/]*)")
 _COMBINATORS = ("anyOf", "oneOf", "allOf")
 _NAMED = frozenset("properties patternProperties dependentSchemas $defs definitions".split())
 _ONE = frozenset("items contains not if then else propertyNames additionalProperties unevaluatedProperties".split())
@@ -81,7 +83,7 @@ def sent(schema: Json) -> SentSchema:
 def pointed(whole: Mapping[str, Any], reference: str) -> Any:
     """The part of a schema at a local reference (``#/$defs/name``); LookupError, TypeError or ValueError."""
     place: Any = whole
-    for step in map(_unescaped, reference.split("/")[1:]):
+    for step in map(_unescaped, unquote(reference).split("/")[1:]):
         place = place[int(step)] if isinstance(place, list) else place[step]
     return place
 
@@ -136,7 +138,7 @@ def _renamed(schema: Any, names: dict[str, str]) -> Any:
     if "required" in node:
         node["required"] = [_fit(own, names) for own in node["required"]]
     if "$ref" in node:
-        node["$ref"] = re.sub("(?<=/properties/)[^/]+", lambda step: _fit(_unescaped(step[0]), names), node["$ref"])
+        node["$ref"] = _PROPERTY.sub(lambda step: step[1] + _fit(_unescaped(unquote(step[2])), names), node["$ref"])
     return node
 
 

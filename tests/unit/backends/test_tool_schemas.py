@@ -1,5 +1,6 @@
 import re
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -60,6 +61,16 @@ def test_all_that_names_a_property_is_renamed_with_it() -> None:
     assert found.schema["required"] == [key]
     assert found.schema["properties"]["b"] == {"$ref": f"#/properties/{key}"}
     assert found.schema["properties"]["c"] == {"default": {"$a": 1}}
+
+
+@pytest.mark.cases("name", ["Partial<Foo>", "größe", "a b", "a~1b", "a/b~c", "100%", ""])
+def test_a_reference_is_read_as_a_uri_writes_it(name: str) -> None:
+    step = quote(name.replace("~", "~0").replace("/", "~1"))
+    inner = of(**{name: TEXT, "b": {"$ref": f"#/properties/{step}"}})
+    found = sent({"type": "object", "$ref": f"#/definitions/{step}", "definitions": {name: of(a=TEXT)}})
+    assert found.schema["properties"] == {"a": TEXT}
+    ((key, _),) = sent(inner).own_names.items()
+    assert sent(inner).schema["properties"]["b"] == {"$ref": f"#/properties/{key}"}
 
 
 @pytest.mark.cases(
