@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,8 @@ from urllib.parse import unquote
 from loom_worker.core.values.json import Json
 
 MAX_ALTERNATIVES_CHARS = 2000
+MAX_PARTS = 4000
+"""Schemas that the top of one consists of; a few references that each hold two others would grow without end."""
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PROPERTY = re.compile("(/(?:properties|dependentSchemas)/)([^/]*)")
 _COMBINATORS = ("anyOf", "oneOf", "allOf")
@@ -68,11 +70,15 @@ def normal(schema: object) -> Json:
 
 
 def sent(schema: Json) -> SentSchema:
-    """A valid schema from ``normal`` as providers take it."""
+    """A valid schema from ``normal`` as providers take it.
+
+    Raises:
+        Unfit: its alternatives have too many parts.
+    """
     names: dict[str, str] = {}
     found: Json = _renamed(schema, names)
     if {*_COMBINATORS, "$ref"} & found.keys():
-        properties, required = _members(found, found, ())
+        properties, required = _members(found, found, (), iter(range(MAX_PARTS)))
         found |= {"properties": properties, "required": required}
         found.pop("$ref", None)
     top = {key: found.pop(key) for key in _COMBINATORS if key in found}
@@ -160,8 +166,10 @@ def _noted(own: str, schema: Any) -> Any:
     return {**schema, "description": f"{schema.get('description', '')} {note}".strip()}
 
 
-def _members(node: Any, whole: Json, inside: tuple[str, ...]) -> tuple[Json, list[str]]:
+def _members(node: Any, whole: Json, inside: tuple[str, ...], room: Iterator[int]) -> tuple[Json, list[str]]:
     """The properties that an object may have by a schema and its alternatives, and the names of those it must have."""
+    if next(room, None) is None:
+        raise Unfit(f"its input schema has more than {MAX_PARTS} parts once references are followed")
     if not isinstance(node, dict):
         return {}, []
     parts, reference = [*node.get("allOf", ())], node.get("$ref", "")
@@ -169,11 +177,11 @@ def _members(node: Any, whole: Json, inside: tuple[str, ...]) -> tuple[Json, lis
         with suppress(LookupError, TypeError, ValueError):  # an anchor is allowed, and not followed here
             parts.append(pointed(whole, reference))
     within = (*inside, reference)
-    together = [_members(part, whole, within) for part in parts]
+    together = [_members(part, whole, within, room) for part in parts]
     required = [*node.get("required", ()), *(name for _, names in together for name in names)]
     found = _merged("allOf", (properties for properties, _ in together))
     for key in ("anyOf", "oneOf"):
-        branches = [_members(part, whole, within) for part in node.get(key, ())]
+        branches = [_members(part, whole, within, room) for part in node.get(key, ())]
         found = _merged("anyOf", (properties for properties, _ in branches)) | found
         required += sorted(set.intersection(*(set(names) for _, names in branches))) if branches else []
     own = node.get("properties", {})

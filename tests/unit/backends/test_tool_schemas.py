@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from loom_worker.backends.tool_schemas import normal, sent
+from loom_worker.backends.tool_schemas import Unfit, normal, sent
 from loom_worker.core.values.json import Json
 
 KEY = re.compile("[a-zA-Z0-9_.-]{1,64}")
@@ -90,6 +90,16 @@ def test_alternatives_at_the_top_become_the_properties_that_any_of_them_may_have
     found = sent(normal(schema))
     assert sorted(found.schema["properties"]) == list(properties)
     assert found.schema["required"] == required
+
+
+@pytest.mark.cases("keyword", ["allOf", "anyOf", "oneOf"])
+def test_references_that_each_hold_two_others_do_not_keep_a_worker_busy_for_years(keyword: str) -> None:
+    twice: Json = {f"A{i}": {keyword: [{"$ref": f"#/$defs/A{i + 1}"}] * 2} for i in range(60)}
+    with pytest.raises(Unfit, match="4000"):
+        sent(normal({"$ref": "#/$defs/A0", "$defs": {**twice, "A60": of(a=TEXT)}}))
+    many = [{"$ref": "#/$defs/A58"}, of(b={})] * 200
+    found = sent(normal({"anyOf": many, "$defs": {**twice, "A60": of(a=TEXT)}})).schema
+    assert found["properties"] == {"a": TEXT, "b": {}}
 
 
 def test_what_alternatives_say_differently_of_one_property_is_kept() -> None:
