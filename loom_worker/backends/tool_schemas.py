@@ -22,7 +22,8 @@ MAX_PARTS = 4000
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PROPERTY = re.compile("(/(?:properties|dependentSchemas)/)([^/]*)")
 _COMBINATORS = ("anyOf", "oneOf", "allOf")
-_NAMED = frozenset("properties patternProperties dependentSchemas $defs definitions".split())
+NAMED = frozenset("properties patternProperties dependentSchemas $defs definitions dependencies".split())
+"""Keywords whose keys are names; a schema stands under each."""
 _ONE = frozenset("items contains not if then else propertyNames additionalProperties unevaluatedProperties".split())
 
 
@@ -109,7 +110,7 @@ def _below(node: Json, change: Callable[[Any], Any]) -> Json:
     """A copy, each schema directly inside it changed; values, in which keywords mean nothing, are left alone."""
     copy = dict(node)
     for key, value in node.items():
-        if key in _NAMED and isinstance(value, dict):
+        if key in NAMED and isinstance(value, dict):
             copy[key] = {name: change(each) for name, each in value.items()}
         elif key in (*_COMBINATORS, "prefixItems") and isinstance(value, list):
             copy[key] = [change(each) for each in value]
@@ -120,15 +121,18 @@ def _below(node: Json, change: Callable[[Any], Any]) -> Json:
 
 def _modern(schema: Any) -> Any:
     if not isinstance(schema, dict):
-        return schema
+        return {} if schema in (None, []) else schema
     node = {key: value for key, value in schema.items() if key not in ("$schema", "additionalItems")}
+    node = {key: value for key, value in node.items() if value is not None or key in ("const", "default")}
     exclusive(node)
     if isinstance(first := node.get("items"), list):
         del node["items"]
         node |= {"prefixItems": first} if first else {}
         node |= {"items": schema["additionalItems"]} if "additionalItems" in schema else {}
-    if node.get("properties", {}) in ([], None):  # PHP writes an empty object so
-        node["properties"] = {}
+    node |= {key: {} for key in NAMED & node.keys() if node[key] == []}  # PHP writes an empty object so
+    for key in ("required", "type"):
+        if isinstance(many := node.get(key), list) and all(isinstance(each, str) for each in many):
+            node[key] = list(dict.fromkeys(many))
     if isinstance(node.get("required"), bool):  # draft 3 and forms: of the property, which its object may then lack
         del node["required"]
     return _below(node, _modern)

@@ -15,13 +15,14 @@ from referencing import Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from loom_worker.backends.tool_schemas import SentSchema, Unfit, normal, sent
+from loom_worker.backends.tool_schemas import NAMED, SentSchema, Unfit, normal, sent
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 
 MAX_DEPTH = 90
 """Objects and lists within each other; a request that holds the schema may have 100."""
+_DATA = frozenset("const default enum examples example".split())
 _Exact: Any = extend(  # type: ignore[no-untyped-call]  # the library has no types for it
     Draft202012Validator,
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int),
@@ -122,8 +123,11 @@ def _references(schema: object) -> Iterator[str]:
         case dict():
             if isinstance(schema.get("$ref"), str):
                 yield schema["$ref"]
-            for value in schema.values():
-                yield from _references(value)
+            for key, value in schema.items():
+                if key in NAMED and isinstance(value, dict):
+                    yield from _references([*value.values()])
+                elif key not in _DATA and not key.startswith("x-"):
+                    yield from _references(value)
         case list():
             for value in schema:
                 yield from _references(value)

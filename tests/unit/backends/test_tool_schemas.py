@@ -95,10 +95,11 @@ def test_alternatives_at_the_top_become_the_properties_that_any_of_them_may_have
 @pytest.mark.cases("keyword", ["allOf", "anyOf", "oneOf"])
 def test_references_that_each_hold_two_others_do_not_keep_a_worker_busy_for_years(keyword: str) -> None:
     twice: Json = {f"A{i}": {keyword: [{"$ref": f"#/$defs/A{i + 1}"}] * 2} for i in range(60)}
+    twice["A60"] = of(a=TEXT)
     with pytest.raises(Unfit, match="4000"):
-        sent(normal({"$ref": "#/$defs/A0", "$defs": {**twice, "A60": of(a=TEXT)}}))
+        sent(normal({"$ref": "#/$defs/A0", "$defs": twice}))
     many = [{"$ref": "#/$defs/A58"}, of(b={})] * 200
-    found = sent(normal({"anyOf": many, "$defs": {**twice, "A60": of(a=TEXT)}})).schema
+    found = sent(normal({"anyOf": many, "$defs": twice})).schema
     assert found["properties"] == {"a": TEXT, "b": {}}
 
 
@@ -122,6 +123,10 @@ POINT = {"type": "array", "items": [{"type": "number"}, TEXT], "additionalItems"
         (of(a=TEXT) | {"type": ["object", "null"]}, "x", 1),
         ({"properties": {"a": TEXT}}, "x", 1),
         ({"allOf": [of(a=TEXT)], "properties": []}, "x", 1),
+        (of(a=TEXT, b=None, c=[]) | {"required": ["a", "a"], "$defs": []}, "x", 1),
+        (of(a={**TEXT, "enum": None, "title": None, "$ref": None}) | dict.fromkeys(["required", "allOf"]), "x", 1),
+        (of(a={"type": ["string", "string"], "items": None, "additionalProperties": []}), "x", 1),
+        (of(a={"const": None, "default": None, "type": None}), None, 1),
     ],
 )
 def test_older_drafts_mean_the_same_in_todays_words(old: Json, valid: Any, invalid: Any) -> None:

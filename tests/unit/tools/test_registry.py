@@ -190,6 +190,14 @@ def test_a_tool_with_an_invalid_schema_is_left_out_and_named_with_its_place(sche
     assert said in problem
 
 
+def test_what_looks_like_a_reference_in_data_is_none() -> None:
+    data = {"const": {"$ref": "x.json"}, "examples": [{"$ref": "#/a"}], "default": {"$ref": "#/b"}}
+    schema = {"type": "object", "properties": {"default": data, "x": {"enum": [data]}, "$ref": {}}, "x-of": data}
+    assert Registry([tool("link", schema)]).problems == ()
+    lost = {"type": "object", "properties": {"default": {"items": {"$ref": "#/a"}}}}
+    assert Registry([tool("lost", lost)]).specs() == ()
+
+
 @pytest.mark.cases(
     ("bad", "shown"), [("\ud83d", "\ufffd"), ("\0", "\ufffd"), ("\ud83d\ude00", "\U0001f600"), ("ü", "ü")]
 )
