@@ -135,6 +135,12 @@ def _modern(schema: Any) -> Any:
             node[key] = list(dict.fromkeys(many))
     if isinstance(node.get("required"), bool):  # draft 3 and forms: of the property, which its object may then lack
         del node["required"]
+    if isinstance(needs := node.pop("dependencies", None), dict):
+        needs = {own: [need] if isinstance(need, str) else need for own, need in needs.items()}
+        for key, kinds in (("dependentRequired", list), ("dependentSchemas", dict | bool)):
+            some = {own: need for own, need in needs.items() if isinstance(need, kinds)}
+            if some and isinstance(known := node.get(key, {}), dict):
+                node[key] = some | known
     return _below(node, _modern)
 
 
@@ -147,6 +153,13 @@ def _renamed(schema: Any, names: dict[str, str]) -> Any:
         node["properties"] = {_fit(own, names): _noted(own, each) for own, each in node["properties"].items()}
     if "required" in node:
         node["required"] = [_fit(own, names) for own in node["required"]]
+    for key in {"dependentRequired", "dependentSchemas"} & node.keys():
+        node[key] = {_fit(own, names): need for own, need in node[key].items()}
+    if "dependentRequired" in node:
+        needs = node["dependentRequired"].items()
+        node["dependentRequired"] = {own: [_fit(each, names) for each in need] for own, need in needs}
+    if names:
+        node.pop("propertyNames", None)
     if "$ref" in node:
         node["$ref"] = _PROPERTY.sub(lambda step: step[1] + _fit(_unescaped(unquote(step[2])), names), node["$ref"])
     return node

@@ -61,6 +61,16 @@ def test_all_that_names_a_property_is_renamed_with_it() -> None:
     assert found.schema["required"] == [key]
     assert found.schema["properties"]["b"] == {"$ref": f"#/properties/{key}"}
     assert found.schema["properties"]["c"] == {"default": {"$a": 1}}
+    needs = {"dependencies": {"$a": ["b"], "b": {"required": ["$a"]}, "c": "$a"}, "propertyNames": {"enum": ["$a"]}}
+    found = sent(normal({**schema, **needs}))
+    assert found.schema["dependentRequired"] == {key: ["b"], "c": [key]}
+    assert found.schema["dependentSchemas"] == {"b": {"required": [key]}}
+    assert not {"dependencies", "propertyNames"} & found.schema.keys()
+    assert sent(normal(of(a={"propertyNames": TEXT}))).schema == of(a={"propertyNames": TEXT})
+    needed = {"$a": of(c={"$ref": "#/dependentSchemas/$a/properties/$b"}, **{"$b": TEXT})}
+    (key, other), found = sent({"dependentSchemas": needed}).own_names, sent({"dependentSchemas": needed})
+    (under,) = found.schema["dependentSchemas"].values()
+    assert under["properties"]["c"] == {"$ref": f"#/dependentSchemas/{key}/properties/{other}"}
 
 
 @pytest.mark.cases("name", ["Partial<Foo>", "größe", "a b", "a~1b", "a/b~c", "100%", ""])
@@ -126,6 +136,8 @@ POINT = {"type": "array", "items": [{"type": "number"}, TEXT], "additionalItems"
         (of(a=TEXT, b=None, c=[]) | {"required": ["a", "a"], "$defs": []}, "x", 1),
         (of(a={**TEXT, "enum": None, "title": None, "$ref": None}) | dict.fromkeys(["required", "allOf"]), "x", 1),
         (of(a={"type": ["string", "string"], "items": None, "additionalProperties": []}), "x", 1),
+        (of(a=of(b={}, c={}) | {"dependencies": {"b": ["c"]}}), {"b": 1, "c": 1}, {"b": 1}),
+        (of(a={"dependencies": {"b": of(c=TEXT), "c": "d"}}), {"b": 1, "c": "x", "d": 1}, {"b": 1, "c": 2, "d": 1}),
         (of(a={"const": None, "default": None, "type": None}), None, 1),
     ],
 )
