@@ -8,6 +8,7 @@ from loom_worker.core.errors import Interrupted, Invalid, Overloaded, ProviderFa
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, Restarted, TextDelta
 from loom_worker.llm.a2a import A2aAgent
 from loom_worker.llm.a2a_http import RemoteAddress
+from loom_worker.llm.a2a_wire import Endpoint, endpoint
 from tests.support.http_server import serving
 from tests.unit.llm.test_a2a_task import artifact, status, task
 
@@ -188,9 +189,16 @@ def test_older_cards_and_results_are_understood(version, card, result):
     assert asked(Older(result, card | {"protocolVersion": version}))[-1].text == "Hello."
 
 
+@pytest.mark.cases("version", ["v0.3.0", " V0.3", "0.1.0", "0.4.0"])
+@pytest.mark.cases("transport", ["JSON-RPC", "jsonrpc", "json_rpc", "JSON-RPC 2.0"])
+def test_a_card_may_spell_version_and_transport_its_own_way(version, transport):
+    card = {"url": "/", "protocolVersion": version, "preferredTransport": transport}
+    assert endpoint(card) == Endpoint("/", "0.3", streams=False)
+
+
 def test_an_agent_with_neither_card_is_told_by_the_newer_places_refusal():
     with pytest.raises(ProviderFailed, match=r"check a2a\.url"):
-        asked(Older({}, {"protocolVersion": "0.1.0"}))
+        asked(Older({}, {"protocolVersion": "2.0"}))
 
 
 def test_what_does_not_answer_at_all_may_be_tried_again():
