@@ -71,11 +71,7 @@ def normal(schema: object) -> Json:
 
 
 def sent(schema: Json) -> SentSchema:
-    """A valid schema from ``normal`` as providers take it.
-
-    Raises:
-        Unfit: its alternatives have too many parts.
-    """
+    """A valid schema from ``normal`` as providers take it; Unfit: its alternatives have too many parts."""
     names: dict[str, str] = {}
     found: Json = _renamed(schema, names)
     if {*_COMBINATORS, "$ref"} & found.keys():
@@ -148,16 +144,17 @@ def _renamed(schema: Any, names: dict[str, str]) -> Any:
     """The schema with names of properties that providers take, as the keys of ``names``."""
     if not isinstance(schema, dict):
         return schema
+
+    def fit(own: Any) -> Any:
+        return [_fit(each, names) for each in own] if isinstance(own, list) else own
+
     node = _below(schema, lambda each: _renamed(each, names))
     if "properties" in node:
         node["properties"] = {_fit(own, names): _noted(own, each) for own, each in node["properties"].items()}
     if "required" in node:
-        node["required"] = [_fit(own, names) for own in node["required"]]
-    for key in {"dependentRequired", "dependentSchemas"} & node.keys():
-        node[key] = {_fit(own, names): need for own, need in node[key].items()}
-    if "dependentRequired" in node:
-        needs = node["dependentRequired"].items()
-        node["dependentRequired"] = {own: [_fit(each, names) for each in need] for own, need in needs}
+        node["required"] = fit(node["required"])
+    for key in [key for key in ("dependentRequired", "dependentSchemas") if key in node]:
+        node[key] = {_fit(own, names): fit(need) for own, need in node[key].items()}
     if names:
         node.pop("propertyNames", None)
     if "$ref" in node:

@@ -1,7 +1,6 @@
 """What an agent elsewhere is sent by the Agent2Agent protocol, and where: card and methods of both versions. Pure."""
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
@@ -73,7 +72,7 @@ def endpoint(card: Json) -> Endpoint:
     for each in (*_dicts(card.get("supportedInterfaces")), own, *_dicts(card.get("additionalInterfaces"))):
         spoken = _spoken(str(each.get("protocolVersion") or version))
         binding, url = each.get("protocolBinding") or each.get("transport"), each.get("url")
-        if spoken and re.sub("[^A-Z]", "", str(binding).upper()) == _BINDING and isinstance(url, str):
+        if spoken and "".join(filter(str.isalpha, str(binding).upper())) == _BINDING and isinstance(url, str):
             found.setdefault(spoken, url)
     capabilities = card.get("capabilities")
     streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True

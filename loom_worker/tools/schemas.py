@@ -126,7 +126,7 @@ def _references(schema: object) -> Iterator[str]:
             for key, value in schema.items():
                 if key in NAMED and isinstance(value, dict):
                     yield from _references([*value.values()])
-                elif key not in _DATA and not key.startswith("x-"):
+                elif key not in _DATA and not str(key).startswith("x-"):
                     yield from _references(value)
         case list():
             for value in schema:

@@ -61,26 +61,23 @@ def test_all_that_names_a_property_is_renamed_with_it() -> None:
     assert found.schema["required"] == [key]
     assert found.schema["properties"]["b"] == {"$ref": f"#/properties/{key}"}
     assert found.schema["properties"]["c"] == {"default": {"$a": 1}}
-    needs = {"dependencies": {"$a": ["b"], "b": {"required": ["$a"]}, "c": "$a"}, "propertyNames": {"enum": ["$a"]}}
-    found = sent(normal({**schema, **needs}))
-    assert found.schema["dependentRequired"] == {key: ["b"], "c": [key]}
-    assert found.schema["dependentSchemas"] == {"b": {"required": [key]}}
+    needs = {"$a": {"required": ["b", "$a"]}, "b": ["$a"], "c": "$a"}
+    beside = of(**{"$a": {}, "d": {"$ref": "#/dependentSchemas/$a"}})
+    found = sent(normal({**beside, "dependencies": needs, "propertyNames": {"enum": ["$a"]}}))
+    assert found.schema["properties"]["d"] == {"$ref": f"#/dependentSchemas/{key}"}
+    assert found.schema["dependentRequired"] == {"b": [key], "c": [key]}
+    assert found.schema["dependentSchemas"] == {key: {"required": ["b", key]}}
     assert not {"dependencies", "propertyNames"} & found.schema.keys()
-    assert sent(normal(of(a={"propertyNames": TEXT}))).schema == of(a={"propertyNames": TEXT})
-    needed = {"$a": of(c={"$ref": "#/dependentSchemas/$a/properties/$b"}, **{"$b": TEXT})}
-    (key, other), found = sent({"dependentSchemas": needed}).own_names, sent({"dependentSchemas": needed})
-    (under,) = found.schema["dependentSchemas"].values()
-    assert under["properties"]["c"] == {"$ref": f"#/dependentSchemas/{key}/properties/{other}"}
+    assert sent(of(a={"propertyNames": TEXT})).schema == of(a={"propertyNames": TEXT})
 
 
 @pytest.mark.cases("name", ["Partial<Foo>", "größe", "a b", "a~1b", "a/b~c", "100%", ""])
 def test_a_reference_is_read_as_a_uri_writes_it(name: str) -> None:
     step = quote(name.replace("~", "~0").replace("/", "~1"))
-    inner = of(**{name: TEXT, "b": {"$ref": f"#/properties/{step}"}})
-    found = sent({"type": "object", "$ref": f"#/definitions/{step}", "definitions": {name: of(a=TEXT)}})
+    found = sent({"$ref": f"#/definitions/{step}", "definitions": {name: of(a=TEXT)}})
     assert found.schema["properties"] == {"a": TEXT}
-    ((key, _),) = sent(inner).own_names.items()
-    assert sent(inner).schema["properties"]["b"] == {"$ref": f"#/properties/{key}"}
+    found = sent(of(**{name: TEXT, "b": {"$ref": f"#/properties/{step}"}}))
+    assert found.schema["properties"]["b"] == {"$ref": f"#/properties/{next(iter(found.own_names))}"}
 
 
 @pytest.mark.cases(
@@ -105,12 +102,8 @@ def test_alternatives_at_the_top_become_the_properties_that_any_of_them_may_have
 @pytest.mark.cases("keyword", ["allOf", "anyOf", "oneOf"])
 def test_references_that_each_hold_two_others_do_not_keep_a_worker_busy_for_years(keyword: str) -> None:
     twice: Json = {f"A{i}": {keyword: [{"$ref": f"#/$defs/A{i + 1}"}] * 2} for i in range(60)}
-    twice["A60"] = of(a=TEXT)
     with pytest.raises(Unfit, match="4000"):
-        sent(normal({"$ref": "#/$defs/A0", "$defs": twice}))
-    many = [{"$ref": "#/$defs/A58"}, of(b={})] * 200
-    found = sent(normal({"anyOf": many, "$defs": twice})).schema
-    assert found["properties"] == {"a": TEXT, "b": {}}
+        sent(normal({"$ref": "#/$defs/A0", "$defs": twice | {"A60": of(a=TEXT)}}))
 
 
 def test_what_alternatives_say_differently_of_one_property_is_kept() -> None:
@@ -136,7 +129,6 @@ POINT = {"type": "array", "items": [{"type": "number"}, TEXT], "additionalItems"
         (of(a=TEXT, b=None, c=[]) | {"required": ["a", "a"], "$defs": []}, "x", 1),
         (of(a={**TEXT, "enum": None, "title": None, "$ref": None}) | dict.fromkeys(["required", "allOf"]), "x", 1),
         (of(a={"type": ["string", "string"], "items": None, "additionalProperties": []}), "x", 1),
-        (of(a=of(b={}, c={}) | {"dependencies": {"b": ["c"]}}), {"b": 1, "c": 1}, {"b": 1}),
         (of(a={"dependencies": {"b": of(c=TEXT), "c": "d"}}), {"b": 1, "c": "x", "d": 1}, {"b": 1, "c": 2, "d": 1}),
         (of(a={"const": None, "default": None, "type": None}), None, 1),
     ],
