@@ -8,17 +8,22 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from loom_worker.core.values.json import Json
 
 MAX_ALTERNATIVES_CHARS = 2000
+MAX_PARTS = 4000
+"""Schemas that the top of one consists of; a few references that each hold two others would grow without end."""
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_PROPERTY = re.compile("(/(?:properties|dependentSchemas)/)([^/]*)")
 _COMBINATORS = ("anyOf", "oneOf", "allOf")
-_NAMED = frozenset("properties patternProperties dependentSchemas $defs definitions".split())
+NAMED = frozenset("properties patternProperties dependentSchemas $defs definitions dependencies".split())
+"""Keywords whose keys are names; a schema stands under each."""
 _ONE = frozenset("items contains not if then else propertyNames additionalProperties unevaluatedProperties".split())
 
 
@@ -66,11 +71,11 @@ def normal(schema: object) -> Json:
 
 
 def sent(schema: Json) -> SentSchema:
-    """A valid schema from ``normal`` as providers take it."""
+    """A valid schema from ``normal`` as providers take it; Unfit: its alternatives have too many parts."""
     names: dict[str, str] = {}
     found: Json = _renamed(schema, names)
     if {*_COMBINATORS, "$ref"} & found.keys():
-        properties, required = _members(found, found, ())
+        properties, required = _members(found, found, (), iter(range(MAX_PARTS)))
         found |= {"properties": properties, "required": required}
         found.pop("$ref", None)
     top = {key: found.pop(key) for key in _COMBINATORS if key in found}
@@ -81,7 +86,7 @@ def sent(schema: Json) -> SentSchema:
 def pointed(whole: Mapping[str, Any], reference: str) -> Any:
     """The part of a schema at a local reference (``#/$defs/name``); LookupError, TypeError or ValueError."""
     place: Any = whole
-    for step in map(_unescaped, reference.split("/")[1:]):
+    for step in map(_unescaped, unquote(reference).split("/")[1:]):
         place = place[int(step)] if isinstance(place, list) else place[step]
     return place
 
@@ -101,7 +106,7 @@ def _below(node: Json, change: Callable[[Any], Any]) -> Json:
     """A copy, each schema directly inside it changed; values, in which keywords mean nothing, are left alone."""
     copy = dict(node)
     for key, value in node.items():
-        if key in _NAMED and isinstance(value, dict):
+        if key in NAMED and isinstance(value, dict):
             copy[key] = {name: change(each) for name, each in value.items()}
         elif key in (*_COMBINATORS, "prefixItems") and isinstance(value, list):
             copy[key] = [change(each) for each in value]
@@ -112,17 +117,26 @@ def _below(node: Json, change: Callable[[Any], Any]) -> Json:
 
 def _modern(schema: Any) -> Any:
     if not isinstance(schema, dict):
-        return schema
+        return {} if schema in (None, []) else schema
     node = {key: value for key, value in schema.items() if key not in ("$schema", "additionalItems")}
+    node = {key: value for key, value in node.items() if value is not None or key in ("const", "default")}
     exclusive(node)
     if isinstance(first := node.get("items"), list):
         del node["items"]
         node |= {"prefixItems": first} if first else {}
         node |= {"items": schema["additionalItems"]} if "additionalItems" in schema else {}
-    if node.get("properties", {}) in ([], None):  # PHP writes an empty object so
-        node["properties"] = {}
+    node |= {key: {} for key in NAMED & node.keys() if node[key] == []}  # PHP writes an empty object so
+    for key in ("required", "type"):
+        if isinstance(many := node.get(key), list) and all(isinstance(each, str) for each in many):
+            node[key] = list(dict.fromkeys(many))
     if isinstance(node.get("required"), bool):  # draft 3 and forms: of the property, which its object may then lack
         del node["required"]
+    if isinstance(needs := node.pop("dependencies", None), dict):
+        needs = {own: [need] if isinstance(need, str) else need for own, need in needs.items()}
+        for key, kinds in (("dependentRequired", list), ("dependentSchemas", dict | bool)):
+            some = {own: need for own, need in needs.items() if isinstance(need, kinds)}
+            if some and isinstance(known := node.get(key, {}), dict):
+                node[key] = some | known
     return _below(node, _modern)
 
 
@@ -130,13 +144,21 @@ def _renamed(schema: Any, names: dict[str, str]) -> Any:
     """The schema with names of properties that providers take, as the keys of ``names``."""
     if not isinstance(schema, dict):
         return schema
+
+    def fit(own: Any) -> Any:
+        return [_fit(each, names) for each in own] if isinstance(own, list) else own
+
     node = _below(schema, lambda each: _renamed(each, names))
     if "properties" in node:
         node["properties"] = {_fit(own, names): _noted(own, each) for own, each in node["properties"].items()}
     if "required" in node:
-        node["required"] = [_fit(own, names) for own in node["required"]]
+        node["required"] = fit(node["required"])
+    for key in [key for key in ("dependentRequired", "dependentSchemas") if key in node]:
+        node[key] = {_fit(own, names): fit(need) for own, need in node[key].items()}
+    if names:
+        node.pop("propertyNames", None)
     if "$ref" in node:
-        node["$ref"] = re.sub("(?<=/properties/)[^/]+", lambda step: _fit(_unescaped(step[0]), names), node["$ref"])
+        node["$ref"] = _PROPERTY.sub(lambda step: step[1] + _fit(_unescaped(unquote(step[2])), names), node["$ref"])
     return node
 
 
@@ -158,8 +180,10 @@ def _noted(own: str, schema: Any) -> Any:
     return {**schema, "description": f"{schema.get('description', '')} {note}".strip()}
 
 
-def _members(node: Any, whole: Json, inside: tuple[str, ...]) -> tuple[Json, list[str]]:
+def _members(node: Any, whole: Json, inside: tuple[str, ...], room: Iterator[int]) -> tuple[Json, list[str]]:
     """The properties that an object may have by a schema and its alternatives, and the names of those it must have."""
+    if next(room, None) is None:
+        raise Unfit(f"its input schema has more than {MAX_PARTS} parts once references are followed")
     if not isinstance(node, dict):
         return {}, []
     parts, reference = [*node.get("allOf", ())], node.get("$ref", "")
@@ -167,11 +191,11 @@ def _members(node: Any, whole: Json, inside: tuple[str, ...]) -> tuple[Json, lis
         with suppress(LookupError, TypeError, ValueError):  # an anchor is allowed, and not followed here
             parts.append(pointed(whole, reference))
     within = (*inside, reference)
-    together = [_members(part, whole, within) for part in parts]
+    together = [_members(part, whole, within, room) for part in parts]
     required = [*node.get("required", ()), *(name for _, names in together for name in names)]
     found = _merged("allOf", (properties for properties, _ in together))
     for key in ("anyOf", "oneOf"):
-        branches = [_members(part, whole, within) for part in node.get(key, ())]
+        branches = [_members(part, whole, within, room) for part in node.get(key, ())]
         found = _merged("anyOf", (properties for properties, _ in branches)) | found
         required += sorted(set.intersection(*(set(names) for _, names in branches))) if branches else []
     own = node.get("properties", {})

@@ -28,8 +28,8 @@ _METHODS: dict[Version, dict[Call, str]] = {
 }
 STREAMS: frozenset[Call] = frozenset({"stream", "subscribe"})
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # the second one: before 0.3
-_SPOKEN: dict[str, Version] = {"1.": "1.0", "0.3.": "0.3", "0.2.": "0.3"}
-"""What an agent is spoken to in, by the beginning of its own version; 0.2 has the methods and members of 0.3."""
+_SPOKEN: dict[str, Version] = {"1": "1.0", "0": "0.3"}
+"""What an agent is spoken to in, by the first number of its version; 0.2 has the methods and members of 0.3."""
 _BINDING = "JSONRPC"
 
 
@@ -72,14 +72,14 @@ def endpoint(card: Json) -> Endpoint:
     for each in (*_dicts(card.get("supportedInterfaces")), own, *_dicts(card.get("additionalInterfaces"))):
         spoken = _spoken(str(each.get("protocolVersion") or version))
         binding, url = each.get("protocolBinding") or each.get("transport"), each.get("url")
-        if spoken and str(binding).upper() == _BINDING and isinstance(url, str):
+        if spoken and "".join(filter(str.isalpha, str(binding).upper())) == _BINDING and isinstance(url, str):
             found.setdefault(spoken, url)
     capabilities = card.get("capabilities")
     streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
     for newest in _METHODS:
         if newest in found:
             return Endpoint(found[newest], newest, streams)
-    raise ProviderFailed("The remote agent's card names no address that speaks JSON-RPC in version 1.0, 0.3 or 0.2.")
+    raise ProviderFailed("The remote agent's card names no address that speaks JSON-RPC in version 1.x or 0.x.")
 
 
 def sending(call: Literal["send", "stream"], message: Outgoing, version: Version) -> bytes:
@@ -111,4 +111,4 @@ def _dicts(value: object) -> list[Json]:
 
 
 def _spoken(version: str) -> Version | None:
-    return next((spoken for begin, spoken in _SPOKEN.items() if f"{version}.".startswith(begin)), None)
+    return _SPOKEN.get(version.strip().lower().removeprefix("v").partition(".")[0])

@@ -15,11 +15,14 @@ from referencing import Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from loom_worker.backends.tool_schemas import SentSchema, normal, sent
+from loom_worker.backends.tool_schemas import NAMED, SentSchema, Unfit, normal, sent
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 
+MAX_DEPTH = 90
+"""Objects and lists within each other; a request that holds the schema may have 100."""
+_DATA = frozenset("const default enum examples example".split())
 _Exact: Any = extend(  # type: ignore[no-untyped-call]  # the library has no types for it
     Draft202012Validator,
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int),
@@ -62,7 +65,7 @@ def offered(spec: ToolSpec) -> OfferedTool:
 @lru_cache(maxsize=1024)
 def _offered(name: str, description: str, text: str) -> OfferedTool:
     """Checking a schema takes 7 ms, and agents have most of their tools in common."""
-    schema = normal(json.loads(text))
+    schema, description = normal(_sendable(json.loads(text))), _sendable(description)
     try:
         Draft202012Validator.check_schema(schema)
         check_references(schema)
@@ -77,6 +80,19 @@ def _offered(name: str, description: str, text: str) -> OfferedTool:
     # An empty registry: the default one would fetch foreign references from the network.
     validator = _Exact(schema, registry=SchemaRegistry())
     return OfferedTool(ToolSpec(name, description, found.schema), found, validator)
+
+
+def _sendable(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """The value with U+FFFD for lone surrogates and NUL, with which the whole request would fail."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+    if isinstance(value, dict | list) and depth == 0:
+        raise Unfit(f"its input schema is nested more than {MAX_DEPTH} deep")
+    if isinstance(value, dict):
+        if unfit := [name for name in value if "\ufffd" in _sendable(name)]:
+            raise Unfit(f"the name {unfit[0]!r} in its input schema is not valid Unicode text, or contains NUL")
+        return {_sendable(name): _sendable(each, depth - 1) for name, each in value.items()}
+    return [_sendable(each, depth - 1) for each in value] if isinstance(value, list) else value
 
 
 def pointer(error: ValidationError | SchemaError) -> str:
@@ -107,8 +123,11 @@ def _references(schema: object) -> Iterator[str]:
         case dict():
             if isinstance(schema.get("$ref"), str):
                 yield schema["$ref"]
-            for value in schema.values():
-                yield from _references(value)
+            for key, value in schema.items():
+                if key in NAMED and isinstance(value, dict):
+                    yield from _references([*value.values()])
+                elif key not in _DATA and not str(key).startswith("x-"):
+                    yield from _references(value)
         case list():
             for value in schema:
                 yield from _references(value)

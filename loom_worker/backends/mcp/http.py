@@ -145,7 +145,8 @@ class _Pinned(httpx2.AsyncBaseTransport):
 
 async def _judged(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
     """The response, bounded and read if it is no stream; an error instead of one that is refused."""
-    if response.headers.get("content-encoding", "identity") != "identity":
+    is_packed = response.headers.get("content-encoding", "identity").lower() != "identity"
+    if is_packed and response.status_code < 400:
         await response.aclose()
         return _error(request, REFUSED, "it compresses its answers although it was asked not to")
     is_event_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
@@ -154,7 +155,7 @@ async def _judged(request: httpx2.Request, response: httpx2.Response) -> httpx2.
             response.status_code, headers=response.headers, stream=_Bounded(response), request=request
         )
     try:
-        body = await _body(response)
+        body = b"" if is_packed else await _body(response)
     finally:
         await response.aclose()
     status = response.status_code

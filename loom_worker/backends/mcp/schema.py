@@ -21,7 +21,7 @@ MAX_NODES = 4000
 """Objects, lists and values; a few references that each hold two others would otherwise grow without end."""
 MAX_TEXT_CHARS = 1024
 
-_NAMED = frozenset({"properties", "dependentSchemas"})
+_NAMED = frozenset({"properties", "dependentSchemas", "dependencies"})
 """Keywords whose keys are names of the tool's own."""
 _DROPPED = frozenset(
     "$defs definitions $schema $id $anchor $comment $vocabulary $dynamicAnchor $dynamicRef $recursiveRef "

@@ -91,8 +91,8 @@ def endless(exchange: Exchange) -> None:
         exchange.chunk(b"x" * 1024 * 1024)
 
 
-def packed(exchange: Exchange) -> None:
-    exchange.send_response(200)
+def packed(exchange: Exchange, number: int = 200) -> None:
+    exchange.send_response(number)
     exchange.send_header("Content-Encoding", "gzip")
     exchange.send_header("Content-Length", "0")
     exchange.end_headers()
@@ -240,6 +240,7 @@ REFUSALS = [
     (refusing(400, f"event: message\ndata: {json.dumps(RPC)}\n\n", "text/event-stream"), "Connection closed", None),
     (refusing(400, "Session not found", "text/plain"), "HTTP 400: Session not found", "UNAVAILABLE"),
     (refusing(422, {"detail": "unknown session"}), 'HTTP 422: {"detail": "unknown session"}', "UNAVAILABLE"),
+    (lambda exchange: packed(exchange, 400), "HTTP 400", "UNAVAILABLE"),
     (refusing(404, "<html>gone</html>", "text/html"), "HTTP 404", "UNAVAILABLE"),
     (refusing(401, "invalid token", "text/plain"), "check the credentials in its headers: invalid", "UNAVAILABLE"),
 ]

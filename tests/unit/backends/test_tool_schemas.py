@@ -1,12 +1,13 @@
 import re
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from loom_worker.backends.tool_schemas import normal, sent
+from loom_worker.backends.tool_schemas import Unfit, normal, sent
 from loom_worker.core.values.json import Json
 
 KEY = re.compile("[a-zA-Z0-9_.-]{1,64}")
@@ -60,6 +61,23 @@ def test_all_that_names_a_property_is_renamed_with_it() -> None:
     assert found.schema["required"] == [key]
     assert found.schema["properties"]["b"] == {"$ref": f"#/properties/{key}"}
     assert found.schema["properties"]["c"] == {"default": {"$a": 1}}
+    needs = {"$a": {"required": ["b", "$a"]}, "b": ["$a"], "c": "$a"}
+    beside = of(**{"$a": {}, "d": {"$ref": "#/dependentSchemas/$a"}})
+    found = sent(normal({**beside, "dependencies": needs, "propertyNames": {"enum": ["$a"]}}))
+    assert found.schema["properties"]["d"] == {"$ref": f"#/dependentSchemas/{key}"}
+    assert found.schema["dependentRequired"] == {"b": [key], "c": [key]}
+    assert found.schema["dependentSchemas"] == {key: {"required": ["b", key]}}
+    assert not {"dependencies", "propertyNames"} & found.schema.keys()
+    assert sent(of(a={"propertyNames": TEXT})).schema == of(a={"propertyNames": TEXT})
+
+
+@pytest.mark.cases("name", ["Partial<Foo>", "größe", "a b", "a~1b", "a/b~c", "100%", ""])
+def test_a_reference_is_read_as_a_uri_writes_it(name: str) -> None:
+    step = quote(name.replace("~", "~0").replace("/", "~1"))
+    found = sent({"$ref": f"#/definitions/{step}", "definitions": {name: of(a=TEXT)}})
+    assert found.schema["properties"] == {"a": TEXT}
+    found = sent(of(**{name: TEXT, "b": {"$ref": f"#/properties/{step}"}}))
+    assert found.schema["properties"]["b"] == {"$ref": f"#/properties/{next(iter(found.own_names))}"}
 
 
 @pytest.mark.cases(
@@ -79,6 +97,13 @@ def test_alternatives_at_the_top_become_the_properties_that_any_of_them_may_have
     found = sent(normal(schema))
     assert sorted(found.schema["properties"]) == list(properties)
     assert found.schema["required"] == required
+
+
+@pytest.mark.cases("keyword", ["allOf", "anyOf", "oneOf"])
+def test_references_that_each_hold_two_others_do_not_keep_a_worker_busy_for_years(keyword: str) -> None:
+    twice: Json = {f"A{i}": {keyword: [{"$ref": f"#/$defs/A{i + 1}"}] * 2} for i in range(60)}
+    with pytest.raises(Unfit, match="4000"):
+        sent(normal({"$ref": "#/$defs/A0", "$defs": twice | {"A60": of(a=TEXT)}}))
 
 
 def test_what_alternatives_say_differently_of_one_property_is_kept() -> None:
@@ -101,6 +126,11 @@ POINT = {"type": "array", "items": [{"type": "number"}, TEXT], "additionalItems"
         (of(a=TEXT) | {"type": ["object", "null"]}, "x", 1),
         ({"properties": {"a": TEXT}}, "x", 1),
         ({"allOf": [of(a=TEXT)], "properties": []}, "x", 1),
+        (of(a=TEXT, b=None, c=[]) | {"required": ["a", "a"], "$defs": []}, "x", 1),
+        (of(a={**TEXT, "enum": None, "title": None, "$ref": None}) | dict.fromkeys(["required", "allOf"]), "x", 1),
+        (of(a={"type": ["string", "string"], "items": None, "additionalProperties": []}), "x", 1),
+        (of(a={"dependencies": {"b": of(c=TEXT), "c": "d"}}), {"b": 1, "c": "x", "d": 1}, {"b": 1, "c": 2, "d": 1}),
+        (of(a={"const": None, "default": None, "type": None}), None, 1),
     ],
 )
 def test_older_drafts_mean_the_same_in_todays_words(old: Json, valid: Any, invalid: Any) -> None:

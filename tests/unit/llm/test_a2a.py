@@ -168,7 +168,7 @@ class Older(Server):
 
 HELLO = {"parts": [{"kind": "text", "text": "Hello."}], "messageId": "m", "role": "agent"}
 ENDED = {"id": "t", "status": {"state": "completed", "message": HELLO}}
-OLD = {"protocolVersion": "0.2.6", "preferredTransport": "JSONRPC", "capabilities": {"streaming": False}}
+OLD = {"protocolVersion": "0.2.6", "preferredTransport": "Json-RPC", "capabilities": {"streaming": False}}
 OTHERS = [{"url": "/", "transport": "JSONRPC"}]
 
 
@@ -179,7 +179,7 @@ def test_a_card_at_the_older_place_is_found(elsewhere):
     assert server.calls[0]["params"]["message"]["parts"] == [{"kind": "text", "text": "hello"}]
 
 
-@pytest.mark.cases("version", ["0.2", "0.2.5", "0.3.0", None])
+@pytest.mark.cases("version", ["0.2.5", "0.3.0", "v0.3", "0.1.0", "0.4", None])
 @pytest.mark.cases("card", [OLD, {"url": "grpc://h", "preferredTransport": "GRPC", "additionalInterfaces": OTHERS}])
 @pytest.mark.cases(
     "result", [{"type": "message", **HELLO}, HELLO, {"kind": "task", **ENDED}, {"type": "task", **ENDED}]
@@ -190,7 +190,7 @@ def test_older_cards_and_results_are_understood(version, card, result):
 
 def test_an_agent_with_neither_card_is_told_by_the_newer_places_refusal():
     with pytest.raises(ProviderFailed, match=r"check a2a\.url"):
-        asked(Older({}, {"protocolVersion": "0.1.0"}))
+        asked(Older({}, {"protocolVersion": "2.0"}))
 
 
 def test_what_does_not_answer_at_all_may_be_tried_again():

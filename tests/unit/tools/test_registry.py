@@ -175,6 +175,10 @@ def test_a_flaw_stays_short_whatever_the_model_sent(registry: Registry, call: To
         ({"type": "object", "allOf": [{"$ref": "https://example.com/schema.json"}]}, "refers to"),
         ({"type": "object", "properties": {"a": {"enum": [math.nan]}}}, "not JSON compliant"),
         ({"type": "object", "properties": {"a": {"enum": {1, 2}}}}, "set is not JSON serializable"),
+        ({"type": "object", "properties": {"default": {"items": {"$ref": "#/a"}}}}, "refers to"),
+        ({"type": "object", "properties": {"a\ud83d": {}}}, "'a\\ud83d'"),
+        ({"type": "object", "properties": {"a\0": {}}}, "'a\\x00'"),
+        ({"type": "object", "default": json.loads("[" * 95 + "]" * 95)}, "nested more than"),
     ],
 )
 def test_a_tool_with_an_invalid_schema_is_left_out_and_named_with_its_place(schema: Json, said: str) -> None:
@@ -183,6 +187,24 @@ def test_a_tool_with_an_invalid_schema_is_left_out_and_named_with_its_place(sche
     (problem,) = registry.problems
     assert "'bad'" in problem
     assert said in problem
+
+
+def test_what_looks_like_a_reference_in_data_is_none() -> None:
+    data = {"const": {"$ref": "x.json"}, "examples": [{"$ref": "#/a"}], "default": {"$ref": "#/b"}}
+    schema = {"type": "object", "properties": {"default": data, "x": {"enum": [data]}, "$ref": {}}, "x-of": data}
+    assert Registry([tool("link", schema)]).problems == ()
+
+
+@pytest.mark.cases(
+    ("bad", "shown"), [("\ud83d", "\ufffd"), ("\0", "\ufffd"), ("\ud83d\ude00", "\U0001f600"), ("ü", "ü")]
+)
+def test_a_text_that_no_request_can_hold_costs_a_tool_no_more_than_its_characters(bad: str, shown: str) -> None:
+    schema = {"type": "object", "properties": {"emoji": {"description": bad, "enum": [bad]}}}
+    registry = Registry([Tool(ToolSpec("react", bad, schema), lambda _arguments, _caller: "done")])
+    (spec,) = registry.specs()
+    shown_schema = {"emoji": {"description": shown, "enum": [shown]}}
+    assert (spec.description, spec.input_schema["properties"]) == (shown, shown_schema)
+    assert registry.error_in(use("react", {"emoji": shown})) is None
 
 
 @pytest.mark.cases("name", ["", "a b", "ä", "x" * 65, "tool\n", "a.b"])
