@@ -55,7 +55,8 @@ class Found:
     tools: tuple[Tool, ...] = ()
     problems: tuple[Problem, ...] = ()
     unread: tuple[str, ...] = ()
-    """As in check.Inventory."""
+    unknown: tuple[str, ...] = ()
+    """This one and ``unread`` as in check.Inventory."""
 
 
 class Look(Protocol):
@@ -108,7 +109,8 @@ class Inspection:
         yield from (agent.problem(agent.at("tools"), text, is_warning=True) for text in registry.changes)
         by_name = {tool.spec.name: tool.is_read_only for tool in tools}
         unread = tuple(prefix for source in sources for prefix in source.unread)
-        yield from check.tools(agent, check.Inventory(by_name, unread))
+        unknown = tuple(name for source in sources for name in source.unknown)
+        yield from check.tools(agent, check.Inventory(by_name, unread, unknown))
         yield from check.placeholders(agent)
         yield from check.remote(agent, self.settings.secrets)
         if self.calls_model:
@@ -275,17 +277,18 @@ class _PythonLook:
 
     def found(self) -> Found:
         """The tools of Python files and of installed packages; those of one file cost no other."""
-        agent, tools, problems = self.agent, list[Tool](), list[Problem]()
+        agent, tools, problems, unknown = self.agent, list[Tool](), list[Problem](), list[str]()
         names = self._taken()
         for target in agent.custom:
             one = custom.load((target,), Path(agent.file).parent.absolute(), taken=names)
             tools += one.tools
             names |= {tool.spec.name for tool in one.tools}
-            problems += [agent.problem(_listed_at(agent, target), problem) for problem in one.problems]
+            unknown += one.unknown
+            problems += [agent.problem(_listed_at(agent, target), each) for each in one.problems if not one.unknown]
         problems += self._judges()
         packages = custom.installed(taken=names)
         problems += [Problem(problem, field=custom.GROUP) for problem in packages.problems]
-        return Found((*tools, *packages.tools), tuple(problems))
+        return Found((*tools, *packages.tools), tuple(problems), unknown=tuple(unknown))
 
     def _judges(self) -> Iterator[Problem]:
         """What is wrong with functions that judge."""

@@ -21,6 +21,8 @@ class LoadedTools:
 
     tools: tuple[Tool, ...] = ()
     problems: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    """Targets among those of ``problems`` that name no module."""
 
 
 def checked(target: str, folder: Path, source: str | None = None) -> tuple[Tool, ...]:
@@ -56,12 +58,13 @@ def load(
         read: returns the tools of a target, or raises BadFile.
     """
     found: list[Tool] = []
-    names, problems = set(taken), []
+    names, problems, unknown = set(taken), list[str](), list[str]()
     for target in wanted:
         try:
             given = read(target, folder)
         except BadFile as error:
             problems.append(str(error))
+            unknown += [target] if targets.is_unknown(target, error) else []
             continue
         for each in given:
             if each.spec.name in names:
@@ -69,7 +72,7 @@ def load(
             else:
                 names.add(each.spec.name)
                 found.append(each)
-    return LoadedTools(tuple(found), tuple(problems))
+    return LoadedTools(tuple(found), tuple(problems), tuple(unknown))
 
 
 def installed(*, taken: Iterable[str] = ()) -> LoadedTools:

@@ -66,6 +66,17 @@ def file_of(target: str, folder: Path) -> Path | None:
     return folder / where if where.endswith(".py") else None
 
 
+def is_unknown(target: str, error: BadFile) -> bool:
+    """True if that error says that Python has no such module: the target is then a name of another system's tool.
+
+    ``shop.gone:pay`` can only be Python; it is none of them where there is a package ``shop``.
+    """
+    (where, name), cause = _split(target), error.__cause__
+    if not isinstance(cause, ModuleNotFoundError) or where.endswith(".py") or not cause.name:
+        return False
+    return cause.name == where.partition(".")[0] or (not name and f"{where}.".startswith(f"{cause.name}."))
+
+
 def _split(target: str) -> tuple[str, str]:
     where, colon, name = target.rpartition(":")
     return (where, name) if colon else (target, "")

@@ -238,6 +238,16 @@ def test_a_python_file_that_cannot_be_imported_is_told_with_both_places(told: To
     assert problem.startswith("a.yaml:7: agent a: spec.tools.custom[0]: mine.py:2: ModuleNotFoundError: ")
 
 
+def test_names_of_other_systems_are_warnings_though_they_could_be_modules(told: Told, tmp_path: Path) -> None:
+    """Warnings stand last: a module that is there and has no such tool, or cannot be imported, is a fault."""
+    (tmp_path / "broken.py").write_text("import no_such_module\n", encoding="utf-8")
+    names = "web.search, functions.exec, openai.file_search, mcp.github.create_issue, agent:researcher, browser.click"
+    names += ", calendar.create_event, Bash(python run.py:*), json:nothing, loom_worker.gone:tool, broken.py:x, gone.py"
+    found = told("  tools:\n" + "".join(f"    - '{name}'\n" for name in names.split(", ")))
+    assert [int(each.split(":")[1]) for each in found] == [14, 15, 16, 17, *range(6, 14)]
+    assert all(name in each for name, each in zip(names.split(", ")[:8], found[4:], strict=True))
+
+
 def test_an_argument_that_models_see_under_another_name_is_told_as_a_warning(told: Told, tmp_path: Path) -> None:
     tool = "from loom_worker import tool\n\n@tool\ndef stock(größe: int) -> str:\n    'Stock.'\n    return ''\n"
     (tmp_path / "one.py").write_text(tool, encoding="utf-8")
