@@ -19,6 +19,7 @@ from typing import Protocol
 from loom_worker.agents import check
 from loom_worker.agents.load import Agents, files_of
 from loom_worker.backends.mcp import config
+from loom_worker.backends.rest.backend import RestBackend
 from loom_worker.backends.sql import SqlBackend
 from loom_worker.core.errors import LoomError, Transient
 from loom_worker.core.settings import Settings
@@ -168,6 +169,8 @@ class _DataLook:
     def _tried(self, data: Data) -> Iterator[Problem]:
         """Open it; what of its scope it does not have."""
         data.check()
+        if isinstance(data, RestBackend):
+            yield from map(self._problem, data.problems)
         if not self.inspection.reaches_out:
             return
         data.describe()

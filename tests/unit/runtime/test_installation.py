@@ -199,6 +199,14 @@ def test_an_operation_that_the_service_has_not_is_told_at_its_entry(told: Told, 
     assert problem.startswith("a.yaml:10: agent a: spec.backend.operations[0]: the API has no operation 'get'")
 
 
+def test_an_operation_that_cannot_be_served_is_told_once_and_costs_no_other(told: Told, tmp_path: Path) -> None:
+    paths = "  /a: {get: {operationId: a}}\n  /b: {get: {parameters: [{$ref: 'b.yaml#/x'}]}}\n"
+    (tmp_path / "o.yml").write_text(f"openapi: 3.2.0\ninfo: {{title: t}}\npaths:\n{paths}", encoding="utf-8")
+    spec = "  backend:\n    type: rest\n    url: https://example.com\n    openapi: o.yml\n  tools: [a]\n"
+    (problem,) = (each for each in told(spec) if "o.yml: #/paths" in each)
+    assert problem.startswith("a.yaml:8: agent a: spec.backend.openapi: o.yml: #/paths/~1b/get/parameters/0: $ref")
+
+
 def test_a_file_that_is_no_database_is_found_when_it_is_connected_to(told: Told, tmp_path: Path) -> None:
     spec = f"  backend:\n    url: sqlite:///{tmp_path}/a.yaml\n"
     assert told(spec) == []

@@ -47,6 +47,32 @@ def test_only_what_reads_becomes_a_tool_unless_more_is_named(tmp_path: Path) -> 
     assert backend(tmp_path, operations=()).tools() == ()
 
 
+TEXT = {"name": "q", "in": "querystring", "content": 5}
+BROKEN: dict[str, Any] = {
+    "/file": {"get": {"parameters": [{"name": "q", "in": "query", "schema": {"$ref": "other.json#/X"}}]}},
+    "/stream": {"query": {"requestBody": {"content": {"application/jsonl": {"itemSchema": {}}}}}},
+    "/undeclared/{id}": {"head": {}},
+    "/no_object": {"get": 5},
+    "/path_of_another_file": {"$ref": "other.json#/paths/a"},
+    "/no_path": 5,
+    "/no_list": {"parameters": 7, "get": {}},
+    "/no_name": {"get": {"parameters": [{"name": 3, "in": []}]}},
+    "no_slash": {"get": {}},
+}
+
+
+@pytest.mark.cases("path", BROKEN)
+def test_an_operation_that_cannot_be_served_costs_itself_alone_unless_it_is_named(tmp_path: Path, path: str) -> None:
+    paths = {**PATHS, path: BROKEN[path], "/unread": {"post": 5}, "/text": {"get": {"parameters": [TEXT]}}}
+    made = backend(tmp_path, paths=paths)
+    assert [tool.spec.name for tool in made.tools()] == ["GET_text", "getOrder", "hasOrder", "listOrders"]
+    (problem,) = made.problems
+    assert f"api.json: #/paths/{path.replace('/', '~1')}" in problem
+    method = {"/stream": "QUERY", "/undeclared/{id}": "HEAD"}.get(path, "GET")
+    with pytest.raises(BadFile):
+        backend(tmp_path, paths=paths, operations=(f"{method} {path}",))
+
+
 def test_a_tool_says_what_its_method_does(tmp_path: Path) -> None:
     names = ("listOrders", "hasOrder", "createOrder", "putOrder", "patchOrder", "deleteOrder")
     tools = backend(tmp_path, operations=names).tools()
