@@ -26,8 +26,6 @@ class Inventory:
     """By name: True for one that only reads."""
     unread: tuple[str, ...] = ()
     """Prefixes of the names of tools whose source could not be read. An empty text stands for all names."""
-    unknown: tuple[str, ...] = ()
-    """Entries that could be modules, which Python does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +40,7 @@ class Providers:
 
 def tools(agent: Agent, inventory: Inventory) -> Iterator[Problem]:
     """Report names in the file's lists that no tool has, and servers whose tools no list names."""
-    unknown = inventory.unknown
-    names = [(path, name) for path, name in listed(agent) if name not in agent.custom or name in unknown]
+    names = [(path, name) for path, name in listed(agent) if name not in agent.custom]
     # A misspelt name in the list of approvals would ask nobody.
     approved = [
         (agent.at(f"config.approval.tools[{n}]"), name) for n, name in enumerate(agent.approval.tools) if name != "*"
@@ -52,10 +49,9 @@ def tools(agent: Agent, inventory: Inventory) -> Iterator[Problem]:
         if name not in inventory.tools and not name.startswith(inventory.unread):
             # A name that resembles none of ours is one of another system, and gives no right here.
             is_ours = bool(closest(name, inventory.tools, least=_MISSPELT))
-            is_warning = (path, name) in names and (name in unknown or not is_ours)
-            what = "tool or module" if name in unknown else "tool"
+            is_warning = not is_ours and (path, name) in names
             advice = _advice(agent, name, inventory.tools)
-            yield agent.problem(path, f"there is no {what} {name!r}", advice, is_warning=is_warning)
+            yield agent.problem(path, f"there is no tool {name!r}", advice, is_warning=is_warning)
     for path, name in names:
         if agent.is_read_only and not inventory.tools.get(name, True):
             text = f"the tool {name!r} changes something, and config.read_only leaves it out"

@@ -166,8 +166,7 @@ def toolbox(spec: Fields) -> ToolList:
     by_origin = spec.under("tools")
     builtin, own = by_origin.texts("builtin"), by_origin.texts("custom") or ()
     custom = tuple(name for name in own if _TARGET.search(name))
-    registered = tuple(name for name in own if name not in custom)
-    names = None if builtin is None else (*builtin, *registered)
+    names = None if builtin is None else (*builtin, *(name for name in own if name not in custom))
     return ToolList(names, custom, _chosen(by_origin, servers), allows_mcp=True)
 
 

@@ -56,8 +56,7 @@ class Found:
     tools: tuple[Tool, ...] = ()
     problems: tuple[Problem, ...] = ()
     unread: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-    """This one and ``unread`` as in check.Inventory."""
+    """As in check.Inventory."""
 
 
 class Look(Protocol):
@@ -110,8 +109,7 @@ class Inspection:
         yield from (agent.problem(agent.at("tools"), text, is_warning=True) for text in registry.changes)
         by_name = {tool.spec.name: tool.is_read_only for tool in tools}
         unread = tuple(prefix for source in sources for prefix in source.unread)
-        unknown = tuple(name for source in sources for name in source.unknown)
-        yield from check.tools(agent, check.Inventory(by_name, unread, unknown))
+        yield from check.tools(agent, check.Inventory(by_name, unread))
         yield from check.placeholders(agent)
         yield from check.remote(agent, self.settings.secrets)
         if self.calls_model:
@@ -169,8 +167,7 @@ class _DataLook:
     def _tried(self, data: Data) -> Iterator[Problem]:
         """Open it; what of its scope it does not have."""
         data.check()
-        if isinstance(data, RestBackend):
-            yield from map(self._problem, data.problems)
+        yield from map(self._problem, data.problems if isinstance(data, RestBackend) else ())
         if not self.inspection.reaches_out:
             return
         data.describe()
@@ -280,18 +277,18 @@ class _PythonLook:
 
     def found(self) -> Found:
         """The tools of Python files and of installed packages; those of one file cost no other."""
-        agent, tools, problems, unknown = self.agent, list[Tool](), list[Problem](), list[str]()
+        agent, tools, problems = self.agent, list[Tool](), list[Problem]()
         names = self._taken()
         for target in agent.custom:
             one = custom.load((target,), Path(agent.file).parent.absolute(), taken=names)
             tools += one.tools
             names |= {tool.spec.name for tool in one.tools}
-            unknown += one.unknown
-            problems += [agent.problem(_listed_at(agent, target), each) for each in one.problems if not one.unknown]
+            path = _listed_at(agent, target)
+            problems += [agent.problem(path, each, is_warning=each in one.unknown) for each in one.problems]
         problems += self._judges()
         packages = custom.installed(taken=names)
         problems += [Problem(problem, field=custom.GROUP) for problem in packages.problems]
-        return Found((*tools, *packages.tools), tuple(problems), unknown=tuple(unknown))
+        return Found((*tools, *packages.tools), tuple(problems))
 
     def _judges(self) -> Iterator[Problem]:
         """What is wrong with functions that judge."""

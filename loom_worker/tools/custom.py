@@ -22,7 +22,7 @@ class LoadedTools:
     tools: tuple[Tool, ...] = ()
     problems: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-    """Targets among those of ``problems`` that name no module."""
+    """Those of ``problems`` whose target names no module."""
 
 
 def checked(target: str, folder: Path, source: str | None = None) -> tuple[Tool, ...]:
@@ -63,8 +63,9 @@ def load(
         try:
             given = read(target, folder)
         except BadFile as error:
-            problems.append(str(error))
-            unknown += [target] if targets.is_unknown(target, error) else []
+            is_unknown = targets.is_unknown(target, error)
+            problems.append(f"{target}: no such tool or module: {error.__cause__}" if is_unknown else str(error))
+            unknown += problems[-1:] if is_unknown else []
             continue
         for each in given:
             if each.spec.name in names:

@@ -67,14 +67,10 @@ def file_of(target: str, folder: Path) -> Path | None:
 
 
 def is_unknown(target: str, error: BadFile) -> bool:
-    """True if that error says that Python has no such module: the target is then a name of another system's tool.
-
-    ``shop.gone:pay`` can only be Python; it is none of them where there is a package ``shop``.
-    """
+    """True if the error is that Python has no such module; ``shop.gone:pay`` can only be meant for a package shop."""
     (where, name), cause = _split(target), error.__cause__
-    if not isinstance(cause, ModuleNotFoundError) or where.endswith(".py") or not cause.name:
-        return False
-    return cause.name == where.partition(".")[0] or (not name and f"{where}.".startswith(f"{cause.name}."))
+    missing = cause.name if isinstance(cause, ModuleNotFoundError) and not where.endswith(".py") else None
+    return missing == where.partition(".")[0] or (not name and f"{where}.".startswith(f"{missing}."))
 
 
 def _split(target: str) -> tuple[str, str]:

@@ -72,11 +72,7 @@ class RestBackend:
                 if backend.operations is not None:
                     raise
                 problems.append(f"{error}; {one_line(entry.id, 100)!r} is left out")
-        if problems and not made:
-            raise BadFile(problems[0])
-        self._operations = tuple(made)
-        self.problems = tuple(problems)
-        """Why operations that the agent's file does not name were left out."""
+        self._operations, self.problems = tuple(made), tuple(problems)
 
     def check(self) -> None:
         """Nothing is left to look for: its document was read when it was made."""

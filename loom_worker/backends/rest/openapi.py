@@ -32,7 +32,6 @@ class ListedOperation:
     node: Json
     place: str
     fault: BadFile | None = None
-    """Why it cannot be served, as far as that shows without reading all of it."""
 
     @property
     def is_reading(self) -> bool:
@@ -124,8 +123,7 @@ def _parameters(document: OpenApiFile, entry: ListedOperation, withheld: Collect
     for (name, kind), (parameter, where) in found.items():
         is_ours = kind == "header" and (name.lower() in withheld or not may_be_sent(name))
         # A query string as a whole (3.2) is taken where it is a form.
-        content = parameter.get("content")
-        is_raw = kind == "querystring" and not (isinstance(content, dict) and any(map(is_form, content)))
+        is_raw = kind == "querystring" and not any(map(is_form, document.mapping(parameter.get("content"), where)[0]))
         if kind != "cookie" and not is_ours and not is_raw:
             yield parameter, where
 

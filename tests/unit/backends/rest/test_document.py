@@ -62,7 +62,6 @@ def referring(**schemas: Any) -> OpenApiFile:
         ("#/components/schemas/B", {"type": "string"}),
         ("https://api.example/openapi#/components/schemas/A", {"type": "string"}),
         ("openapi#/components/list/0", {"x": 1}),
-        ("/openapi#/components/list/0", {"x": 1}),
         ("#/components/list/0", {"x": 1}),
         ("#/components/a~1b~0c/200", {"y": 2}),
         ("#/components/a%7E1b~0c/200", {"y": 2}),
