@@ -253,7 +253,6 @@ def test_names_of_other_systems_are_warnings_though_they_could_be_modules(told: 
     names += ", calendar.create_event, Bash(python run.py:*), json:nothing, loom_worker.gone:tool, broken.py:x, gone.py"
     found = told("  tools:\n" + "".join(f"    - '{name}'\n" for name in names.split(", ")))
     assert [int(each.split(":")[1]) for each in found] == [14, 15, 16, 17, *range(6, 14)]
-    assert all(name in each for name, each in zip(names.split(", ")[:8], found[4:], strict=True))
 
 
 def test_an_argument_that_models_see_under_another_name_is_told_as_a_warning(told: Told, tmp_path: Path) -> None:
