@@ -29,7 +29,7 @@ _MEMBERS = {
 MOST_USD = 1_000_000.0
 """A budget; sums of more than some millions would not be exact any more."""
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
-_TARGET = re.compile(r"\.py(:|$)|^(?=.*[.:])[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?$")
+_TARGET = re.compile(r"^[^()\s]*\.py(:[^()\s]*)?$|^(?=.*[.:])[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?$")
 """The name of a tool's file or module, and not that of a tool; nor one as other systems write it: ``Bash(git:*)``."""
 
 
@@ -166,8 +166,7 @@ def toolbox(spec: Fields) -> ToolList:
     by_origin = spec.under("tools")
     builtin, own = by_origin.texts("builtin"), by_origin.texts("custom") or ()
     custom = tuple(name for name in own if _TARGET.search(name))
-    registered = tuple(name for name in own if name not in custom)
-    names = None if builtin is None else (*builtin, *registered)
+    names = None if builtin is None else (*builtin, *(name for name in own if name not in custom))
     return ToolList(names, custom, _chosen(by_origin, servers), allows_mcp=True)
 
 

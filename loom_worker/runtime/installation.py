@@ -19,6 +19,7 @@ from typing import Protocol
 from loom_worker.agents import check
 from loom_worker.agents.load import Agents, files_of
 from loom_worker.backends.mcp import config
+from loom_worker.backends.rest.backend import RestBackend
 from loom_worker.backends.sql import SqlBackend
 from loom_worker.core.errors import LoomError, Transient
 from loom_worker.core.settings import Settings
@@ -166,6 +167,7 @@ class _DataLook:
     def _tried(self, data: Data) -> Iterator[Problem]:
         """Open it; what of its scope it does not have."""
         data.check()
+        yield from map(self._problem, data.problems if isinstance(data, RestBackend) else ())
         if not self.inspection.reaches_out:
             return
         data.describe()
@@ -281,7 +283,8 @@ class _PythonLook:
             one = custom.load((target,), Path(agent.file).parent.absolute(), taken=names)
             tools += one.tools
             names |= {tool.spec.name for tool in one.tools}
-            problems += [agent.problem(_listed_at(agent, target), problem) for problem in one.problems]
+            path = _listed_at(agent, target)
+            problems += [agent.problem(path, each, is_warning=each in one.unknown) for each in one.problems]
         problems += self._judges()
         packages = custom.installed(taken=names)
         problems += [Problem(problem, field=custom.GROUP) for problem in packages.problems]

@@ -95,7 +95,8 @@ class ToolProvider:
         offer = self._servers.tools(servers_of(agent)) if agent.mcp_servers else None
         given = offer.tools if offer else ()
         always = {tool.spec.name for tool in (*targets.tools, *(given if agent.allows_mcp else ()))}
-        problems = (*targets.problems, *installed.problems, *(offer.problems if offer else ()))
+        left_out = data.problems if isinstance(data, RestBackend) else ()
+        problems = (*left_out, *targets.problems, *installed.problems, *(offer.problems if offer else ()))
         return Own((*tools, *targets.tools, *installed.tools, *given), frozenset(always), problems)
 
     def offer(self, server: McpServer) -> Offer:

@@ -205,10 +205,11 @@ def _as_yaml(block: list[str], where: Path) -> list[str]:
             if len(values) == 1 and (values[0] is not None or "#" not in block[0]):  # else all of it were a comment
                 return tried
     inner = "\n".join(block[1:]).expandtabs(2)
-    if block[0].strip() == "metadata:" and len(inner) <= 2 * MAX_METADATA_CHARS:
+    if re.fullmatch(r"metadata[ \t]*:\s*(\s#.*)?", block[0]) and len(inner) <= 2 * MAX_METADATA_CHARS:
         fields = list(_blocks(textwrap.dedent(inner)))
-        known = [_as_yaml(each, where) if name else each for name, each in fields]
-        return [block[0], *(f"  {line}" for lines in known for line in lines)]
+        if any(name for name, _ in fields):
+            known = [_as_yaml(each, where) if name else each for name, each in fields]
+            return [block[0], *(f"  {line}" for lines in known for line in lines)]
     key = _KEY.match(block[0])
     place = key.end() if key else 0
     others = [] if block[0].startswith("name:") else block[1:]
@@ -253,6 +254,10 @@ def _warnings(front: _Front, name: str, folder: Path | None) -> Iterator[str]:
     for key, most in (("description", MAX_DESCRIPTION), ("compatibility", MAX_COMPATIBILITY)):
         if (length := len(front.text(key))) > most:
             yield front.about(f"{length} characters, the format has at most {most}", key)
+    if not isinstance(front.fields.get("metadata"), dict | None):
+        yield front.about("is not read: fields are needed, each as name: value", "metadata")
+    if isinstance(tools := front.fields.get("allowed-tools"), dict) or {list, dict} & {*map(type, tools or ())}:
+        yield front.about("a text is needed, or a list of texts; what is none is taken for one name", "allowed-tools")
     for key in front.needs_quotes:
         yield front.about("no valid YAML, so it is read as plain text: put quotes around it", key)
 
@@ -260,19 +265,18 @@ def _warnings(front: _Front, name: str, folder: Path | None) -> Iterator[str]:
 def _allowed_tools(front: _Front) -> tuple[str, ...]:
     """Tools as they are named, such as ``Bash(git:*)``; by spaces, and by commas or as a list, as others write them."""
     value = front.fields.get("allowed-tools")
-    if isinstance(value, list):
-        if any(isinstance(item, (list, dict)) for item in value):
-            raise InvalidField(("allowed-tools",), "a text is needed, or a list of texts")
-        return tuple(dict.fromkeys(item.strip() for item in value if item and item.strip()))
+    if isinstance(value, (list, dict)):  # ``Bash: git`` stays one name, which no tool has
+        return tuple(dict.fromkeys(filter(None, map(_flat, value if isinstance(value, list) else [value]))))
     names = (tool.strip("[]\"'-") for tool in _TOOL.findall(front.text("allowed-tools")))
     return tuple(dict.fromkeys(filter(None, names)))
 
 
 def _metadata(front: _Front) -> dict[str, str]:
-    value = front.fields.get("metadata")
-    if value is not None and not isinstance(value, dict):
+    value = front.fields.get("metadata") or {}
+    # Without gateway:workspace, other workspaces could use the skill.
+    if not isinstance(value, dict) and re.search(r"gateway[\s\"']*[:\\]", _flat(value)):
         raise InvalidField(("metadata",), "fields are needed, each as name: value")
-    found = {key: _flat(inside) for key, inside in (value or {}).items()}
+    found = {key: _flat(inside) for key, inside in value.items()} if isinstance(value, dict) else {}
     size_chars = sum(len(key) + len(value) for key, value in found.items())
     if size_chars > MAX_METADATA_CHARS:
         raise InvalidField(("metadata",), f"{size_chars} characters, at most {MAX_METADATA_CHARS} are read")

@@ -21,6 +21,8 @@ class LoadedTools:
 
     tools: tuple[Tool, ...] = ()
     problems: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    """Those of ``problems`` whose target names no module."""
 
 
 def checked(target: str, folder: Path, source: str | None = None) -> tuple[Tool, ...]:
@@ -56,12 +58,14 @@ def load(
         read: returns the tools of a target, or raises BadFile.
     """
     found: list[Tool] = []
-    names, problems = set(taken), []
+    names, problems, unknown = set(taken), list[str](), list[str]()
     for target in wanted:
         try:
             given = read(target, folder)
         except BadFile as error:
-            problems.append(str(error))
+            is_unknown = targets.is_unknown(target, error)
+            problems.append(f"{target}: no such tool or module: {error.__cause__}" if is_unknown else str(error))
+            unknown += problems[-1:] if is_unknown else []
             continue
         for each in given:
             if each.spec.name in names:
@@ -69,7 +73,7 @@ def load(
             else:
                 names.add(each.spec.name)
                 found.append(each)
-    return LoadedTools(tuple(found), tuple(problems))
+    return LoadedTools(tuple(found), tuple(problems), tuple(unknown))
 
 
 def installed(*, taken: Iterable[str] = ()) -> LoadedTools:

@@ -66,6 +66,13 @@ def file_of(target: str, folder: Path) -> Path | None:
     return folder / where if where.endswith(".py") else None
 
 
+def is_unknown(target: str, error: BadFile) -> bool:
+    """True if the error is that Python has no such module; ``shop.gone:pay`` can only be meant for a package shop."""
+    (where, name), cause = _split(target), error.__cause__
+    missing = cause.name if isinstance(cause, ModuleNotFoundError) and not where.endswith(".py") else None
+    return missing == where.partition(".")[0] or (not name and f"{where}.".startswith(f"{missing}."))
+
+
 def _split(target: str) -> tuple[str, str]:
     where, colon, name = target.rpartition(":")
     return (where, name) if colon else (target, "")

@@ -10,7 +10,7 @@ from pathlib import Path
 from loom_worker.backends.rest import answer, auth, document, openapi
 from loom_worker.backends.rest.client import MAX_ANSWER_BYTES, RestClient, retry_advice
 from loom_worker.backends.rest.request import question
-from loom_worker.core.errors import BadSettings, Invalid, ToolFailed
+from loom_worker.core.errors import BadFile, BadSettings, Invalid, ToolFailed
 from loom_worker.core.text import one_line
 from loom_worker.core.values.agents import Backend
 from loom_worker.core.values.chat import ToolSpec
@@ -64,8 +64,15 @@ class RestBackend:
             raise BadSettings(f"{base.origin}: a secret does not go out unencrypted; use https")
         self._title = _title(read)
         withheld = {name.lower() for name in self._client.headers}
-        entries = _chosen(openapi.listed(read), backend.operations)
-        self._operations = tuple(openapi.operation(read, entry, withheld=withheld) for entry in entries)
+        made, problems = list[openapi.Operation](), list[str]()
+        for entry in _chosen(openapi.listed(read), backend.operations):
+            try:
+                made.append(openapi.operation(read, entry, withheld=withheld))
+            except BadFile as error:
+                if backend.operations is not None:
+                    raise
+                problems.append(f"{error}; {one_line(entry.id, 100)!r} is left out")
+        self._operations, self.problems = tuple(made), tuple(problems)
 
     def check(self) -> None:
         """Nothing is left to look for: its document was read when it was made."""
@@ -167,7 +174,8 @@ def _chosen(
     by_name = {entry.name: entry for entry in listed} | {entry.id: entry for entry in listed}
     if unknown := [name for name in names or () if name not in by_name]:
         likely = ", ".join(difflib.get_close_matches(unknown[0], by_name, n=5, cutoff=0.3)) or "none is alike"
-        raise BadSettings(f"the API has no operation {unknown[0][:100]!r}; the nearest: {likely}")
+        fault = next((f" ({entry.fault})" for entry in listed if entry.fault), "")  # may hide it
+        raise BadSettings(f"the API has no operation {unknown[0][:100]!r}; the nearest: {likely}{fault}")
     chosen = [entry for entry in listed if entry.is_reading] if names is None else [by_name[name] for name in names]
     if len(chosen) > MAX_OPERATIONS:
         raise BadSettings(f"{len(chosen)} operations, at most {MAX_OPERATIONS} become tools: name them in operations")

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin
 
 from loom_worker.core import yaml_files
 from loom_worker.core.errors import BadFile
@@ -69,8 +70,9 @@ class OpenApiFile:
 
     def _at(self, reference: Any, place: str) -> Any:
         own = self.root.get("$self")  # the document's own address, from OpenAPI 3.2 on
-        if isinstance(reference, str) and isinstance(own, str):
-            reference = reference.removeprefix(own)
+        if isinstance(reference, str) and isinstance(own, str) and not reference.startswith("#"):
+            with suppress(ValueError):  # no URL
+                reference = urljoin(own, reference).removeprefix(own)
         if not isinstance(reference, str) or not reference.startswith("#/"):
             raise self.wrong(place, f"$ref {str(reference)[:200]!r}: only references within the document are followed")
         node: Any = self.root

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from loom_worker.backends.rest.arguments import Arguments, RequestBody, RestParameter, fit, free, is_form, may_be_sent
 from loom_worker.backends.rest.document import OpenApiFile, step
+from loom_worker.core.errors import BadFile
 from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
 
@@ -30,6 +31,7 @@ class ListedOperation:
     """The path's own entry, which may hold parameters for all its operations."""
     node: Json
     place: str
+    fault: BadFile | None = None
 
     @property
     def is_reading(self) -> bool:
@@ -53,26 +55,33 @@ class Operation:
 
 
 def listed(document: OpenApiFile) -> tuple[ListedOperation, ...]:
-    """All operations, by path and method in the document's own order.
+    """All operations, by path and method in the document's own order; a path that cannot be read is its GET.
 
     Raises:
-        BadFile: a path or an operation is malformed.
+        BadFile: the paths are no object.
     """
     paths, place = document.mapping(document.root.get("paths") or {}, "#/paths")
     found: dict[str, ListedOperation] = {}
     for path, entry in paths.items():
         if str(path).startswith("x-"):
             continue
+        item, where, fault = _tried(document, entry, f"{place}/{step(path)}")
         if not str(path).startswith("/"):
-            raise document.wrong(f"{place}/{step(path)}", "a path must begin with /")
-        item, where = document.mapping(entry, f"{place}/{step(path)}")
+            fault = document.wrong(f"{place}/{step(path)}", "a path must begin with /")
         for method in METHODS:
-            if (key := method.lower()) in item:
-                node, at = document.mapping(item[key], f"{where}/{key}")
+            if (key := method.lower()) in item or (fault and method == "GET"):
+                node, at, own_fault = _tried(document, item.get(key, {}), f"{where}/{key}")
                 wanted = str(node.get("operationId") or f"{method} {path}")
                 name = free(fit(wanted), found)
-                found[name] = ListedOperation(name, wanted, method, str(path), item, node, at)
+                found[name] = ListedOperation(name, wanted, method, str(path), item, node, at, fault or own_fault)
     return tuple(found.values())
+
+
+def _tried(document: OpenApiFile, node: object, place: str) -> tuple[Json, str, BadFile | None]:
+    try:
+        return *document.mapping(node, place), None
+    except BadFile as error:
+        return {}, place, error
 
 
 def operation(document: OpenApiFile, entry: ListedOperation, *, withheld: Collection[str] = ()) -> Operation:
@@ -84,6 +93,8 @@ def operation(document: OpenApiFile, entry: ListedOperation, *, withheld: Collec
     Raises:
         BadFile: something about it cannot be served; the text names file and place.
     """
+    if entry.fault:
+        raise entry.fault
     arguments, body = Arguments(document), None
     parameters = tuple(arguments.parameter(*found) for found in _parameters(document, entry, withheld))
     _check_path(document, entry, parameters)
@@ -112,7 +123,7 @@ def _parameters(document: OpenApiFile, entry: ListedOperation, withheld: Collect
     for (name, kind), (parameter, where) in found.items():
         is_ours = kind == "header" and (name.lower() in withheld or not may_be_sent(name))
         # A query string as a whole (3.2) is taken where it is a form.
-        is_raw = kind == "querystring" and not any(map(is_form, parameter.get("content") or ()))
+        is_raw = kind == "querystring" and not any(map(is_form, document.mapping(parameter.get("content"), where)[0]))
         if kind != "cookie" and not is_ours and not is_raw:
             yield parameter, where
 

@@ -199,6 +199,14 @@ def test_an_operation_that_the_service_has_not_is_told_at_its_entry(told: Told, 
     assert problem.startswith("a.yaml:10: agent a: spec.backend.operations[0]: the API has no operation 'get'")
 
 
+def test_an_operation_that_cannot_be_served_is_told_once_and_costs_no_other(told: Told, tmp_path: Path) -> None:
+    paths = "  /a: {get: {operationId: a}}\n  /b: {get: {parameters: [{$ref: 'b.yaml#/x'}]}}\n"
+    (tmp_path / "o.yml").write_text(f"openapi: 3.2.0\ninfo: {{title: t}}\npaths:\n{paths}", encoding="utf-8")
+    spec = "  backend:\n    type: rest\n    url: https://example.com\n    openapi: o.yml\n  tools: [a]\n"
+    (problem,) = (each for each in told(spec) if "o.yml: #/paths" in each)
+    assert problem.startswith("a.yaml:8: agent a: spec.backend.openapi: o.yml: #/paths/~1b/get/parameters/0: $ref")
+
+
 def test_a_file_that_is_no_database_is_found_when_it_is_connected_to(told: Told, tmp_path: Path) -> None:
     spec = f"  backend:\n    url: sqlite:///{tmp_path}/a.yaml\n"
     assert told(spec) == []
@@ -236,6 +244,15 @@ def test_a_python_file_that_cannot_be_imported_is_told_with_both_places(told: To
     assert problem.startswith("a.yaml:7: agent a: spec.tools[1]: mine.py:2: ModuleNotFoundError: ")
     (problem,) = told("  tools:\n    custom:\n      - mine.py:x\n")
     assert problem.startswith("a.yaml:7: agent a: spec.tools.custom[0]: mine.py:2: ModuleNotFoundError: ")
+
+
+def test_names_of_other_systems_are_warnings_though_they_could_be_modules(told: Told, tmp_path: Path) -> None:
+    """Warnings stand last: a module that is there and has no such tool, or cannot be imported, is a fault."""
+    (tmp_path / "broken.py").write_text("import no_such_module\n", encoding="utf-8")
+    names = "web.search, functions.exec, openai.file_search, mcp.github.create_issue, agent:researcher, browser.click"
+    names += ", calendar.create_event, Bash(python run.py:*), json:nothing, loom_worker.gone:tool, broken.py:x, gone.py"
+    found = told("  tools:\n" + "".join(f"    - '{name}'\n" for name in names.split(", ")))
+    assert [int(each.split(":")[1]) for each in found] == [14, 15, 16, 17, *range(6, 14)]
 
 
 def test_an_argument_that_models_see_under_another_name_is_told_as_a_warning(told: Told, tmp_path: Path) -> None:

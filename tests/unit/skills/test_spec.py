@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from loom_worker.core.errors import BadFile
 from loom_worker.core.values.skills import Skill
 from loom_worker.core.yaml_files import MAX_BYTES
-from loom_worker.skills.spec import is_skill_name, notes, parse, skill_from
+from loom_worker.skills.spec import ONLY_IN, is_skill_name, notes, parse, skill_from
 from tests.unit.skills.parts import put, skill_md
 
 DATA = os.environ.get("LOOM_TEST_DATA")
@@ -146,6 +146,10 @@ def test_what_is_read_as_plain_text_is_a_warning_at_its_line() -> None:
     assert (skill.allowed_tools, skill.compatibility) == (("Read", "Bash(git: *)", "Edit"), "a, b: c")
 
 
+LOSING = """{gateway:workspace: @a} ~ [gateway:workspace: a] ~ [{gateway: {workspace: a}}] ~ |\n  gateway:workspace: a
+ ~ \n  - gateway:workspace: @a ~ ["gateway\\x3aworkspace"]""".split(" ~ ")
+
+
 @pytest.mark.cases(
     ("text", "reason"),
     [
@@ -162,12 +166,8 @@ def test_what_is_read_as_plain_text_is_a_warning_at_its_line() -> None:
         ("---\ndescription: x\n---\n", "2: name: is missing"),
         ("---\nname: [pdf]\ndescription: x\n---\n", "2: name: a text is needed"),
         ("---\nname: pdf\nname: pdf\ndescription: x\n---\n", "3: name stands there twice"),
-        ("---\nname: pdf\nmetadata: Use when: asked\ndescription: x\n---\n", "3: metadata: fields are needed"),
-        ("---\nname: pdf\nmetadata:\n  - @a\n  - b\n---\n", "4: "),
+        *((f"---\nname: pdf\nmetadata: {text}\ndescription: x\n---\n", "3: metadata: fields") for text in LOSING),
         ("---\nname: !!python/object/apply:os.system [x]\n---\n", "2: name: '!!python"),
-        ("---\nname: pdf\ndescription: x\nmetadata: text\n---\n", "4: metadata: fields are needed"),
-        ("---\nname: pdf\ndescription: x\nallowed-tools: {a: b}\n---\n", "4: allowed-tools: a text is needed"),
-        ("---\nname: pdf\ndescription: x\nallowed-tools: [[a]]\n---\n", "4: allowed-tools: a text is needed"),
         (skill_md("pdf", metadata="gateway:trigger: never"), "5: gateway:trigger: 'never' is none of"),
         (skill_md("pdf", metadata="gateway:trigger: keyword"), "5: gateway:trigger: keyword needs"),
         (skill_md("pdf", metadata=f"gateway:keywords: {'w ' * 101}\nx: y"), ""),
@@ -180,6 +180,21 @@ def test_what_breaks_a_rule_is_refused_with_file_and_line(text: str, reason: str
         assert refusal(text).startswith(f"SKILL.md:{reason}")
     else:
         assert read(text).keywords == ("w",)
+
+
+@pytest.mark.cases(
+    ("field", "metadata", "tools"),
+    [
+        *((f"metadata: {text}", {}, ()) for text in ("[a, b]", "foo", "{author: @me}", "Use: when", "\n  - @a\n  - b")),
+        ("metadata: # mine\n  author: @me\n  gateway:workspace: home", {"author": "@me", ONLY_IN: "home"}, ()),
+        ("allowed-tools:\n  - Bash: git\n  - Read", {}, ("Bash: git", "Read")),
+        ("allowed-tools:\n  Bash: false", {}, ("Bash: false",)),
+    ],
+)
+def test_a_field_of_another_form_is_a_warning(field: str, metadata: dict[str, str], tools: tuple[str, ...]) -> None:
+    skill = read(f"---\nname: pdf\ndescription: x\n{field}\n---\n")
+    assert (dict(skill.metadata), skill.allowed_tools) == (metadata, tools)
+    assert skill.warnings[0].startswith(f"SKILL.md:4: {field.partition(':')[0]}: ")
 
 
 def test_what_is_not_utf8_is_refused() -> None:

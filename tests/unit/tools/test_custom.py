@@ -69,5 +69,5 @@ def test_installed_packages_give_tools_by_their_entry_points(tmp_path: Path, mon
     importlib.invalidate_caches()
     found = installed()
     assert names(found) == ["beta", "alpha"]
-    assert found.problems == ("acme_tools_c: ModuleNotFoundError: No module named 'acme_tools_c'",)
+    assert found.problems == ("acme_tools_c: no such tool or module: No module named 'acme_tools_c'",)
     assert [each.origin and each.origin["target"] for each in found.tools] == ["acme_tools_b:beta", "acme_tools_a"]

@@ -47,6 +47,26 @@ def test_only_what_reads_becomes_a_tool_unless_more_is_named(tmp_path: Path) -> 
     assert backend(tmp_path, operations=()).tools() == ()
 
 
+BROKEN: dict[str, Any] = {
+    "/file": {"get": {"parameters": [{"name": "q", "in": "query", "schema": {"$ref": "other.json#/X"}}]}},
+    "/stream": {"query": {"requestBody": {"content": {"application/jsonl": {"itemSchema": {}}}}}},
+    "/undeclared/{id}": {"head": {}},
+    "/no_object": {"get": 5},
+    "/path": {"$ref": "other.json#/a"},
+}
+
+
+@pytest.mark.cases("path", BROKEN)
+def test_an_operation_that_cannot_be_served_costs_itself_alone_unless_it_is_named(tmp_path: Path, path: str) -> None:
+    paths = {**PATHS, path: BROKEN[path], "/unread": {"post": 5}}
+    made = backend(tmp_path, paths=paths)
+    assert [tool.spec.name for tool in made.tools()] == ["getOrder", "hasOrder", "listOrders"]
+    assert [f"api.json: #/paths/{path.replace('/', '~1')}" in problem for problem in made.problems] == [True]
+    method = {"/stream": "QUERY", "/undeclared/{id}": "HEAD"}.get(path, "GET")
+    with pytest.raises(BadFile):
+        backend(tmp_path, paths=paths, operations=(f"{method} {path}",))
+
+
 def test_a_tool_says_what_its_method_does(tmp_path: Path) -> None:
     names = ("listOrders", "hasOrder", "createOrder", "putOrder", "patchOrder", "deleteOrder")
     tools = backend(tmp_path, operations=names).tools()
