@@ -134,5 +134,4 @@ def test_silence_in_the_middle_of_a_reply_is_outlived(
         assert turn["status"] == "completed"
         assert turn["output_text"] == ("one two three" if silence_s else "echo: one two three")
         assert spoken(list(loom.events(turn["id"]))) == turn["output_text"]
-        assert turn["usage"]["llm_calls"] == 1
-        assert len(model.requests) == (1 if silence_s else 2)
+        assert turn["usage"]["llm_calls"] == len(model.requests) == (1 if silence_s else 2)
