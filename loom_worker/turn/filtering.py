@@ -12,8 +12,7 @@ from loom_worker.core.values.tools import Outcome
 from loom_worker.guard.rails import check, decisions_on
 from loom_worker.guard.stream import StreamFilter
 
-MOST_MARK_CHARS = 32
-"""The longest mark of a fence, its spaces included."""
+MOST_MARK_CHARS = 32  # the longest mark of a fence, its spaces included
 WITHHELD = "GUARDRAIL"
 """The code of a failure: the result holds what the model may not read."""
 

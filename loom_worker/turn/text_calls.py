@@ -36,7 +36,7 @@ _NAMED = re.compile(r"(?i)(?:<function=|\[TOOL_CALLS\])([\w.:/-]+)")
 _BODY = re.compile(rf"(?i)(?:{_TAG}|<tools>)(.*?)(?:{_CLOSE}|\Z)", re.DOTALL)
 _WAIT = re.compile(r"(?i)\s(?:please |now )?(?:wait|one moment|hold on|stand by)\b[^\n{}<]{0,60}\s*\Z")
 _FENCE = re.compile(r"(?ms)^[ \t]*(`{3,}|~{3,})[^`\n]*$.*?(?:(?P<end>^[ \t]*\1[`~]*[ \t\r]*$)|\Z)")
-# Code, a table or a quotation in Markdown; that goes on in the next line.
+# A line of code, a table or a quotation in Markdown; a quotation goes on in the next line.
 _SHOWN = re.compile(r"(?m)^(?: {4}| {0,3}[\t|>])[^\n]*\Z|^ {0,3}>[^\n]*\n[^\n]*\Z")
 _OBJECT, _ESCAPE = re.compile(r'\{\s*"'), re.compile(r"""\\(?:(["'\\/])|[nrt])""")
 _CODE, _THOUGHT = ("pre", "code", "samp", "blockquote"), ("think", "reasoning")
@@ -93,13 +93,10 @@ def _holds(text: str, uses: tuple[ToolUse, ...]) -> bool:
         if form in seen or not any(use.name in form for use in uses):
             continue
         seen.add(form)
-        objects = [each.start() for each in _OBJECT.finditer(form)]
-        for begin in objects[:MOST_OBJECTS]:
+        for count, begin in enumerate(_OBJECT.finditer(form)):
             with suppress(ValueError, RecursionError):
-                if _call(_JSON.raw_decode(form, begin)[0]) in uses:
+                if count == MOST_OBJECTS or _call(_JSON.raw_decode(form, begin.start())[0]) in uses:
                     return True
-        if len(objects) > MOST_OBJECTS:
-            return True
         forms += [html.unescape(form), _ESCAPE.sub(r"\1", form), form.replace("'", '"')]
     return False
 
