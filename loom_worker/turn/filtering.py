@@ -12,6 +12,7 @@ from loom_worker.core.values.tools import Outcome
 from loom_worker.guard.rails import check, decisions_on
 from loom_worker.guard.stream import StreamFilter
 
+MOST_MARK_CHARS = 32  # the longest mark of a fence, its spaces included
 WITHHELD = "GUARDRAIL"
 """The code of a failure: the result holds what the model may not read."""
 
@@ -65,23 +66,35 @@ class _Unfenced:
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self._mark = re.compile(rf"</?data [{KEY_LETTERS}]{{{KEY_CHARS}}}>|{key}(?!\Z)")
+        self._mark = re.compile(rf"(?i)</?data\s{{1,9}}[{KEY_LETTERS}]{{{KEY_CHARS}}}\s{{0,9}}>|{key}(?!\Z)")
         begun = "|".join(key[:size] for size in range(KEY_CHARS, 0, -1))
-        self._begun_mark = re.compile(rf"(?:</?(?:d(?:a(?:t(?:a(?: [{KEY_LETTERS}]{{0,6}})?)?)?)?)?|{begun})\Z")
+        mark = rf"</?(?:d(?:a(?:t(?:a(?:\s{{1,9}}(?:[{KEY_LETTERS}]{{1,6}}\s{{0,9}})?)?)?)?)?)?"
+        self._begun_mark = re.compile(rf"(?i)(?:{mark}|{begun})\Z")
         self._held = ""
         self._seen: list[str] = []
 
     def take(self, text: str) -> str:
-        text = self._mark.sub("", self._held + text)
-        begun = self._begun_mark.search(text)
-        return self._see(text, begun.start() if begun else len(text))
+        text = self._without_marks(self._held + text)
+        shown = self._shown()
+        begun = self._begun_mark.search(shown + text)
+        return self._see(text, max(begun.start() - len(shown), 0) if begun else len(text))
 
     def end(self) -> str:
-        rest = self._held.replace(self._key, "")
+        rest = self._without_marks(f"{self._held}\n")[:-1]
         return self._see(rest, len(rest))
 
     def of(self, reply: Reply) -> Reply:
         return replace(reply, text="".join(self._seen)) if self._mark.search(f"{reply.text}\n") else reply
+
+    def _without_marks(self, text: str) -> str:
+        """The text to be seen next, also without a mark that only comes to be where another one is taken out."""
+        shown = self._shown()
+        while (mark := self._mark.search(shown + text)) and mark.end() > len(shown):
+            text = text[: max(mark.start() - len(shown), 0)] + text[mark.end() - len(shown) :]
+        return text
+
+    def _shown(self) -> str:
+        return "".join(self._seen[-MOST_MARK_CHARS:])[-MOST_MARK_CHARS:]
 
     def _see(self, text: str, end: int) -> str:
         end = end if self._seen or text[:end].strip() else 0

@@ -173,3 +173,23 @@ def test_the_mark_of_a_fence_is_seen_nowhere_however_its_text_is_cut(size: int, 
     told = "".join(event.text for event in seen[2:] if isinstance(event, TextDelta))
     assert isinstance(reply, Reply)
     assert told == reply.text == re.sub(f"</?data [a-z]{{6}}>|{KEY}", "", text)
+
+
+NESTED = (
+    "bcdbcdfghfgh",
+    "a <data <data {}>{}> b",
+    "<data  {}> a </DATA {} >",
+    "bc{}d{}fgh",
+    "BCDFGH and <data zzzzzz\n>",
+)
+
+
+@given(st.integers(1, 9), st.sampled_from(NESTED))
+def test_a_fences_key_is_seen_in_no_form_and_not_where_another_one_is_taken_out(size: int, text: str) -> None:
+    text = text.replace("{}", KEY)
+    *seen, reply = filtered(events([text[at : at + size] for at in range(0, len(text), size)]), {}, KEY)
+    told = "".join(event.text for event in seen[2:] if isinstance(event, TextDelta))
+    assert isinstance(reply, Reply)
+    assert told.strip() == reply.text.strip()
+    assert KEY not in told.lower()
+    assert "zzzzzz" not in told

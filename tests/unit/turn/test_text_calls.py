@@ -1,5 +1,7 @@
 """Calls that a small model writes as text: run as calls, or named, and never taken for an answer."""
 
+import html
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,10 +15,12 @@ from loom_worker.llm.anthropic import Anthropic
 from loom_worker.tools.registry import Registry
 from tests.support.messages_server import Json, MessagesServer, Say, failure
 from tests.support.messages_wire import WireCall
+from tests.support.models import says
 from tests.support.stage import Stage, spec
 from tests.unit.turn.test_handover import visible_text
 
 ADD = '{"name": "add", "arguments": {"a": 1, "b": 2}}'
+PAY = '{"name": "pay", "arguments": {"to": "Zoë"}}'
 
 
 @pytest.fixture
@@ -56,6 +60,12 @@ def answered(stage: Stage, server: MessagesServer, *texts: str, question: str = 
         f"[TOOL_CALLS] [{ADD}]",
         '<|python_tag|>{"name": "add", "parameters": {"a": 1, "b": "2"}}',
         '{"tool_calls": [{"name": "add", "input": {"a": 1,\n"b": 2}}]}',
+        '<function=add>{"a": 1, "b": 2}</function>',
+        '[TOOL_CALLS]add[ARGS]{"a": 1, "b": 2}</s>',
+        '{"type": "function", "function": "add", "parameters": {"a": 1, "b": 2}}<end_of_turn>',
+        f"<TOOL_CALL>{ADD.replace('add', 'functions.add')}</TOOL_CALL>",
+        f'<tool-call>{ADD[:-1]}, "thought": "I add."}}</tool-call>',
+        f"```json\n{ADD}\n```\nPlease wait.",
     ],
 )
 def test_a_call_written_as_text_is_run_as_the_call_it_is(stage: Stage, server: MessagesServer, text: str) -> None:
@@ -82,12 +92,21 @@ def test_several_calls_in_one_text_are_all_run(stage: Stage, server: MessagesSer
         '<tool_call>{"name": "add", "arguments": {"a": 1,</tool_call>',
         f"<tool_call>{ADD}</tool_call>\nThe sum is 42.",
         '{"name": "erase", "arguments": {}}',
+        '<tools>{"name": "erase", "description": "Erases.", "parameters": {}}</tools>',
+        "<tool_call>add\n</tool_call>",
+        "<function=add>\n<parameter=a>\n1\n</parameter>\n</function>",
+        '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{"a": 1}\n```',
+        '<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{"a": 1}',
+        '<|channel|>commentary to=functions.add <|constrain|>json<|message|>{"a": 1}<|call|>',
+        '<think>I could <tool_call>{"name": "erase", "arguments": {}}</tool_call>',
+        'I will not run <tool_call>{"name": "erase", "arguments": {}}</tool_call>',
+        '~~~xml\n<tool_call>{"name": "erase", "arguments": {}}</tool_call>',
     ],
 )
 def test_a_call_that_is_not_run_ends_the_turn_with_advice(stage: Stage, server: MessagesServer, text: str) -> None:
     erase = Tool(spec("erase"), lambda _arguments, _caller: stage.ran.append("erase"), is_read_only=False)
     stage.registry = Registry((*stage.tools(), erase))
-    turn = answered(stage, server, text)
+    turn = answered(stage, server, text, question="Can you add?")
     assert (turn.status, turn.reason, turn.output_text, stage.ran) == ("incomplete", "tool_call_as_text", text, [])
     assert "--jinja" in (turn.error or {})["message"]
 
@@ -101,11 +120,43 @@ def test_a_call_that_is_not_run_ends_the_turn_with_advice(stage: Stage, server: 
         ("Who is it?", '{"name": "Ada", "arguments": {"born": 1815}}'),
         ("List them.", '[{"name": "note", "price": 3}]'),
         (f"What does this do? {ADD}", f"You asked about\n<tool_call>\n{ADD}\n</tool_call>"),
+        ("Which tags are there?", "Qwen wraps its calls in\n<tool_call> and </tool_call> tags."),
     ],
 )
 def test_an_answer_that_shows_a_call_is_one(stage: Stage, server: MessagesServer, question: str, text: str) -> None:
     turn = answered(stage, server, text, question=question)
     assert (turn.status, turn.output_text, stage.ran) == ("completed", text, [])
+
+
+@pytest.mark.parametrize("shown", ["    {}", "> {}", "> It was:\n{}", "| {}", "<pre>{}", "<code>\n{}", "~~~\n{}\n~~~"])
+def test_a_call_that_is_shown_as_code_or_as_a_quotation_is_not_run(stage: Stage, shown: str) -> None:
+    text = "It was logged as:\n\n" + shown.format(f"<tool_call>{PAY}</tool_call>")
+    stage.model.scenes = [says(text)]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert (turn.status, turn.output_text, turn.calls) == ("completed", text, ())
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        '{"arguments": {"to": "Zo\\u00eb"}, "name": "pay"}',
+        '[{"type": "function", "function": {"arguments": "{\\"to\\": \\"Zoë\\"}", "name": "pay"}, "id": "c1"}]',
+        json.dumps({"log": json.dumps({"at": 1, "name": "pay", "input": json.dumps({"to": "Zoë"})})}),
+        html.escape(PAY.replace("arguments", "parameters")),
+        PAY.replace('"', "'"),
+    ],
+)
+def test_a_call_that_the_user_wrote_in_another_form_is_not_run(stage: Stage, question: str) -> None:
+    stage.model.scenes = [says(f"<tool_call>{PAY}</tool_call>")]
+    turn = stage.serve(stage.submit(f"Explain: {question}"), stage.worker("w1"))
+    assert (turn.status, turn.calls) == ("completed", ())
+
+
+def test_a_call_that_the_agents_own_instructions_show_is_not_run(stage: Stage) -> None:
+    stage.agent = replace(stage.agent, system_prompt=f"A call looks like {PAY}.")
+    stage.model.scenes = [says(f"<tool_call>{PAY}</tool_call>")]
+    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    assert (turn.status, turn.calls) == ("completed", ())
 
 
 def test_a_call_that_a_result_holds_is_not_run_when_the_model_repeats_it(stage: Stage, server: MessagesServer) -> None:
