@@ -37,6 +37,7 @@ _MEANT = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr":
 _WIDE = "utf-32-le utf-32-be utf-16-le utf-16-be".split()
 _WEST, _EAST = "cp1252 mac-roman cp850", "cp1250 iso8859-2 cp852"
 _CYRILLIC = "cp1251 koi8-r koi8-u mac-cyrillic cp866 iso8859-5"
+_EUC = "euc-jp gb18030 cp949".split()
 _NARROW = (
     "cp932 euc-jp gb18030 big5 cp949 cp1252 cp1251 koi8-r mac-roman cp1250 cp1254 cp1253 koi8-u mac-cyrillic cp866 "
     "cp850 cp852 iso8859-2 iso8859-5"
@@ -58,6 +59,15 @@ _JAPANESE = (
 )
 _KOREAN = "이다는에의을가한하고로지사서기대인정도를자어시은수나일그리있부아조상전해주들장제과보스구원성라관만공유소여"
 _BEFORE_WORDS, _AFTER_WORDS = "«„‘‚‹¿¡€£¥§°©№•×±½µ", "“”»›…™®–—·ªº²³"
+_NO_EUC = re.compile(rb"[\xe0-\xff]|[\xc2-\xdf][\x80-\xa0]")
+"""In UTF-8, a character that can't be two bytes of EUC-JP, EUC-KR or GB 2312 by chance."""
+_FOREIGN_WORD = re.compile("[A-Za-z]*[\xc0-\u07ff][A-Za-z\xc0-\u07ff]*")
+_USUAL_WORD = re.compile(
+    "[\xc0-\u036f]*[A-Za-z][A-Za-z\xc0-\u036f]*|[\xc0-\xffšŽž]+|[\xc0-\u017f]{2,}|[\u0386-\u03a1\u03a3-\u03ce]+|"
+    "[A-Za-z\u0400-\u045f\u048a-\u04ff]*[\u0400-\u045f][A-Za-z\u0400-\u045f\u048a-\u04ff]*|"
+    "[\u0531-\u07ff]*[\u0531-\u0587\u05d0-\u05ea\u0620-\u064a]{2}[\u0531-\u07ff]*"
+)
+_CONTROLS = bytes({*range(1, 32)} - {*b"\t\n\r\f\x1b"})
 _LONG_ASCII = re.compile(rb"([\x00-\x7f]{8})[\x00-\x7f]+([\x00-\x7f]{8})")
 
 
@@ -108,9 +118,10 @@ def decode(data: bytes, *, declared: str | None = None) -> tuple[str, str]:
         Unreadable: it holds NUL, as no text does.
     """
     marked = next((name for mark, name in _BOMS.items() if data.startswith(mark)), None)
-    plain = "iso2022_jp" if b"\x1b$" in data else "utf-8"
-    text, encoding = _by(marked, data) or _by(_of_text(declared), data) or _by(plain, data), ""
-    if text is None or "\0" in text:
+    plain = "iso2022_kr" if b"\x1b$)C" in data else "iso2022_jp_ext" if b"\x1b$" in data else "utf-8"
+    told = _by(marked, data) or _by(_of_text(declared), data)
+    text, encoding = told or _by(plain, data), ""
+    if text is None or "\0" in text or (told is None and plain == "utf-8" and _is_by_chance(data, text)):
         text, encoding = _guessed(data)
     return text[: MAX_CHARS + 1].replace("\r\n", "\n").replace("\r", "\n"), encoding
 
@@ -135,6 +146,19 @@ def _by(encoding: str | None, data: bytes, errors: str = "strict") -> str | None
         return None
 
 
+def _is_by_chance(data: bytes, text: str) -> bool:
+    """Whether these bytes are UTF-8, but at least half of the words beyond ASCII would be ones of no language."""
+    if _is_wide(data):
+        return True
+    words = [] if data.isascii() or _NO_EUC.search(data) else _FOREIGN_WORD.findall(text)
+    return sum(not _USUAL_WORD.fullmatch(word) for word in words) * 2 >= len(words) > 0
+
+
+def _is_wide(data: bytes) -> bool:
+    """Whether there are more control characters than in a text of one byte to a character."""
+    return b"\0" in data or (len(data) - len(data.translate(None, _CONTROLS))) * 10 > len(data)
+
+
 def _guessed(data: bytes) -> tuple[str, str]:
     for encoding in _fitting(data):
         text = _by(encoding, data, "replace") or "\0"
@@ -147,19 +171,23 @@ def _guessed(data: bytes) -> tuple[str, str]:
 
 def _fitting(data: bytes) -> Iterator[str]:
     """Encodings that may be meant, the likeliest first; a rarer one must fit better."""
-    is_wide = b"\0" in data
+    is_wide = _is_wide(data)
     sample = (data if is_wide else _LONG_ASCII.sub(rb"\1\n\2", data))[:SAMPLE_BYTES]
-    texts = {each: _by(each, sample, "replace") or "" for each in ("utf-8", *(_WIDE if is_wide else _NARROW))}
-    damaged = re.sub(r"[\x00-\x7f]", "", texts.pop("utf-8"))
-    if damaged.count("\ufffd") * 10 < len(damaged):
+    foreign = re.sub(r"[\x00-\x7f]", "", _by("utf-8", sample, "replace") or "")
+    damage = foreign.count("\ufffd")
+    if 0 < damage * 10 < len(foreign):
         yield "utf-8"
+    names = _WIDE if is_wide else _NARROW if damage else _EUC
+    texts = {each: _by(each, sample, "replace") or "" for each in names}
     worths: dict[str, float] = {}
     for place, (encoding, text) in enumerate(texts.items()):
         if text.count("\ufffd") * 20 <= len(text):
             best = max(_worth(text, letters, has_ascii=is_wide) for letters in _letters()[encoding])
             worths[encoding] = best - place * 0.004
     yield from sorted((each for each in worths if worths[each] >= LEAST_WORTH), key=lambda each: -worths[each])
-    if not is_wide:
+    if not damage:
+        yield "utf-8"
+    elif not is_wide:
         import charset_normalizer  # 60 ms, for few files
 
         if found := charset_normalizer.from_bytes(sample).best():
@@ -203,7 +231,9 @@ def _letters() -> dict[str, list[dict[str, float]]]:
     found["big5"] = [_ideographs("big5", range(0xA4, 0xC7), _CHINESE + _JAPANESE)]
     found["cp949"] = [_ideographs("euc_kr", range(0xB0, 0xC9), _KOREAN)]
     every = {char: worth for each in found.values() for letters in each for char, worth in letters.items()}
-    every |= dict.fromkeys(map(chr, (9, 10, 13, *range(32, 127), *range(0x5D0, 0xE5C))), 1.0)  # ASCII, Hebrew to Thai
+    every |= dict.fromkeys(
+        map(chr, (9, 10, 13, *range(32, 127), *range(0x460, 0x1100))), 1.0
+    )  # ASCII, Cyrillic to Georgian
     return found | {encoding: [every] for encoding in _WIDE}
 
 

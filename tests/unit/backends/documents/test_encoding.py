@@ -68,6 +68,8 @@ def test_sixty_files_of_an_encoding_that_nothing_tells_are_read_and_the_guess_is
         ("one\ntwo\n".encode("utf-16-be"), "one\ntwo\n", "guessed utf-16-be"),
         ("one\ntwo\n".encode("utf-32-le"), "one\ntwo\n", "guessed utf-32-le"),
         ("本の貸出\n".encode("iso2022_jp"), "本の貸出\n", ""),
+        ("本,ﾎﾝ\n".encode("iso2022_jp_ext"), "本,ﾎﾝ\n", ""),
+        ("책의 대출\n".encode("iso2022_kr"), "책의 대출\n", ""),
         ("“It’s £5 – or so…”".encode("cp1252"), "“It’s £5 – or so…”", "guessed cp1252"),
         ("Größe, 東京 und Кафе 😀 ".encode() * 9 + b"\xff", "Größe, 東京 und Кафе 😀 " * 9 + "\ufffd", "guessed utf-8"),
         ("สวัสดีครับ ผมอ่านหนังสือทุกวัน\n".encode("cp874") * 9, "สวัสดีครับ ผมอ่านหนังสือทุกวัน\n" * 9, "guessed cp874"),
@@ -76,6 +78,46 @@ def test_sixty_files_of_an_encoding_that_nothing_tells_are_read_and_the_guess_is
 )
 def test_marks_damage_and_what_fits_no_encoding_are_told(data: bytes, text: str, encoding: str) -> None:
     assert decode(data) == (text, encoding)
+
+
+def table(*words: str) -> str:
+    return "id,qty,x\n" + "".join(f"A{at},{at * 7},{words[at % len(words)]}\n" for at in range(40))
+
+
+@pytest.mark.cases(
+    ("name", "text"),
+    [
+        *(("gb18030", table("元")), ("gb18030", table("台", "双", "支")), ("gb18030", table("小学", "学校"))),
+        *(("euc-jp", table("有", "無")), ("euc-jp", "".join(f"{1990 + at}年,{at}\n" for at in range(40)))),
+        *(("utf-16-le", "книгиназалечитают" * 9), ("utf-16-le", "ספריהסגורה" * 20), ("utf-16-le", "წიგნი\n" * 40)),
+    ],
+)
+def test_bytes_that_are_utf_8_by_chance_are_guessed(name: str, text: str) -> None:
+    assert decode(text.encode(name)) == (text, f"guessed {name}")
+
+
+@pytest.mark.cases(
+    "text",
+    [
+        *("é", "ő", "Ž", "Ω", "5 µm", "20°C", "№ 5", "😀", "Orléans", "Łódź", "știință", "Iğdır", "Nguyễn", "Lǚ"),
+        *(
+            "Ђорђе",
+            "қала",
+            "Слѣдъ",
+            "Θεός",
+            "דוד",
+            "مُحَمَّد",
+            "Հայ",
+            "e\u0301te\u0301",
+            "Z\u030co\u0328",
+            "[ˈkæt]",
+            "Hawaiʻi",
+        ),
+        *("a bell rings:\x07", "\x1b[31mred\x1b[0m"),
+    ],
+)
+def test_utf_8_of_one_word_is_no_guess(text: str) -> None:
+    assert decode(text.encode()) == (text, "")
 
 
 def test_a_guessed_encoding_stands_in_the_list_in_passages_and_over_the_text(folder: Folder) -> None:
