@@ -102,6 +102,51 @@ def test_the_text_is_where_the_relationships_say_also_in_strict_open_xml(target:
     assert [tuple(line) for line in document.lines] == [("strict", "strict", None)]
 
 
+RELATED = "<Relationship Type='http://schemas.openxmlformats.org/officeDocument/2006/relationships/{}' Target='{}'/>"
+
+
+def related(**targets: str) -> str:
+    """Targets by kind; ``main`` stands for the text."""
+    inner = "".join(RELATED.format(kind.replace("main", "officeDocument"), to) for kind, to in targets.items())
+    return f"<Relationships>{inner}</Relationships>"
+
+
+@pytest.mark.cases(
+    ("main", "relationships", "beside"),
+    [
+        ("doc.xml", {"_rels/.rels": related(main="doc.xml")}, "footnotes.xml"),
+        (
+            "doc.xml",
+            {"_rels/.rels": related(main="/doc.xml"), "_rels/doc.xml.rels": related(footnotes="fn.xml")},
+            "fn.xml",
+        ),
+        ("word/a.xml", {"_rels/.rels": related(main="word\\a.xml")}, "word/footnotes.xml"),
+        ("word/a.xml", {"_rels/.rels": related(main="word/a.xml").encode("utf-16")}, "word/footnotes.xml"),
+        ("Word/Document.xml", {"_Rels/.rels": related(main="word/document.xml")}, "WORD/FootNotes.xml"),
+        *(
+            ("word/document.xml", {"word/_rels/document.xml.rels": related(header="h.xml", footnotes=target)}, name)
+            for target, name in [("../n/x.xml", "n/x.xml"), ("/N/x.xml", "n/x.xml"), ("n\\x.xml", "word/n/x.xml")]
+        ),
+    ],
+)
+def test_notes_are_where_the_relationships_say(main: str, relationships: dict[str, str | bytes], beside: str) -> None:
+    texts = {main: document_xml(P.format("text")), beside: _part("footnotes", "note")}
+    assert [line.text for line in read(zipped(texts | relationships)).lines] == ["text", "note"]
+
+
+@pytest.mark.cases(
+    "part",
+    [
+        *("<w:hdr", "", "<?xml version='1.0' encoding='no-such'?><a/>", "\0"),
+        document_xml(P.format("&l;"), before="<!DOCTYPE a [<!ENTITY l 'lol'>]>"),
+        document_xml(P.format("&x;"), before="<!DOCTYPE a [<!ENTITY x SYSTEM 'file:///etc/passwd'>]>"),
+    ],
+)
+def test_a_broken_part_beside_the_text_is_left_out(part: str) -> None:
+    lines = read(of(P.format("text"), **{"word/footnotes.xml": part, "word/header1.xml": _part("hdr", "head")})).lines
+    assert [line.text for line in lines] == ["text", "head"]
+
+
 @pytest.mark.cases(
     "name", ["../x", "a/../../x", "/etc/passwd", "..\\x", "\\\\host\\share", "C:\\x", "C:/x", "a/..", "//x"]
 )
