@@ -39,26 +39,34 @@ _WEST, _EAST = "cp1252 mac-roman cp850", "cp1250 iso8859-2 cp852"
 _CYRILLIC = "cp1251 koi8-r koi8-u mac-cyrillic cp866 iso8859-5"
 _EUC = "euc-jp gb18030 cp949".split()
 _NARROW = (
-    "cp932 euc-jp gb18030 big5 cp949 cp1252 cp1251 koi8-r mac-roman cp1250 cp1254 cp1253 koi8-u mac-cyrillic cp866 "
-    "cp850 cp852 iso8859-2 iso8859-5"
+    "cp932 euc-jp gb18030 big5 cp949 cp1252 cp1251 koi8-r cp1255 mac-roman cp1250 cp1254 cp1253 koi8-u mac-cyrillic cp866 "
+    "cp850 cp852 iso8859-2 iso8859-5 cp1257 iso8859-7"
 ).split()
 # The letters of a language beyond ASCII, from frequent to rare: one language must account for all of a text.
 _ALPHABETS = (
-    *((_WEST, each) for each in "äöüßé éèàêçâôîûùëïœ áéíóúñü àèéìòù åäöé æøåé ãõáâàçéêíóôú".split()),
+    *((_WEST, each) for each in "äöüßé éèàêçâôîûùëïœ áéíóúñü àèéìòù åäöé æøåé ãõáâàçéêíóôú áéíóúýþæöð".split()),
     *((_EAST, each) for each in "ąćęłńóśźż áčďéěíňóřšťúůýž áéíóöőúüű ăâîșțşţ čćđšž áčďéíľňóôšťúýžä".split()),
     *((_CYRILLIC, f"оеаинт{more}") for more in (" срвлкмдпуья бгзйжхчшщыэюцъфё", "і срвлкмдпуья бгзйжхчшщюцфєїґ")),
-    *(("cp1254", "çğıöşüi"), ("cp1253", "αοιετσν ηυρπκμλςάέήίόύώ βγδζθξφχψωϊ")),
+    *((_CYRILLIC, f"оеаинт{more}") for more in ("іўы срвлкмдпуья бгзйжхчшэюцфё", "ј срвлкмдпу љњћђбгзжхчшцџфѓќѕ")),
+    *(("cp1257", each) for each in "ąčęėįšųūž āčēģīķļņšūž äöõüšž".split()),
+    ("cp1255", "יוהלאתרבמשנד חעכקפטגסצזםןךףץ"),
+    *(("cp1254", "çğıöşüi"), ("cp1253 iso8859-7", "αοιετσν ηυρπκμλςάέήίόύώ βγδζθξφχψωϊ")),
 )
 _CHINESE = (
     "的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可里后小么心多天"
     "而能好都然没日起还发成事作当文开手用主行方前本见经面公同三已分将外明东南西北京海市省县区路号街司部张王李刘陈杨黄周"
+    "元台双支个件条瓶袋箱套只片批张站男女是否无米位书水月星期四五六二男女性名姓号码单价数量款型付收入品收支选择站软硬"
 )
 _JAPANESE = (
     "日一国会人年大十二本中長出三同時政事自行社見月分議後前民生連五発間対上部東者党地合市業内相方四定今回新場金員"
     "九入選立開手米力学問高代明実円関決子動京全目表戦経通外言氏現理調体化田当主題下首意法来性要用制北南西東山川村藤佐"
+    "円個本枚台年月番号男女無良品名町村道秒未済小低高未円個数量単価商店株式"
 )
-_KOREAN = "이다는에의을가한하고로지사서기대인정도를자어시은수나일그리있부아조상전해주들장제과보스구원성라관만공유소여"
-_BEFORE_WORDS, _AFTER_WORDS = "«„‘‚‹¿¡€£¥§°©№•×±½µ", "“”»›…™®–—·ªº²³"
+_KOREAN = "이다는에의을가한하고로지사서기대인정도를자어시은수나일그리있부아조상전해주들장제과보스구원성라관만공유소여원개예니오무품호특화표회항치행후차남실합통상중하"
+_FULL_WIDTH = "　、。「」『』・（）！？：；％～，《》"
+_FINAL, _INNER = "ךםןףץ", "כמנפצ"
+"""Hebrew letters that end a word, and their forms that don't."""
+_BEFORE_WORDS, _AFTER_WORDS = "«„‘‚‹¿¡€£¥§°©№•×±¼½¾µ", "“”»›…™®–—·ªº²³"
 _NO_EUC = re.compile(rb"[\xe0-\xff]|[\xc2-\xdf][\x80-\xa0]")
 """In UTF-8, a character that can't be two bytes of EUC-JP, EUC-KR or GB 2312 by chance."""
 _FOREIGN_WORD = re.compile("[A-Za-z]*[\xc0-\u07ff][A-Za-z\xc0-\u07ff]*")
@@ -203,6 +211,12 @@ def _worth(text: str, letters: dict[str, float], *, has_ascii: bool) -> float:
 
 def _worth_of(before: str, char: str, after: str, letters: dict[str, float]) -> float:
     worth = letters.get(low := char.lower()[:1], -1.0)
+    if char in _FINAL + _INNER and (char in _FINAL) == after.isalpha():
+        return -1
+    if "\xc0" <= char <= "\u024f" and re.search(r"[^\W\d_]", before + after) and not re.search("[A-Za-z]", before + after):
+        worth -= 0.3  # as in ÛÔ
+    if "\uff66" <= char <= "\uff9f" and not "\uff66" <= max(before, after) <= "\uff9f":
+        return -1
     if worth > 0 and "\u0370" <= low < "\u0530" and re.search("[A-Za-z]", before + after):
         return -1  # Greek or Cyrillic within a Latin word
     if worth > 0 and char != low and before.isalpha():
@@ -242,4 +256,4 @@ def _ideographs(encoding: str, rows: range, frequent: str) -> dict[str, float]:
     columns = (*range(0x40, 0x7F), *range(0xA1, 0xFF))
     common = bytes(byte for row in rows for column in columns for byte in (row, column)).decode(encoding, "ignore")
     likely = {char: 1.0 for char in frequent if encoding != "big5" or char in common}
-    return dict.fromkeys("　、。「」『』・（）！？：；％～，《》", 0.8) | dict.fromkeys(common, 0.62) | likely
+    return dict.fromkeys(_FULL_WIDTH, 0.8) | dict.fromkeys(map(chr, (*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF5B))), 1.0) | dict.fromkeys(common, 0.62) | likely
