@@ -30,6 +30,9 @@ SAMPLE_BYTES = 4096
 LEAST_WORTH = 0.55
 """Worth of a guess (-3 to 1): Russian has 0.75 to 0.85, Chinese names 0.6, what is read wrongly mostly less than 0."""
 
+FEW_CHARS = 6
+"""With fewer different ones beyond ASCII, two readings of nearly the same worth are none."""
+
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
 _BOMS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # last: one is how a mark of UTF-32 begins
 _MEANT = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "iso8859-1": "cp1252"}
@@ -39,18 +42,18 @@ _WEST, _EAST = "cp1252 mac-roman cp850", "cp1250 iso8859-2 cp852"
 _CYRILLIC = "cp1251 koi8-r koi8-u mac-cyrillic cp866 iso8859-5"
 _EUC = "euc-jp gb18030 cp949".split()
 _NARROW = (
-    "cp932 euc-jp gb18030 big5 cp949 cp1252 cp1251 koi8-r cp1255 mac-roman cp1250 cp1254 cp1253 koi8-u mac-cyrillic cp866 "
-    "cp850 cp852 iso8859-2 iso8859-5 cp1257 iso8859-7"
+    "cp932 euc-jp gb18030 big5 cp949 cp1252 cp1251 koi8-r cp1255 cp1250 cp1254 cp1253 mac-roman koi8-u mac-cyrillic "
+    "cp866 cp850 cp852 iso8859-2 iso8859-5 cp1257 iso8859-7"
 ).split()
 # The letters of a language beyond ASCII, from frequent to rare: one language must account for all of a text.
 _ALPHABETS = (
-    *((_WEST, each) for each in "äöüßé éèàêçâôîûùëïœ áéíóúñü àèéìòù åäöé æøåé ãõáâàçéêíóôú áéíóúýþæöð".split()),
+    *((_WEST, each) for each in "äöüßé éèàêçâôîûùëïœ áéíóúñü àèéìòù åäöé æøåé ãõáâàçéêíóôú".split()),
     *((_EAST, each) for each in "ąćęłńóśźż áčďéěíňóřšťúůýž áéíóöőúüű ăâîșțşţ čćđšž áčďéíľňóôšťúýžä".split()),
     *((_CYRILLIC, f"оеаинт{more}") for more in (" срвлкмдпуья бгзйжхчшщыэюцъфё", "і срвлкмдпуья бгзйжхчшщюцфєїґ")),
     *((_CYRILLIC, f"оеаинт{more}") for more in ("іўы срвлкмдпуья бгзйжхчшэюцфё", "ј срвлкмдпу љњћђбгзжхчшцџфѓќѕ")),
     *(("cp1257", each) for each in "ąčęėįšųūž āčēģīķļņšūž äöõüšž".split()),
     ("cp1255", "יוהלאתרבמשנד חעכקפטגסצזםןךףץ"),
-    *(("cp1254", "çğıöşüi"), ("cp1253 iso8859-7", "αοιετσν ηυρπκμλςάέήίόύώ βγδζθξφχψωϊ")),
+    *((_WEST, "áéíóúöæ ýþð"), ("cp1254", "çğıöşüi"), ("cp1253 iso8859-7", "αοιετσν ηυρπκμλςάέήίόύώ βγδζθξφχψωϊ")),
 )
 _CHINESE = (
     "的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可里后小么心多天"
@@ -62,7 +65,10 @@ _JAPANESE = (
     "九入選立開手米力学問高代明実円関決子動京全目表戦経通外言氏現理調体化田当主題下首意法来性要用制北南西東山川村藤佐"
     "円個本枚台年月番号男女無良品名町村道秒未済小低高未円個数量単価商店株式"
 )
-_KOREAN = "이다는에의을가한하고로지사서기대인정도를자어시은수나일그리있부아조상전해주들장제과보스구원성라관만공유소여원개예니오무품호특화표회항치행후차남실합통상중하"
+_KOREAN = (
+    "이다는에의을가한하고로지사서기대인정도를자어시은수나일그리있부아조상전해주들장제과보스구원성라관만공유소여"
+    "개예니오무품호특화표회항치행후차남실합통중"
+)
 _FULL_WIDTH = "　、。「」『』・（）！？：；％～，《》"
 _FINAL, _INNER = "ךםןףץ", "כמנפצ"
 """Hebrew letters that end a word, and their forms that don't."""
@@ -192,7 +198,11 @@ def _fitting(data: bytes) -> Iterator[str]:
         if text.count("\ufffd") * 20 <= len(text):
             best = max(_worth(text, letters, has_ascii=is_wide) for letters in _letters()[encoding])
             worths[encoding] = best - place * 0.004
-    yield from sorted((each for each in worths if worths[each] >= LEAST_WORTH), key=lambda each: -worths[each])
+    ranked = sorted((each for each in worths if worths[each] >= LEAST_WORTH), key=lambda each: -worths[each])
+    near = {re.sub(r"[\x00-\x7f]", "", texts[each]) for each in ranked if worths[each] > worths[ranked[0]] - 0.01}
+    if len(near) > 1 and ranked[0] != "cp1252" and all(len({*each}) < FEW_CHARS for each in near):
+        return  # a toss of a coin would be wrong too often
+    yield from ranked
     if not damage:
         yield "utf-8"
     elif not is_wide:
@@ -213,12 +223,16 @@ def _worth_of(before: str, char: str, after: str, letters: dict[str, float]) -> 
     worth = letters.get(low := char.lower()[:1], -1.0)
     if char in _FINAL + _INNER and (char in _FINAL) == after.isalpha():
         return -1
-    if "\xc0" <= char <= "\u024f" and re.search(r"[^\W\d_]", before + after) and not re.search("[A-Za-z]", before + after):
+    if (
+        "\xc0" <= char <= "\u024f"
+        and re.search(r"[^\W\d_]", before + after)
+        and not re.search("[A-Za-z]", before + after)
+    ):
         worth -= 0.3  # as in ÛÔ
     if "\uff66" <= char <= "\uff9f" and not "\uff66" <= max(before, after) <= "\uff9f":
         return -1
-    if worth > 0 and "\u0370" <= low < "\u0530" and re.search("[A-Za-z]", before + after):
-        return -1  # Greek or Cyrillic within a Latin word
+    if worth > 0 and "\u0370" <= low < "\u0600" and re.search("[A-Za-z]", before + after):
+        return -1  # Greek, Cyrillic or Hebrew within a Latin word
     if worth > 0 and char != low and before.isalpha():
         return -1 if before.islower() else worth - 0.065  # fewer words are in capitals
     if char in _BEFORE_WORDS + _AFTER_WORDS:
@@ -256,4 +270,9 @@ def _ideographs(encoding: str, rows: range, frequent: str) -> dict[str, float]:
     columns = (*range(0x40, 0x7F), *range(0xA1, 0xFF))
     common = bytes(byte for row in rows for column in columns for byte in (row, column)).decode(encoding, "ignore")
     likely = {char: 1.0 for char in frequent if encoding != "big5" or char in common}
-    return dict.fromkeys(_FULL_WIDTH, 0.8) | dict.fromkeys(map(chr, (*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF5B))), 1.0) | dict.fromkeys(common, 0.62) | likely
+    return (
+        dict.fromkeys(_FULL_WIDTH, 0.8)
+        | dict.fromkeys(map(chr, (*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF5B))), 1.0)
+        | dict.fromkeys(common, 0.62)
+        | likely
+    )

@@ -96,6 +96,22 @@ def test_bytes_that_are_utf_8_by_chance_are_guessed(name: str, text: str) -> Non
     assert decode(text.encode(name)) == (text, f"guessed {name}")
 
 
+def test_a_table_with_two_words_of_its_language_is_guessed_or_unknown() -> None:
+    words = {
+        "cp1250": "Škoda;Žižkov",
+        "cp1251": "№5;№7 Љиљана;Ђорђе Ѓорѓи;Ќиро Воўк;Алесь",
+        "cp1252": "20°C;21°C £5;£7 ½;¼ 5µm;±2 Ísafjörður;Þór",
+        "cp1255": "שרה;ירושלים",
+        "cp1257": "Žydrūnas;Panevėžys Ģirts;Lāsma;Ņina",
+        "gb18030": "男;女 臺灣;繁體 １２３;ＡＢＣ",
+        "euc-jp": "男;女 有;無",
+        "cp932": "男;女 １２３;ＡＢＣ ｶﾅ;ﾈｺ",
+    }
+    tables = [(name, table(*pair.split(";"))) for name, pairs in words.items() for pair in pairs.split(" ")]
+    assert [(name, text[-12:]) for name, text in tables if decode(text.encode(name)) != (text, f"guessed {name}")] == []
+    assert decode(table("医師", "寿司").encode("euc-jp"))[1] == "unknown"
+
+
 @pytest.mark.cases(
     "text",
     [
