@@ -30,9 +30,6 @@ SAMPLE_BYTES = 4096
 LEAST_WORTH = 0.55
 """Worth of a guess (-3 to 1): Russian has 0.75 to 0.85, Chinese names 0.6, what is read wrongly mostly less than 0."""
 
-FEW_CHARS = 6
-"""With fewer different ones beyond ASCII, two readings of nearly the same worth are none."""
-
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
 _BOMS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # last: one is how a mark of UTF-32 begins
 _MEANT = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "iso8859-1": "cp1252"}
@@ -58,20 +55,22 @@ _ALPHABETS = (
 _CHINESE = (
     "的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可里后小么心多天"
     "而能好都然没日起还发成事作当文开手用主行方前本见经面公同三已分将外明东南西北京海市省县区路号街司部张王李刘陈杨黄周"
-    "元台双支个件条瓶袋箱套只片批张站男女是否无米位书水月星期四五六二男女性名姓号码单价数量款型付收入品收支选择站软硬"
+    "元台双支个件条瓶袋箱套只片批张站男女是否无米位书水月星期四五六二性名姓码单价数量款型付收入品选择软硬"
 )
 _JAPANESE = (
     "日一国会人年大十二本中長出三同時政事自行社見月分議後前民生連五発間対上部東者党地合市業内相方四定今回新場金員"
     "九入選立開手米力学問高代明実円関決子動京全目表戦経通外言氏現理調体化田当主題下首意法来性要用制北南西東山川村藤佐"
-    "円個本枚台年月番号男女無良品名町村道秒未済小低高未円個数量単価商店株式"
+    "円個枚台番号男女無良品名町道秒未済低数量単価商店株式"
 )
 _KOREAN = (
     "이다는에의을가한하고로지사서기대인정도를자어시은수나일그리있부아조상전해주들장제과보스구원성라관만공유소여"
     "개예니오무품호특화표회항치행후차남실합통중"
 )
-_FULL_WIDTH = "　、。「」『』・（）！？：；％～，《》"
-_FINAL, _INNER = "ךםןףץ", "כמנפצ"
-"""Hebrew letters that end a word, and their forms that don't."""
+_MISPLACED = re.compile(
+    r".[ךםןףץ]\w|.[כמנפצ]\W|[A-Za-z][\u0370-\u05ff]|.[\u0370-\u05ff][A-Za-z]|[^\uff66-\uff9f][\uff66-\uff9f][^\uff66-\uff9f]",
+    re.DOTALL,
+)
+"""Final letters of Hebrew within a word and others at its end, scripts that mix, and one half-width kana alone."""
 _BEFORE_WORDS, _AFTER_WORDS = "«„‘‚‹¿¡€£¥§°©№•×±¼½¾µ", "“”»›…™®–—·ªº²³"
 _NO_EUC = re.compile(rb"[\xe0-\xff]|[\xc2-\xdf][\x80-\xa0]")
 """In UTF-8, a character that can't be two bytes of EUC-JP, EUC-KR or GB 2312 by chance."""
@@ -200,7 +199,7 @@ def _fitting(data: bytes) -> Iterator[str]:
             worths[encoding] = best - place * 0.004
     ranked = sorted((each for each in worths if worths[each] >= LEAST_WORTH), key=lambda each: -worths[each])
     near = {re.sub(r"[\x00-\x7f]", "", texts[each]) for each in ranked if worths[each] > worths[ranked[0]] - 0.01}
-    if len(near) > 1 and ranked[0] != "cp1252" and all(len({*each}) < FEW_CHARS for each in near):
+    if len(near) > 1 and ranked[0] != "cp1252" and all(len({*each}) < 6 for each in near):
         return  # a toss of a coin would be wrong too often
     yield from ranked
     if not damage:
@@ -221,18 +220,10 @@ def _worth(text: str, letters: dict[str, float], *, has_ascii: bool) -> float:
 
 def _worth_of(before: str, char: str, after: str, letters: dict[str, float]) -> float:
     worth = letters.get(low := char.lower()[:1], -1.0)
-    if char in _FINAL + _INNER and (char in _FINAL) == after.isalpha():
+    if _MISPLACED.match(before + char + after):
         return -1
-    if (
-        "\xc0" <= char <= "\u024f"
-        and re.search(r"[^\W\d_]", before + after)
-        and not re.search("[A-Za-z]", before + after)
-    ):
-        worth -= 0.3  # as in ÛÔ
-    if "\uff66" <= char <= "\uff9f" and not "\uff66" <= max(before, after) <= "\uff9f":
-        return -1
-    if worth > 0 and "\u0370" <= low < "\u0600" and re.search("[A-Za-z]", before + after):
-        return -1  # Greek, Cyrillic or Hebrew within a Latin word
+    if "\xc0" <= low <= "\u024f" and {each.isascii() for each in before + after if each.isalpha()} == {False}:
+        worth -= 0.3  # words in these letters alone are rare
     if worth > 0 and char != low and before.isalpha():
         return -1 if before.islower() else worth - 0.065  # fewer words are in capitals
     if char in _BEFORE_WORDS + _AFTER_WORDS:
@@ -259,9 +250,8 @@ def _letters() -> dict[str, list[dict[str, float]]]:
     found["big5"] = [_ideographs("big5", range(0xA4, 0xC7), _CHINESE + _JAPANESE)]
     found["cp949"] = [_ideographs("euc_kr", range(0xB0, 0xC9), _KOREAN)]
     every = {char: worth for each in found.values() for letters in each for char, worth in letters.items()}
-    every |= dict.fromkeys(
-        map(chr, (9, 10, 13, *range(32, 127), *range(0x460, 0x1100))), 1.0
-    )  # ASCII, Cyrillic to Georgian
+    others = (9, 10, 13, *range(32, 127), *range(0x460, 0x1100))  # ASCII, Cyrillic to Georgian
+    every |= dict.fromkeys(map(chr, others), 1.0)
     return found | {encoding: [every] for encoding in _WIDE}
 
 
@@ -270,9 +260,5 @@ def _ideographs(encoding: str, rows: range, frequent: str) -> dict[str, float]:
     columns = (*range(0x40, 0x7F), *range(0xA1, 0xFF))
     common = bytes(byte for row in rows for column in columns for byte in (row, column)).decode(encoding, "ignore")
     likely = {char: 1.0 for char in frequent if encoding != "big5" or char in common}
-    return (
-        dict.fromkeys(_FULL_WIDTH, 0.8)
-        | dict.fromkeys(map(chr, (*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF5B))), 1.0)
-        | dict.fromkeys(common, 0.62)
-        | likely
-    )
+    full_width = "　、。「」『』・《》" + "".join(map(chr, range(0xFF01, 0xFF5F)))
+    return dict.fromkeys(full_width, 1.0) | dict.fromkeys(common, 0.62) | likely
