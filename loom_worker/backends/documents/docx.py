@@ -20,7 +20,6 @@ MAX_ENTRIES = 5000
 MAX_RATIO = 200
 """Unpacked to packed; XML of real documents is at 5 to 30."""
 MAX_XML_BYTES = 50_000_000
-MAX_RELATIONS_BYTES = 1_000_000
 CHUNK_BYTES = 64 * 1024
 
 _BROKEN = (
@@ -59,16 +58,15 @@ def _checked(archive: ZipFile) -> list[tuple[str, ZipInfo]]:
     if any(_leads_out(entry.filename) for entry in entries):
         raise UnreadableDocument("its archive names files outside of itself")
     main = next((name for kind, name in _related(archive, "") if kind == "officedocument"), _TEXT)
-    texts = [entry for entry in entries if entry.filename.lower() == main]
+    names = [entry.filename.lower() for entry in entries]
+    texts = [entry for entry, name in zip(entries, names, strict=True) if name == main]
     if len(texts) != 1:
         raise UnreadableDocument("it is not a Word document: its archive has no text, or more than one")
-    related, parts = _related(archive, main), [("", texts[0])]
+    related, parts = {*_related(archive, main)}, [("", texts[0])]
     for heading in _BESIDE:
         usual = re.compile(re.escape(posixpath.join(posixpath.dirname(main), heading.lower())) + r"\d*\.xml")
-        names = ((entry.filename.lower(), entry) for entry in entries)
-        parts += [
-            (heading, each) for name, each in names if usual.fullmatch(name) or (heading.lower(), name) in related
-        ]
+        found = {name for name in names if usual.fullmatch(name) or (heading.lower(), name) in related}
+        parts += [(heading, entry) for entry, name in zip(entries, names, strict=True) if name in found]
     if any(entry.flag_bits & 1 for _, entry in parts):
         raise UnreadableDocument("it is encrypted")
     unpacked = sum(entry.file_size for _, entry in parts)
@@ -91,7 +89,7 @@ def _related(archive: ZipFile, source: str) -> list[tuple[str, str]]:
     parser.StartDoctypeDeclHandler, parser.StartElementHandler = _refuse, start
     entries = (each for each in archive.infolist() if each.filename.lower() == listed)
     with suppress(*_BROKEN, StopIteration, UnreadableDocument), archive.open(next(entries)) as xml:
-        parser.Parse(xml.read(MAX_RELATIONS_BYTES))
+        parser.Parse(xml.read(16 * CHUNK_BYTES))
     return found
 
 

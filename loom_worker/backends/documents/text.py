@@ -37,7 +37,6 @@ _MEANT = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr":
 _WIDE = "utf-32-le utf-32-be utf-16-le utf-16-be".split()
 _WEST, _EAST = "cp1252 mac-roman cp850", "cp1250 iso8859-2 cp852"
 _CYRILLIC = "cp1251 koi8-r koi8-u mac-cyrillic cp866 iso8859-5"
-_EUC = "euc-jp gb18030 cp949".split()
 _NARROW = (
     "cp932 euc-jp gb18030 big5 cp949 cp1252 cp1251 koi8-r cp1255 cp1250 cp1254 cp1253 mac-roman koi8-u mac-cyrillic "
     "cp866 cp850 cp852 iso8859-2 iso8859-5 cp1257 iso8859-7"
@@ -161,10 +160,8 @@ def _by(encoding: str | None, data: bytes, errors: str = "strict") -> str | None
 
 def _is_by_chance(data: bytes, text: str) -> bool:
     """Whether these bytes are UTF-8, but at least half of the words beyond ASCII would be ones of no language."""
-    if _is_wide(data):
-        return True
     words = [] if data.isascii() or _NO_EUC.search(data) else _FOREIGN_WORD.findall(text)
-    return sum(not _USUAL_WORD.fullmatch(word) for word in words) * 2 >= len(words) > 0
+    return _is_wide(data) or sum(not _USUAL_WORD.fullmatch(word) for word in words) * 2 >= len(words) > 0
 
 
 def _is_wide(data: bytes) -> bool:
@@ -190,7 +187,7 @@ def _fitting(data: bytes) -> Iterator[str]:
     damage = foreign.count("\ufffd")
     if 0 < damage * 10 < len(foreign):
         yield "utf-8"
-    names = _WIDE if is_wide else _NARROW if damage else _EUC
+    names = _WIDE if is_wide else _NARROW if damage else _NARROW[1:5]  # UTF-8 by chance is EUC or Big5
     texts = {each: _by(each, sample, "replace") or "" for each in names}
     worths: dict[str, float] = {}
     for place, (encoding, text) in enumerate(texts.items()):
