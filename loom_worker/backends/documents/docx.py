@@ -4,6 +4,7 @@ Nothing is unpacked to disk. Only the text and the notes, comments, headers and 
 archive that names files outside of itself is refused, as no program that writes documents makes one.
 """
 
+import posixpath
 import re
 import zlib
 from collections.abc import Iterator
@@ -32,7 +33,6 @@ _BESIDE = ("Footnotes", "Endnotes", "Comments", *_MARGINS)
 """Files beside the text, in this order; what they hold stands under these headings."""
 _OURS = tuple("/2006/main /2006/math /markup-compatibility/2006 /wordprocessingml/main /officeDocument/math".split())
 """Ends of the namespaces of text, formulas and alternatives, those of strict Open XML last."""
-_MAIN = re.compile(rb"""<(?=[^<>]*/relationships/officeDocument["'])[^<>]*\sTarget\s*=\s*["'](?:\./|/)?([^"']+)""")
 
 
 def read(file: BinaryIO, _kind: str, _from_page: int) -> Extract:
@@ -57,15 +57,16 @@ def _checked(archive: ZipFile) -> list[tuple[str, ZipInfo]]:
         raise UnreadableDocument(f"its archive has {len(entries)} entries; at most {MAX_ENTRIES} are taken")
     if any(_leads_out(entry.filename) for entry in entries):
         raise UnreadableDocument("its archive names files outside of itself")
-    main = _main(archive)
-    texts = [entry for entry in entries if entry.filename == main]
+    main = next((name for kind, name in _related(archive, "") if kind == "officedocument"), _TEXT)
+    names = [entry.filename.lower() for entry in entries]
+    texts = [entry for entry, name in zip(entries, names, strict=True) if name == main]
     if len(texts) != 1:
         raise UnreadableDocument("it is not a Word document: its archive has no text, or more than one")
-    folder = re.escape(main.rpartition("/")[0])
-    parts = [("", texts[0])]
+    related, parts = {*_related(archive, main)}, [("", texts[0])]
     for heading in _BESIDE:
-        name = re.compile(rf"{folder}/{heading.lower()}\d*\.xml")
-        parts += [(heading, entry) for entry in entries if name.fullmatch(entry.filename)]
+        usual = re.compile(re.escape(posixpath.join(posixpath.dirname(main), heading.lower())) + r"\d*\.xml")
+        found = {name for name in names if usual.fullmatch(name) or (heading.lower(), name) in related}
+        parts += [(heading, entry) for entry, name in zip(entries, names, strict=True) if name in found]
     if any(entry.flag_bits & 1 for _, entry in parts):
         raise UnreadableDocument("it is encrypted")
     unpacked = sum(entry.file_size for _, entry in parts)
@@ -74,12 +75,22 @@ def _checked(archive: ZipFile) -> list[tuple[str, ZipInfo]]:
     return parts
 
 
-def _main(archive: ZipFile) -> str:
-    """The name of the text, as the archive's relationships have it, else the usual one."""
-    with suppress(*_BROKEN), archive.open("_rels/.rels") as xml:
-        found = _MAIN.search(xml.read(CHUNK_BYTES))
-        return found[1].decode() if found else _TEXT
-    return _TEXT
+def _related(archive: ZipFile, source: str) -> list[tuple[str, str]]:
+    """The kind and the name, in lower case, of each part related to this one; fewer if the list of them is broken."""
+    folder, name = posixpath.split(source)
+    listed = posixpath.join(folder, "_rels", f"{name}.rels")
+    found: list[tuple[str, str]] = []
+
+    def start(_name: str, attributes: dict[str, str]) -> None:
+        target = posixpath.join("/", folder, attributes.get("Target", "").replace("\\", "/"))
+        found.append((posixpath.basename(attributes.get("Type", "")).lower(), posixpath.normpath(target)[1:].lower()))
+
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler, parser.StartElementHandler = _refuse, start
+    entries = (each for each in archive.infolist() if each.filename.lower() == listed)
+    with suppress(*_BROKEN, StopIteration, UnreadableDocument), archive.open(next(entries)) as xml:
+        parser.Parse(xml.read(16 * CHUNK_BYTES))
+    return found
 
 
 def _leads_out(name: str) -> bool:
@@ -88,19 +99,25 @@ def _leads_out(name: str) -> bool:
 
 
 def _lines(archive: ZipFile, parts: list[tuple[str, ZipInfo]], extract: Extract) -> Iterator[Line | None]:
+    """The lines of the text and of what is beside it, from each part as far as it is sound; the text must be whole."""
     seen: set[Line] = set()  # the headers of a document's sections are mostly the same
     try:
         for heading, entry in parts:
-            paragraphs = _Paragraphs(heading)
-            for chunk in _chunks(archive, entry):
-                paragraphs.feed(chunk)
-                extract.title = extract.title or paragraphs.title
-                lines = paragraphs.taken()
-                yield from (line for line in lines if heading not in _MARGINS or line not in seen)
-                yield None
-                seen.update(lines)
+            with suppress(*((*_BROKEN, UnreadableDocument) if heading else ())):
+                yield from _of_part(heading, _chunks(archive, entry), extract, seen)
     except _BROKEN as error:
         raise UnreadableDocument(f"it is broken ({type(error).__name__})") from error
+
+
+def _of_part(heading: str, chunks: Iterator[bytes], extract: Extract, seen: set[Line]) -> Iterator[Line | None]:
+    paragraphs = _Paragraphs(heading)
+    for chunk in chunks:
+        paragraphs.feed(chunk)
+        extract.title = extract.title or paragraphs.title
+        lines = paragraphs.taken()
+        yield from (line for line in lines if heading not in _MARGINS or line not in seen)
+        yield None
+        seen.update(lines)
 
 
 def _chunks(archive: ZipFile, entry: ZipInfo) -> Iterator[bytes]:

@@ -38,26 +38,48 @@ _WIDE = "utf-32-le utf-32-be utf-16-le utf-16-be".split()
 _WEST, _EAST = "cp1252 mac-roman cp850", "cp1250 iso8859-2 cp852"
 _CYRILLIC = "cp1251 koi8-r koi8-u mac-cyrillic cp866 iso8859-5"
 _NARROW = (
-    "cp932 euc-jp gb18030 big5 cp949 cp1252 cp1251 koi8-r mac-roman cp1250 cp1254 cp1253 koi8-u mac-cyrillic cp866 "
-    "cp850 cp852 iso8859-2 iso8859-5"
+    "cp932 euc-jp gb18030 big5 cp949 cp1252 cp1251 koi8-r cp1255 cp1250 cp1254 cp1253 mac-roman koi8-u mac-cyrillic "
+    "cp866 cp850 cp852 iso8859-2 iso8859-5 cp1257 iso8859-7"
 ).split()
 # The letters of a language beyond ASCII, from frequent to rare: one language must account for all of a text.
 _ALPHABETS = (
     *((_WEST, each) for each in "äöüßé éèàêçâôîûùëïœ áéíóúñü àèéìòù åäöé æøåé ãõáâàçéêíóôú".split()),
     *((_EAST, each) for each in "ąćęłńóśźż áčďéěíňóřšťúůýž áéíóöőúüű ăâîșțşţ čćđšž áčďéíľňóôšťúýžä".split()),
     *((_CYRILLIC, f"оеаинт{more}") for more in (" срвлкмдпуья бгзйжхчшщыэюцъфё", "і срвлкмдпуья бгзйжхчшщюцфєїґ")),
-    *(("cp1254", "çğıöşüi"), ("cp1253", "αοιετσν ηυρπκμλςάέήίόύώ βγδζθξφχψωϊ")),
+    *((_CYRILLIC, f"оеаинт{more}") for more in ("іўы срвлкмдпуья бгзйжхчшэюцфё", "ј срвлкмдпу љњћђбгзжхчшцџфѓќѕ")),
+    *(("cp1257", each) for each in "ąčęėįšųūž āčēģīķļņšūž äöõüšž".split()),
+    ("cp1255", "יוהלאתרבמשנד חעכקפטגסצזםןךףץ"),
+    *((_WEST, "áéíóúöæ ýþð"), ("cp1254", "çğıöşüi"), ("cp1253 iso8859-7", "αοιετσν ηυρπκμλςάέήίόύώ βγδζθξφχψωϊ")),
 )
 _CHINESE = (
     "的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可里后小么心多天"
     "而能好都然没日起还发成事作当文开手用主行方前本见经面公同三已分将外明东南西北京海市省县区路号街司部张王李刘陈杨黄周"
+    "元台双支个件条瓶袋箱套只片批张站男女是否无米位书水月星期四五六二性名姓码单价数量款型付收入品选择软硬"
 )
 _JAPANESE = (
     "日一国会人年大十二本中長出三同時政事自行社見月分議後前民生連五発間対上部東者党地合市業内相方四定今回新場金員"
     "九入選立開手米力学問高代明実円関決子動京全目表戦経通外言氏現理調体化田当主題下首意法来性要用制北南西東山川村藤佐"
+    "円個枚台番号男女無良品名町道秒未済低数量単価商店株式"
 )
-_KOREAN = "이다는에의을가한하고로지사서기대인정도를자어시은수나일그리있부아조상전해주들장제과보스구원성라관만공유소여"
-_BEFORE_WORDS, _AFTER_WORDS = "«„‘‚‹¿¡€£¥§°©№•×±½µ", "“”»›…™®–—·ªº²³"
+_KOREAN = (
+    "이다는에의을가한하고로지사서기대인정도를자어시은수나일그리있부아조상전해주들장제과보스구원성라관만공유소여"
+    "개예니오무품호특화표회항치행후차남실합통중"
+)
+_MISPLACED = re.compile(
+    r".[ךםןףץ]\w|.[כמנפצ]\W|[A-Za-z][\u0370-\u05ff]|.[\u0370-\u05ff][A-Za-z]|[^\uff66-\uff9f][\uff66-\uff9f][^\uff66-\uff9f]",
+    re.DOTALL,
+)
+"""Final letters of Hebrew within a word and others at its end, scripts that mix, and one half-width kana alone."""
+_BEFORE_WORDS, _AFTER_WORDS = "«„‘‚‹¿¡€£¥§°©№•×±¼½¾µ", "“”»›…™®–—·ªº²³"
+_NO_EUC = re.compile(rb"[\xe0-\xff]|[\xc2-\xdf][\x80-\xa0]")
+"""In UTF-8, a character that can't be two bytes of EUC-JP, EUC-KR or GB 2312 by chance."""
+_FOREIGN_WORD = re.compile("[A-Za-z]*[\xc0-\u07ff][A-Za-z\xc0-\u07ff]*")
+_USUAL_WORD = re.compile(
+    "[\xc0-\u036f]*[A-Za-z][A-Za-z\xc0-\u036f]*|[\xc0-\xffšŽž]+|[\xc0-\u017f]{2,}|[\u0386-\u03a1\u03a3-\u03ce]+|"
+    "[A-Za-z\u0400-\u045f\u048a-\u04ff]*[\u0400-\u045f][A-Za-z\u0400-\u045f\u048a-\u04ff]*|"
+    "[\u0531-\u07ff]*[\u0531-\u0587\u05d0-\u05ea\u0620-\u064a]{2}[\u0531-\u07ff]*"
+)
+_CONTROLS = bytes({*range(1, 32)} - {*b"\t\n\r\f\x1b"})
 _LONG_ASCII = re.compile(rb"([\x00-\x7f]{8})[\x00-\x7f]+([\x00-\x7f]{8})")
 
 
@@ -108,9 +130,10 @@ def decode(data: bytes, *, declared: str | None = None) -> tuple[str, str]:
         Unreadable: it holds NUL, as no text does.
     """
     marked = next((name for mark, name in _BOMS.items() if data.startswith(mark)), None)
-    plain = "iso2022_jp" if b"\x1b$" in data else "utf-8"
-    text, encoding = _by(marked, data) or _by(_of_text(declared), data) or _by(plain, data), ""
-    if text is None or "\0" in text:
+    plain = "iso2022_kr" if b"\x1b$)C" in data else "iso2022_jp_ext" if b"\x1b$" in data else "utf-8"
+    told = _by(marked, data) or _by(_of_text(declared), data)
+    text, encoding = told or _by(plain, data), ""
+    if text is None or "\0" in text or (told is None and plain == "utf-8" and _is_by_chance(data, text)):
         text, encoding = _guessed(data)
     return text[: MAX_CHARS + 1].replace("\r\n", "\n").replace("\r", "\n"), encoding
 
@@ -135,6 +158,17 @@ def _by(encoding: str | None, data: bytes, errors: str = "strict") -> str | None
         return None
 
 
+def _is_by_chance(data: bytes, text: str) -> bool:
+    """Whether these bytes are UTF-8, but at least half of the words beyond ASCII would be ones of no language."""
+    words = [] if data.isascii() or _NO_EUC.search(data) else _FOREIGN_WORD.findall(text)
+    return _is_wide(data) or sum(not _USUAL_WORD.fullmatch(word) for word in words) * 2 >= len(words) > 0
+
+
+def _is_wide(data: bytes) -> bool:
+    """Whether there are more control characters than in a text of one byte to a character."""
+    return b"\0" in data or (len(data) - len(data.translate(None, _CONTROLS))) * 10 > len(data)
+
+
 def _guessed(data: bytes) -> tuple[str, str]:
     for encoding in _fitting(data):
         text = _by(encoding, data, "replace") or "\0"
@@ -147,19 +181,27 @@ def _guessed(data: bytes) -> tuple[str, str]:
 
 def _fitting(data: bytes) -> Iterator[str]:
     """Encodings that may be meant, the likeliest first; a rarer one must fit better."""
-    is_wide = b"\0" in data
+    is_wide = _is_wide(data)
     sample = (data if is_wide else _LONG_ASCII.sub(rb"\1\n\2", data))[:SAMPLE_BYTES]
-    texts = {each: _by(each, sample, "replace") or "" for each in ("utf-8", *(_WIDE if is_wide else _NARROW))}
-    damaged = re.sub(r"[\x00-\x7f]", "", texts.pop("utf-8"))
-    if damaged.count("\ufffd") * 10 < len(damaged):
+    foreign = re.sub(r"[\x00-\x7f]", "", _by("utf-8", sample, "replace") or "")
+    damage = foreign.count("\ufffd")
+    if 0 < damage * 10 < len(foreign):
         yield "utf-8"
+    names = _WIDE if is_wide else _NARROW if damage else _NARROW[1:5]  # UTF-8 by chance is EUC or Big5
+    texts = {each: _by(each, sample, "replace") or "" for each in names}
     worths: dict[str, float] = {}
     for place, (encoding, text) in enumerate(texts.items()):
         if text.count("\ufffd") * 20 <= len(text):
             best = max(_worth(text, letters, has_ascii=is_wide) for letters in _letters()[encoding])
             worths[encoding] = best - place * 0.004
-    yield from sorted((each for each in worths if worths[each] >= LEAST_WORTH), key=lambda each: -worths[each])
-    if not is_wide:
+    ranked = sorted((each for each in worths if worths[each] >= LEAST_WORTH), key=lambda each: -worths[each])
+    near = {re.sub(r"[\x00-\x7f]", "", texts[each]) for each in ranked if worths[each] > worths[ranked[0]] - 0.01}
+    if len(near) > 1 and ranked[0] != "cp1252" and all(len({*each}) < 6 for each in near):
+        return  # a toss of a coin would be wrong too often
+    yield from ranked
+    if not damage:
+        yield "utf-8"
+    elif not is_wide:
         import charset_normalizer  # 60 ms, for few files
 
         if found := charset_normalizer.from_bytes(sample).best():
@@ -175,8 +217,10 @@ def _worth(text: str, letters: dict[str, float], *, has_ascii: bool) -> float:
 
 def _worth_of(before: str, char: str, after: str, letters: dict[str, float]) -> float:
     worth = letters.get(low := char.lower()[:1], -1.0)
-    if worth > 0 and "\u0370" <= low < "\u0530" and re.search("[A-Za-z]", before + after):
-        return -1  # Greek or Cyrillic within a Latin word
+    if _MISPLACED.match(before + char + after):
+        return -1
+    if "\xc0" <= low <= "\u024f" and {each.isascii() for each in before + after if each.isalpha()} == {False}:
+        worth -= 0.3  # words in these letters alone are rare
     if worth > 0 and char != low and before.isalpha():
         return -1 if before.islower() else worth - 0.065  # fewer words are in capitals
     if char in _BEFORE_WORDS + _AFTER_WORDS:
@@ -203,7 +247,8 @@ def _letters() -> dict[str, list[dict[str, float]]]:
     found["big5"] = [_ideographs("big5", range(0xA4, 0xC7), _CHINESE + _JAPANESE)]
     found["cp949"] = [_ideographs("euc_kr", range(0xB0, 0xC9), _KOREAN)]
     every = {char: worth for each in found.values() for letters in each for char, worth in letters.items()}
-    every |= dict.fromkeys(map(chr, (9, 10, 13, *range(32, 127), *range(0x5D0, 0xE5C))), 1.0)  # ASCII, Hebrew to Thai
+    others = (9, 10, 13, *range(32, 127), *range(0x460, 0x1100))  # ASCII, Cyrillic to Georgian
+    every |= dict.fromkeys(map(chr, others), 1.0)
     return found | {encoding: [every] for encoding in _WIDE}
 
 
@@ -212,4 +257,5 @@ def _ideographs(encoding: str, rows: range, frequent: str) -> dict[str, float]:
     columns = (*range(0x40, 0x7F), *range(0xA1, 0xFF))
     common = bytes(byte for row in rows for column in columns for byte in (row, column)).decode(encoding, "ignore")
     likely = {char: 1.0 for char in frequent if encoding != "big5" or char in common}
-    return dict.fromkeys("　、。「」『』・（）！？：；％～，《》", 0.8) | dict.fromkeys(common, 0.62) | likely
+    full_width = "　、。「」『』・《》" + "".join(map(chr, range(0xFF01, 0xFF5F)))
+    return dict.fromkeys(full_width, 1.0) | dict.fromkeys(common, 0.62) | likely

@@ -102,6 +102,36 @@ def test_the_text_is_where_the_relationships_say_also_in_strict_open_xml(target:
     assert [tuple(line) for line in document.lines] == [("strict", "strict", None)]
 
 
+RELATED = "<a><b Type='http://schemas.openxmlformats.org/officeDocument/2006/relationships/{}' Target='{}'/></a>"
+
+
+@pytest.mark.cases(
+    ("main", "listed", "target", "beside"),
+    [
+        ("doc.xml", "doc.xml", "", "footnotes.xml"),
+        ("doc.xml", "/doc.xml", "fn.xml", "fn.xml"),
+        ("word/a.xml", "word\\a.xml", "", "word/footnotes.xml"),
+        ("Word/Document.xml", "word/document.xml", "", "WORD/FootNotes.xml"),
+        *(("word/a.xml", "word/a.xml", *each) for each in [("../n/x.xml", "n/x.xml"), ("n\\X.xml", "word/n/x.xml")]),
+    ],
+)
+def test_notes_are_where_the_relationships_say(main: str, listed: str, target: str, beside: str) -> None:
+    folder, _, name = main.rpartition("/")
+    related = {"_rels/.rels": RELATED.format("officeDocument", listed).encode("utf-16")}
+    related[f"{folder}/_rels/{name}.rels".lstrip("/")] = RELATED.format("footnotes", target).encode()
+    texts = {main: document_xml(P.format("text")), beside: _part("footnotes", "note")}
+    assert [line.text for line in read(zipped(texts | related)).lines] == ["text", "note"]
+
+
+ENTITY = document_xml(P.format("&x;"), before="<!DOCTYPE a [<!ENTITY x 'lol'>]>")
+
+
+@pytest.mark.parametrize("part", ["<w:hdr", "", "<?xml version='1.0' encoding='no-such'?><a/>", ENTITY])
+def test_a_broken_part_beside_the_text_is_left_out(part: str) -> None:
+    lines = read(of(P.format("text"), **{"word/footnotes.xml": part, "word/header1.xml": _part("hdr", "head")})).lines
+    assert [line.text for line in lines] == ["text", "head"]
+
+
 @pytest.mark.cases(
     "name", ["../x", "a/../../x", "/etc/passwd", "..\\x", "\\\\host\\share", "C:\\x", "C:/x", "a/..", "//x"]
 )

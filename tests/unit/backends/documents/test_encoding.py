@@ -68,6 +68,8 @@ def test_sixty_files_of_an_encoding_that_nothing_tells_are_read_and_the_guess_is
         ("one\ntwo\n".encode("utf-16-be"), "one\ntwo\n", "guessed utf-16-be"),
         ("one\ntwo\n".encode("utf-32-le"), "one\ntwo\n", "guessed utf-32-le"),
         ("本の貸出\n".encode("iso2022_jp"), "本の貸出\n", ""),
+        ("本,ﾎﾝ\n".encode("iso2022_jp_ext"), "本,ﾎﾝ\n", ""),
+        ("책의 대출\n".encode("iso2022_kr"), "책의 대출\n", ""),
         ("“It’s £5 – or so…”".encode("cp1252"), "“It’s £5 – or so…”", "guessed cp1252"),
         ("Größe, 東京 und Кафе 😀 ".encode() * 9 + b"\xff", "Größe, 東京 und Кафе 😀 " * 9 + "\ufffd", "guessed utf-8"),
         ("สวัสดีครับ ผมอ่านหนังสือทุกวัน\n".encode("cp874") * 9, "สวัสดีครับ ผมอ่านหนังสือทุกวัน\n" * 9, "guessed cp874"),
@@ -76,6 +78,33 @@ def test_sixty_files_of_an_encoding_that_nothing_tells_are_read_and_the_guess_is
 )
 def test_marks_damage_and_what_fits_no_encoding_are_told(data: bytes, text: str, encoding: str) -> None:
     assert decode(data) == (text, encoding)
+
+
+def table(*words: str) -> str:
+    return "id,qty,x\n" + "".join(f"A{at},{at * 7},{words[at % len(words)]}\n" for at in range(40))
+
+
+def test_a_table_with_two_words_of_its_language_is_guessed_or_unknown() -> None:
+    words = {
+        "cp1250": "Škoda;Žižkov",
+        "cp1251": "№5;№7 Љиљана;Ђорђе Ѓорѓи;Ќиро Воўк;Алесь",
+        "cp1252": "20°C;21°C £5;£7 ½;¼ 5µm;±2 Ísafjörður;Þór",
+        "cp1255": "שרה;ירושלים",
+        "cp1257": "Žydrūnas;Panevėžys Ģirts;Lāsma;Ņina",
+        "gb18030": "男;女 臺北;高雄;繁體 元 台;双;支 小学;学校",  # the last three are UTF-8, too
+        "euc-jp": "男;女 有;無 1990年;1991年",
+        "cp932": "男;女 １２３;ＡＢＣ ｶﾅ;ﾈｺ",
+    }
+    files = [(name, table(*pair.split(";"))) for name, pairs in words.items() for pair in pairs.split(" ")]
+    files += [("utf-16-le", each * 20) for each in ("книгиназалечитают", "ספריהסגורה", "წიგნი\n")]
+    assert [text[-9:] for name, text in files if decode(text.encode(name)) != (text, f"guessed {name}")] == []
+    assert decode(table("医師", "寿司").encode("euc-jp"))[1] == "unknown"
+
+
+def test_utf_8_of_one_word_is_no_guess() -> None:
+    words = "é ő Ž Ω 5µm 20°C №5 😀 Łódź știință Iğdır Nguyễn Lǚ Ђорђе қала Слѣдъ Θεός דוד مُحَمَّد Հայ [ˈkæt] Hawaiʻi"
+    every = [*words.split(" "), "e\u0301te\u0301", "Z\u030co\u0328", "a bell rings:\x07", "\x1b[31mred\x1b[0m"]
+    assert [word for word in every if decode(word.encode()) != (word, "")] == []
 
 
 def test_a_guessed_encoding_stands_in_the_list_in_passages_and_over_the_text(folder: Folder) -> None:
