@@ -11,6 +11,7 @@ from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.prices import cost_usd
 from loom_worker.llm.retry import Retrying
 from loom_worker.store.ledger import Ledger
+from loom_worker.turn.waits import NOTED_AFTER_MS
 from tests.support.messages_server import Cut, Hang, MessagesServer, Say, failure
 from tests.support.messages_wire import answer, sse
 from tests.support.models import ONE_CALL, Beat, Killed, says, wants
@@ -100,3 +101,34 @@ def test_what_a_real_stream_told_is_booked_under_the_name_that_was_asked(stage: 
     assert (turn.output_text, turn.usage.input_tokens, turn.usage.llm_calls) == ("Whole.", 2 * 777, 2)
     [row] = Ledger(stage.database).totals(WORKSPACE, group_by="model")
     assert (row["key"], row["input_tokens"]) == ("claude-haiku-4-5", 2 * 777)
+
+
+@pytest.mark.parametrize("look", ["silent", "received", "failed"])
+def test_a_try_that_said_nothing_yet_is_booked_after_its_worker_died_and_readers_lose_no_text(
+    stage: Stage, look: str
+) -> None:
+    watch = lambda: stage.model.asked[-1].watch  # noqa: E731
+
+    def looks() -> None:
+        stage.now_ms += NOTED_AFTER_MS
+        watch().failed(StreamBroken("cut"), 1.0) if look == "failed" else getattr(watch(), look)()
+
+    def noted() -> None:
+        until(lambda: stage.live(turn)[-1].type == "output_text.delta", 5, "the try is told")
+
+    turn = stage.submit()
+    thinks: list[Beat] = [lambda: watch().asked(), lambda: watch().told(TOLD), looks]
+    stage.model.scenes = [[*thinks, noted, Killed()]]
+    with pytest.raises(Killed):
+        stage.serve(turn, stage.worker("dies"))
+    stage.lapse(turn)
+    stage.model.scenes = [[*thinks, StreamBroken("cut")], [*thinks, *says("Whole.")]]
+    turn = stage.serve(turn, stage.worker("lives"))
+    stage.now_ms += 60_000
+    stage.lanes.alert(turn.lane)
+    turn = stage.serve(turn, stage.worker("ends"))
+    assert (turn.output_text, booked(stage, turn)) == ("Whole.", {2 * TOLD.tokens + ONE_CALL.tokens})
+    live, rebuilt = stage.live(turn), stage.rebuilt(turn)
+    assert [each.type for each in live].count("turn.retrying") == 1  # for the death; nothing else took back any text
+    assert len(live) == len(rebuilt)
+    assert "".join(each.data.get("text", "") for each in rebuilt) == "Whole."
