@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from loom_worker.core.errors import ProviderFailed, StreamBroken
+from loom_worker.core.errors import Interrupted, ProviderFailed, StreamBroken
 from loom_worker.core.values.chat import Restarted, TextDelta, Usage
 from loom_worker.core.values.turns import Turn
 from loom_worker.llm.anthropic import Anthropic
@@ -132,3 +132,24 @@ def test_a_try_that_said_nothing_yet_is_booked_after_its_worker_died_and_readers
     assert [each.type for each in live].count("turn.retrying") == 1  # for the death; nothing else took back any text
     assert len(live) == len(rebuilt)
     assert "".join(each.data.get("text", "") for each in rebuilt) == "Whole."
+
+
+@pytest.mark.parametrize(("status", "tokens"), [(429, False), (None, False), (0, True)])
+def test_a_cancel_costs_an_estimate_only_while_a_request_is_under_way(
+    stage: Stage, status: int | None, tokens: bool
+) -> None:
+    turn, worker = stage.submit("How many? " * 200), stage.worker("w1")
+
+    def stop(*_: object) -> None:
+        stage.cancel(turn, "interrupt", worker)
+        raise Interrupted("Nobody wants it.")
+
+    with MessagesServer() as server:
+        url = server.url if status else "http://127.0.0.1:9"
+        server.then(failure(429, "rate_limit_error"))
+        adapter = Anthropic(model="claude-haiku-4-5", base_url=url, call_timeout_s=2.0)
+        if status != 0:
+            stage.model = Retrying(adapter, pause=stop, chance=lambda: 0.0, clock=lambda: 0.0)  # type: ignore[assignment]
+        stage.model.scenes = [[lambda: stage.model.asked[-1].watch.asked(), stop]]
+        turn = stage.serve(turn, worker)
+    assert (turn.status, turn.usage.tokens > 0, turn.usage.llm_calls) == ("cancelled", tokens, int(tokens))
