@@ -28,11 +28,10 @@ end
 
 local function keep(hash, ms)
   redis.call('PEXPIRE', hash, ms)
-  if hash == ALL and is_closed(ALL) then
-    return  -- who failed is named by its own
-  end
   redis.call('ZREMRANGEBYSCORE', NAMES, '-inf', NOW)
-  redis.call('ZADD', NAMES, string.format('%.0f', NOW + ms), name_of(hash))
+  if hash == OWN or not is_closed(ALL) then
+    redis.call('ZADD', NAMES, string.format('%.0f', NOW + ms), name_of(hash))
+  end
   redis.call('PEXPIRE', NAMES, 86400000)
 end
 
@@ -90,22 +89,19 @@ local function open_own(span_ms)
   end
 end
 
--- Into a closed one; a source that failed before keeps it no longer.
+-- Into a closed one, which a source that failed before keeps no longer. True: enough have failed, if no process counts
+-- for more than half of them, for it may be its own fault.
 local function add_source(hash)
   local source = SOURCE ~= '' and SOURCE or '#' .. redis.call('HLEN', hash)
   if redis.call('HSET', hash, source, PROCESS) == 1 then
     keep(hash, tonumber(ARGV[5]))
   end
-end
-
--- No process counts for more than half: it may be its own fault.
-local function is_seen_by_several()
   local seen, count = {}, 0
-  for _, process in ipairs(redis.call('HVALS', ALL)) do
+  for _, process in ipairs(redis.call('HVALS', hash)) do
     seen[process] = (seen[process] or 0) + 1
-    count = count + (seen[process] <= math.ceil(FAILURES / 2) and 1 or 0)
+    count = count + ((hash == OWN or seen[process] <= math.ceil(FAILURES / 2)) and 1 or 0)
   end
-  return count >= math.max(FAILURES, 2)
+  return count >= FAILURES and (hash == OWN or count > 1)
 end
 
 -- It opens again once another source's probe fails, too, and the breaker of all once another process' does.
@@ -157,14 +153,10 @@ if VERB == 'failed' then
     fail_probe(ALL, function(span_ms) open(ALL, span_ms) end)
   end
   if is_own_closed then
-    if is_closed(ALL) then
-      add_source(ALL)
-      if is_seen_by_several() then
-        open(ALL, OPEN_MS)
-      end
+    if is_closed(ALL) and add_source(ALL) then
+      open(ALL, OPEN_MS)
     end
-    add_source(OWN)
-    if redis.call('HLEN', OWN) >= FAILURES then
+    if add_source(OWN) then
       open_own(OPEN_MS)
     end
   elseif is_probe(OWN) then

@@ -69,8 +69,7 @@ class ModelWatch(Watch):
         self.paid: list[PaidTry] = []
         """The tries of which the provider told what they used, but for one that was answered."""
         self.under_way: PaidTry | None = None
-        self.is_under_way = False
-        """True from when a request goes out until it fails."""
+        self.is_under_way = False  # true from when a request goes out until it fails
         self._noted = self._told_ms = 0
         self._clock_ms = clock_ms
         self._waiting = Waiting("model", 0, attempt=0)
