@@ -149,7 +149,7 @@ class EventWriter:
 
     def delta(self, text: str, *, reply_n: int, tries: Sequence[Json] = ()) -> None:
         """Write a piece of the reply that will become step reply_n, and tries (Event); it joins a delayed piece."""
-        for begin in range(0, len(text), MOST_CHARS):
+        for begin in range(0, len(text) or bool(tries), MOST_CHARS):
             piece = text[begin : begin + MOST_CHARS]
             last = self._log[-1] if self._log else {}
             data = {"text": piece, **({"tries": list(tries)} if tries and not begin else {})}
@@ -176,13 +176,14 @@ class EventWriter:
         """Note that a streamed reply will not be journaled: its deltas keep their ids, but lose their text.
 
         Returns:
-            True if there were any.
+            True if readers saw any text of it.
         """
         dropped = [entry for entry in self._log if entry.get("reply") == reply_n]
+        has_text = any(sum(entry["cuts"]) for entry in dropped)
         for entry in dropped:
             entry["lost"] = len(entry.pop("cuts"))
             entry.pop("reply")
-        return bool(dropped)
+        return has_text
 
     def orphans(self) -> tuple[Event, ...]:
         """Events that are not in the journal: with text among them, an earlier owner was interrupted."""

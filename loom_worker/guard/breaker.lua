@@ -3,7 +3,7 @@
 -- KEYS: 1 the process' own hash, 2 the hash of all, 3 who opened theirs since anyone succeeded (by when that ends),
 -- 4 the names of all. ARGV: 1 look, failed, succeeded or let_go; 2 the name; 3 a token or ''; then
 -- 4 failures, 5 window_ms, 6 open_ms, 7 max_open_ms, 8 successes, 9 busy_ms, 10 probe_ms, 11 the process, 12 the source
--- of a failure ('': one of its own). Fields: while closed one for each source that failed; else `until_ms`, `span_ms`,
+-- of a failure ('': one of its own). Fields: while closed one for each source that failed, with its process; else `until_ms`, `span_ms`,
 -- `wins`, and of the probe under way `token`, `token_ms` (its end), `probe_ms`; `failed_by`: source and process of the
 -- probe that failed last.
 local OWN, ALL, OPENED, NAMES = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -22,9 +22,16 @@ local function name_of(hash)
   return hash == ALL and NAME or NAME .. '|' .. PROCESS
 end
 
+local function is_closed(hash)
+  return number(hash, 'span_ms') == 0
+end
+
 local function keep(hash, ms)
   redis.call('PEXPIRE', hash, ms)
-  redis.call('ZADD', NAMES, string.format('%.0f', NOW + ms), name_of(hash))
+  redis.call('ZREMRANGEBYSCORE', NAMES, '-inf', NOW)
+  if hash == OWN or not is_closed(ALL) then
+    redis.call('ZADD', NAMES, string.format('%.0f', NOW + ms), name_of(hash))
+  end
   redis.call('PEXPIRE', NAMES, 86400000)
 end
 
@@ -41,10 +48,6 @@ end
 
 local function end_probe(hash)
   redis.call('HDEL', hash, 'token', 'token_ms', 'probe_ms')
-end
-
-local function is_closed(hash)
-  return number(hash, 'span_ms') == 0
 end
 
 local function is_probe(hash)
@@ -84,6 +87,21 @@ local function open_own(span_ms)
   if is_closed(ALL) and redis.call('ZCARD', OPENED) > 1 then
     open(ALL, span_ms)
   end
+end
+
+-- Into a closed one, which a source that failed before keeps no longer. True: enough have failed, if no process counts
+-- for more than half of them, for it may be its own fault.
+local function add_source(hash)
+  local source = SOURCE ~= '' and SOURCE or '#' .. redis.call('HLEN', hash)
+  if redis.call('HSET', hash, source, PROCESS) == 1 then
+    keep(hash, tonumber(ARGV[5]))
+  end
+  local seen, count = {}, 0
+  for _, process in ipairs(redis.call('HVALS', hash)) do
+    seen[process] = (seen[process] or 0) + 1
+    count = count + ((hash == OWN or seen[process] <= math.ceil(FAILURES / 2)) and 1 or 0)
+  end
+  return count >= FAILURES and (hash == OWN or count > 1)
 end
 
 -- It opens again once another source's probe fails, too, and the breaker of all once another process' does.
@@ -135,11 +153,11 @@ if VERB == 'failed' then
     fail_probe(ALL, function(span_ms) open(ALL, span_ms) end)
   end
   if is_own_closed then
-    local is_new = redis.call('HSET', OWN, SOURCE ~= '' and SOURCE or '#' .. redis.call('HLEN', OWN), 1) == 1
-    if redis.call('HLEN', OWN) >= FAILURES then
+    if is_closed(ALL) and add_source(ALL) then
+      open(ALL, OPEN_MS)
+    end
+    if add_source(OWN) then
       open_own(OPEN_MS)
-    elseif is_new then
-      keep(OWN, tonumber(ARGV[5]))
     end
   elseif is_probe(OWN) then
     fail_probe(OWN, open_own)
@@ -147,6 +165,9 @@ if VERB == 'failed' then
 elseif VERB == 'succeeded' then
   if is_own_closed or is_probe(OWN) then
     redis.call('DEL', OPENED)
+    if is_closed(ALL) then
+      close(ALL)
+    end
   end
   if is_probe(ALL) then
     win_probe(ALL)

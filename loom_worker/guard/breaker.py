@@ -1,9 +1,9 @@
 """Circuit breakers: what fails again and again is not called for a while.
 
 A process counts its own failures first, for they may be its own fault: no file descriptors, no memory, a host it cannot
-resolve. Once two processes have opened their own breakers of a name, and no process succeeded meanwhile, the breaker of
-all processes opens. One Lua script changes hashes in Redis, one per name and process and one per name, on Redis' own
-clock. None of it must survive: if Redis loses its data, or does not answer, the breakers are closed.
+resolve. The breaker of all processes opens once two of them have opened their own of a name, or sources of several have
+failed, and none succeeded meanwhile. One Lua script changes hashes in Redis, one per name and process and one per name,
+on Redis' own clock. None of it must survive: if Redis loses its data, or does not answer, the breakers are closed.
 
 A breaker is *closed*: calls are made. Failures of several sources (sessions) in a row *open* it: calls are refused
 without being made. When its time is over it is *half-open*: one call at a time is made, the probe. Failed probes of two

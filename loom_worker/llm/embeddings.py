@@ -7,6 +7,7 @@ models that answer turns do. Which adapter a name gets, ``runtime/embedders.py``
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
@@ -132,6 +133,8 @@ class Careful:
         self._chance = chance
         self._clock = clock
         self._policy = policy
+        self.source = ""
+        """Whose failures the breaker counts once; empty: each text's."""
 
     @property
     def name(self) -> str:
@@ -172,8 +175,16 @@ class Careful:
             if isinstance(error, ProviderFailed):
                 report = self._breakers.succeeded  # it answered, if with a refusal
             elif isinstance(error, Transient) and not (isinstance(error, Overloaded) and is_rate_limit(error)):
-                report = partial(self._breakers.failed, source="\n".join(texts))  # the texts may be the cause
+                report = partial(self._breakers.failed, source=self.source or "\n".join(texts))  # they may be the cause
             raise
         finally:
             report(self._breaker, permit.token)
             metrics.LLM_REQUESTS.observe(self._clock() - began_s, self.name, outcome)
+
+
+def sourced(source: str, embedder: Embedder) -> Embedder:
+    """The same embedder, whose failures a breaker counts once for this session or run."""
+    if isinstance(embedder, Careful):
+        embedder = copy(embedder)
+        embedder.source = source
+    return embedder

@@ -6,7 +6,7 @@ batch is one request and one transaction, which counts only if the session was e
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from loom_worker.core import crash_points
@@ -26,6 +26,7 @@ from loom_worker.llm.embeddings import (
     Vector,
     batches,
     cut,
+    sourced,
 )
 from loom_worker.llm.meter import BudgetMeter
 from loom_worker.store.budgets import Budgets
@@ -152,6 +153,7 @@ class MessageEmbedding:
         tokens = sum(map(rules.count, texts.values()))
         meter = BudgetMeter(self.budgets, payer, input_tokens=tokens, clock_ms=self.clock_ms)
         meter.reserve(rules.embedder.name, 0)
+        rules = replace(rules, embedder=sourced(payer.source, rules.embedder))
         asker = _Asker(rules, lambda: self.vectors.is_there(session.lane))
         try:
             found, usage = asker.vectors(texts)

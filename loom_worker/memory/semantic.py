@@ -16,7 +16,7 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tiers import Scope
 from loom_worker.core.values.tools import Caller
-from loom_worker.llm.embeddings import Embedder, Vector, cut
+from loom_worker.llm.embeddings import Embedder, Vector, cut, sourced
 from loom_worker.llm.meter import BudgetMeter
 from loom_worker.memory.recalled import Entry, text_of
 from loom_worker.store.budgets import Budgets
@@ -75,7 +75,8 @@ class QueryEmbedder:
         meter = BudgetMeter(self.budgets, payer, input_tokens=self.count(text), clock_ms=self.clock_ms)
         meter.reserve(self.embedder.name, 0)
         try:
-            found = self.embedder.embed([text], kind="query", timeout_s=self.timeout_s, may_be_sent=may_be_sent)
+            embedder = sourced(caller.run_id or caller.lane, self.embedder)
+            found = embedder.embed([text], kind="query", timeout_s=self.timeout_s, may_be_sent=may_be_sent)
         except LoomError:
             meter.refund()
             raise

@@ -130,7 +130,8 @@ class Calls:
         if row is None:
             return None
         trace_id = rows.trace_id(row["traceparent"])
-        caller = Caller(row["lane"], row["session_id"], row["workspace"], turn_id, row["id"], row["agent"], trace_id)
+        ids = (row["lane"], row["session_id"], row["workspace"], turn_id, row["id"])
+        caller = Caller(*ids, row["agent"], trace_id, row["run_id"] or "")
         return CallOwner(row["agent"], rows.choice(row), row["name"], row["reply_n"], caller, Rules.of(row["rules"]))
 
 
@@ -226,7 +227,7 @@ _LEFT = (
 Journals that older versions began do not say it."""
 _OWNER = (
     select(turns.c.lane, turns.c.session_id, turns.c.workspace, turns.c.agent, turns.c.traceparent)
-    .add_columns(calls.c.id, calls.c.name, calls.c.reply_n, *(sessions.c[name] for name in rows.CHOSEN))
+    .add_columns(turns.c.run_id, calls.c.id, calls.c.name, calls.c.reply_n, *(sessions.c[name] for name in rows.CHOSEN))
     .add_columns(RULES)
     .join(calls, calls.c.turn_id == turns.c.id)
     .join(sessions, sessions.c.lane == turns.c.lane)

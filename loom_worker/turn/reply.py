@@ -278,8 +278,10 @@ def _check_wanted(execution: Execution) -> None:
 
 
 def _cut(text: str, execution: Execution, *, sent_tokens: int) -> Reply:
-    """A reply that the client did not want to its end: it costs what the provider told by then, else an estimate."""
-    paid = execution.watch.under_way or PaidTry(Usage(input_tokens=sent_tokens, llm_calls=1), said=[text])
+    """A reply that was not wanted to its end: it costs what the provider told, else an estimate if a request is out."""
+    is_sent = execution.watch.is_under_way or text
+    sent = Usage(input_tokens=sent_tokens, llm_calls=1) if is_sent else Usage()
+    paid = execution.watch.under_way or PaidTry(sent, said=[text])
     model = execution.runtime.model.name
     return Reply(text, "cancelled", paid.usage(model, execution.runtime.count), model)
 

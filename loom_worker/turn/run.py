@@ -170,7 +170,7 @@ def _ask(
     state: TurnState, execution: Execution, writer: EventWriter, *, may_call_tools: bool
 ) -> TurnState | Parked | Done:
     """Ask the model; or why the turn must wait, or ends, for want of a reply."""
-    execution.watch.begin(state)
+    execution.watch.begin(state, writer)
     try:
         state = ask(state, execution, writer, may_call_tools=may_call_tools)
     except Unavailable:
@@ -335,7 +335,8 @@ def _call_here(state: TurnState, call: Call, execution: Execution, writer: Event
     if running is None or tool is None:
         raise Interrupted(f"Call {call.id} was taken by another worker.")
     turn = state.turn
-    caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent, turn.trace_id)
+    ids = (turn.lane, turn.session_id, turn.workspace, turn.id, call.id)
+    caller = Caller(*ids, turn.agent, turn.trace_id, turn.run_id or "")
     work = call_work(running, caller, is_known=True)
     worker.monitor.started(work)
     outcome = allowed(worker.tools.run(tool, call.arguments, caller), execution.guardrails.tool_result)

@@ -12,6 +12,7 @@ from loom_worker.core.values.chat import Usage, Watch
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
+from loom_worker.events.writer import EventWriter
 from loom_worker.guard.tolerant import Tolerant
 from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits
 from loom_worker.llm.anthropic_errors import is_rate_limit
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 QUIET_MS = 10_000
 """Nothing came from the model for so long: that is worth a line in the log."""
+NOTED_AFTER_MS = 1_000
+"""A try that has said nothing for so long is told in an event without text: its worker may die before the first one."""
 SHOWN_AFTER_MS = 200
 """A shorter call is over before anyone looks, and leaves Redis alone."""
 SHOWN_AGAIN_MS = KEPT_MS // 3
@@ -66,17 +69,19 @@ class ModelWatch(Watch):
         self.paid: list[PaidTry] = []
         """The tries of which the provider told what they used, but for one that was answered."""
         self.under_way: PaidTry | None = None
-        self._noted = 0
+        self.is_under_way = False  # true from when a request goes out until it fails
+        self._noted = self._told_ms = 0
         self._clock_ms = clock_ms
         self._waiting = Waiting("model", 0, attempt=0)
         self._is_told = False
         self._began_ms = self._received_ms = 0
         self._shown_ms: int | None = None
 
-    def begin(self, state: TurnState) -> None:
+    def begin(self, state: TurnState, writer: EventWriter) -> None:
         """A reply is needed; what was tried for it before, by whomever, counts."""
         self.calls.begin()
-        self.paid, self.under_way, self._noted = [], None, 0
+        self.paid, self.under_way, self.is_under_way, self._noted = [], None, False, 0
+        self._writer, self._reply_n = writer, state.next_n
         now_ms = self._clock_ms()
         earlier = state.waited_last or {}
         self._waiting = Waiting(
@@ -89,7 +94,7 @@ class ModelWatch(Watch):
     def asked(self) -> None:
         """See Watch."""
         self.calls.asked()
-        self.under_way = None
+        self.under_way, self.is_under_way = None, True
         self._change(waits_for="model", attempt=self._tries + 1)
         if self._shown_ms is not None:
             self._show()
@@ -112,11 +117,12 @@ class ModelWatch(Watch):
         elif usage.tokens:
             self.under_way = PaidTry(usage, self.meter.take() if self.meter else None)
             self.paid.append(self.under_way)
+            self._told_ms = self._clock_ms()
 
     def said(self, text: str) -> list[Json]:
         """A piece of text came; the paid tries that its event is to tell of, for whoever takes the turn over."""
         self.calls.text()
-        new, self._noted = [asdict(each) for each in self.paid[self._noted :]], len(self.paid)
+        new = self._new_tries()
         if self.under_way is not None:
             self.under_way.said.append(text)
         return new
@@ -130,6 +136,8 @@ class ModelWatch(Watch):
     def failed(self, error: LoomError, wait_s: float) -> None:
         """See Watch."""
         self.calls.failed(error)
+        self.is_under_way = False
+        self._note()
         next_ms = self._clock_ms() + int(wait_s * 1000)
         self._change(waits_for=_for(error), next_try_ms=next_ms, last_error=self._cause(error))
         self._show()
@@ -177,8 +185,18 @@ class ModelWatch(Watch):
             last_error=last_error or before.last_error,
         )
 
+    def _new_tries(self) -> list[Json]:
+        new, self._noted = [asdict(each) for each in self.paid[self._noted :]], len(self.paid)
+        return new
+
+    def _note(self) -> None:
+        if self._noted < len(self.paid):
+            self._writer.delta("", reply_n=self._reply_n, tries=self._new_tries())
+
     def _show_in_time(self) -> None:
         now_ms = self._clock_ms()
+        if now_ms - self._told_ms >= NOTED_AFTER_MS:
+            self._note()
         due_ms = self._began_ms + SHOWN_AFTER_MS if self._shown_ms is None else self._shown_ms + SHOWN_AGAIN_MS
         if now_ms >= due_ms:
             self._show()

@@ -262,11 +262,13 @@ class Payer:
     """Empty for what no turn asked for: a summary."""
     above: tuple[Ancestor, ...] = ()
     """The turns that wait for this one: it is paid from their budgets, too."""
+    run_id: str = ""
+    """Of the workflow's run that the turn is a stage of, or empty."""
 
     @property
     def source(self) -> str:
-        """The lane of the session that all of this is done for: the first that asked."""
-        return self.above[0].lane if self.above else self.lane
+        """What all of this is done for: a workflow's run, or the lane of the session that asked first."""
+        return self.run_id or (self.above[0].lane if self.above else self.lane)
 
     def limits(
         self,

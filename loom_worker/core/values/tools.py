@@ -30,6 +30,8 @@ class Caller:
     """The agent's name; what agents keep for themselves is kept under it."""
     trace_id: str | None = None
     """Of the turn's trace."""
+    run_id: str = ""
+    """Of the workflow's run that the turn is a stage of, or empty."""
 
     @property
     def traceparent(self) -> str | None:

@@ -387,3 +387,33 @@ def test_each_opening_and_each_refusal_is_counted(breakers, valkey, counted):
     pass_time(valkey, "x", 30)
     breakers.failed("x", breakers.permit("x").token)
     assert (counted(BREAKERS_OPENED), counted(BREAKER_REFUSALS)) == ({("x",): 2}, {("x",): 2})
+
+
+def test_a_storm_over_many_processes_opens_it_though_none_of_them_sees_five_sessions(valkey):
+    processes = [Breakers(valkey, process=str(n)) for n in range(8)]
+    for session in range(4):
+        for n, process in enumerate(processes[:2]):
+            assert process.permit("x").state == "closed" or session > 1
+            process.failed("x", source=f"{n}-{session}")
+    assert {each.permit("x").state for each in processes} == {"open"}
+
+
+def test_a_success_of_anyone_begins_a_new_row_over_all_processes(three):
+    one, two, third = three
+    for n in range(2):
+        one.failed("x", source=f"a{n}")
+        two.failed("x", source="poison")
+    third.succeeded("x")
+    for n in range(2):
+        one.failed("x", source=f"b{n}")
+        two.failed("x", source="poison")
+    assert third.permit("x").state == "closed"
+    for source in ("c", "d"):
+        two.failed("x", source=source)
+    assert third.permit("x").state == "open"
+
+
+def test_names_of_processes_that_are_gone_go_as_others_are_written(three, valkey):
+    valkey.zadd(NAMES, {f"x|{n}": 1 for n in range(20)})
+    three[0].failed("y")
+    assert set(valkey.zrange(NAMES, 0, -1)) == {"y|one"}

@@ -15,7 +15,16 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from loom_worker.core.errors import Interrupted, LeftAlone, LoomError, Overloaded, ProviderFailed, StreamBroken
 from loom_worker.core.values.budgets import usd
 from loom_worker.guard.breaker import Breakers
-from loom_worker.llm.embeddings import BATCH_TEXTS, BATCH_TOKENS, Careful, Embedder, InputRefused, batches, cut
+from loom_worker.llm.embeddings import (
+    BATCH_TEXTS,
+    BATCH_TOKENS,
+    Careful,
+    Embedder,
+    InputRefused,
+    batches,
+    cut,
+    sourced,
+)
 from loom_worker.llm.embeddings_http import EmbeddingApi, HttpEmbedder, OllamaEmbed, OpenAi, Voyage
 from loom_worker.llm.embeddings_local import HashedWords, StaticModel
 from tests.support.embedding_server import EmbeddingServer, embedding_server
@@ -205,6 +214,17 @@ def test_a_provider_that_keeps_failing_is_left_alone(server: EmbeddingServer, va
     with pytest.raises(LeftAlone, match="left alone"):
         embed(model, "apple")
     assert len(server.asked) == 6
+
+
+def test_one_session_s_texts_keep_the_provider_from_nobody(server: EmbeddingServer, valkey: redis.Redis) -> None:
+    server.refuses = lambda _: (500, {})
+    model = careful(server, valkey, Nap())
+    for source, lefts in (("poison", 9), ("a", 1), ("b", 1), ("c", 1), ("d", 1)):
+        for n in range(lefts):
+            with pytest.raises(StreamBroken):
+                embed(sourced(source, model), f"apple {n}", timeout_s=0.1)
+    with pytest.raises(LeftAlone):
+        embed(model, "apple")
 
 
 def test_a_batch_holds_as_much_as_a_request_may() -> None:

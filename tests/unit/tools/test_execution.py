@@ -67,8 +67,9 @@ def fails(_arguments: object, _caller: object) -> str:
 
 def test_after_faults_in_five_sessions_a_tool_is_not_run(executor: ToolExecutor, caller: Caller) -> None:
     broken = tool(fails, group="api")
-    sessions = [*[caller] * 9, *(replace(caller, lane=f"{caller.lane}-{n}") for n in range(4))]
-    assert [executor.run(broken, {}, each).is_fault for each in sessions] == [True] * 13
+    run = [replace(caller, lane=f"stage {n}", run_id="run_1") for n in range(9)]
+    sessions = [*[caller] * 9, *run, *(replace(caller, lane=f"{caller.lane}-{n}") for n in range(3))]
+    assert [executor.run(broken, {}, each).is_fault for each in sessions] == [True] * 21
     ran: list[int] = []
     other_tool_of_it = tool(lambda a, c: ran.append(1), group="api")
     refused = executor.run(other_tool_of_it, {}, caller)

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from loom_worker.core.errors import ProviderFailed, StreamBroken
+from loom_worker.core.errors import Interrupted, ProviderFailed, StreamBroken
 from loom_worker.core.values.chat import Restarted, TextDelta, Usage
 from loom_worker.core.values.turns import Turn
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.prices import cost_usd
 from loom_worker.llm.retry import Retrying
 from loom_worker.store.ledger import Ledger
+from loom_worker.turn.waits import NOTED_AFTER_MS
 from tests.support.messages_server import Cut, Hang, MessagesServer, Say, failure
 from tests.support.messages_wire import answer, sse
 from tests.support.models import ONE_CALL, Beat, Killed, says, wants
@@ -100,3 +101,55 @@ def test_what_a_real_stream_told_is_booked_under_the_name_that_was_asked(stage: 
     assert (turn.output_text, turn.usage.input_tokens, turn.usage.llm_calls) == ("Whole.", 2 * 777, 2)
     [row] = Ledger(stage.database).totals(WORKSPACE, group_by="model")
     assert (row["key"], row["input_tokens"]) == ("claude-haiku-4-5", 2 * 777)
+
+
+@pytest.mark.parametrize("look", ["silent", "received", "failed"])
+def test_a_try_that_said_nothing_yet_is_booked_after_its_worker_died_and_readers_lose_no_text(
+    stage: Stage, look: str
+) -> None:
+    watch = lambda: stage.model.asked[-1].watch  # noqa: E731
+
+    def looks() -> None:
+        stage.now_ms += NOTED_AFTER_MS
+        watch().failed(StreamBroken("cut"), 1.0) if look == "failed" else getattr(watch(), look)()
+
+    def noted() -> None:
+        until(lambda: stage.live(turn)[-1].type == "output_text.delta", 5, "the try is told")
+
+    turn = stage.submit()
+    thinks: list[Beat] = [lambda: watch().asked(), lambda: watch().told(TOLD), looks]
+    stage.model.scenes = [[*thinks, noted, Killed()]]
+    with pytest.raises(Killed):
+        stage.serve(turn, stage.worker("dies"))
+    stage.lapse(turn)
+    stage.model.scenes = [[*thinks, StreamBroken("cut")], [*thinks, *says("Whole.")]]
+    turn = stage.serve(turn, stage.worker("lives"))
+    stage.now_ms += 60_000
+    stage.lanes.alert(turn.lane)
+    turn = stage.serve(turn, stage.worker("ends"))
+    assert (turn.output_text, booked(stage, turn)) == ("Whole.", {2 * TOLD.tokens + ONE_CALL.tokens})
+    live, rebuilt = stage.live(turn), stage.rebuilt(turn)
+    assert [each.type for each in live].count("turn.retrying") == 1  # for the death; nothing else took back any text
+    assert len(live) == len(rebuilt)
+    assert "".join(each.data.get("text", "") for each in rebuilt) == "Whole."
+
+
+@pytest.mark.parametrize(("status", "tokens"), [(429, False), (None, False), (0, True)])
+def test_a_cancel_costs_an_estimate_only_while_a_request_is_under_way(
+    stage: Stage, status: int | None, tokens: bool
+) -> None:
+    turn, worker = stage.submit("How many? " * 200), stage.worker("w1")
+
+    def stop(*_: object) -> None:
+        stage.cancel(turn, "interrupt", worker)
+        raise Interrupted("Nobody wants it.")
+
+    with MessagesServer() as server:
+        url = server.url if status else "http://127.0.0.1:9"
+        server.then(failure(429, "rate_limit_error"))
+        adapter = Anthropic(model="claude-haiku-4-5", base_url=url, call_timeout_s=2.0)
+        if status != 0:
+            stage.model = Retrying(adapter, pause=stop, chance=lambda: 0.0, clock=lambda: 0.0)  # type: ignore[assignment]
+        stage.model.scenes = [[lambda: stage.model.asked[-1].watch.asked(), stop]]
+        turn = stage.serve(turn, worker)
+    assert (turn.status, turn.usage.tokens > 0, turn.usage.llm_calls) == ("cancelled", tokens, int(tokens))

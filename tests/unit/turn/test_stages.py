@@ -69,3 +69,14 @@ def test_the_cost_of_a_stage_holds_what_the_agents_cost_that_it_asked(stage: Sta
     stage.model.scenes = [says("42"), says("It is 42.")]
     stage.serve(child, stage.worker("w2"))
     assert served(stage, run).usage.llm_calls == 3
+
+
+def test_stages_of_a_run_and_agents_that_they_ask_are_one_source_of_failures(stage: Stage) -> None:
+    run = begun(stage, "Add.", "Write.")
+    stage.model.scenes = [wants(("add", {"a": 1, "b": 2})), says("3"), says("Written.")]
+    parent = turns_of(stage, run)[0]
+    parent = stage.serve(parent, stage.worker("w1"))
+    owner = stage.calls.owner_of(parent.id, 0)
+    assert owner is not None
+    assert owner.caller.run_id == run.id
+    assert {each.source for each in stage.model.asked} == {run.id}
