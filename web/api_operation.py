@@ -24,7 +24,7 @@ class ApiOperation:
     scope: KeyScope | None = None
     """What a key needs for it; every operation under ``/v1`` has one (a test checks), pages and probes have none."""
     media_type: str = "application/json"
-    """Of the answers that have a body."""
+    """Schemas of the answers that have a body."""
     tag: str = ""
 
     @property

@@ -180,9 +180,9 @@ def _noted(own: str, schema: Any) -> Any:
     return {**schema, "description": f"{schema.get('description', '')} {note}".strip()}
 
 
-def _members(node: Any, whole: Json, inside: tuple[str, ...], room: Iterator[int]) -> tuple[Json, list[str]]:
+def _members(node: Any, whole: Json, inside: tuple[str, ...], left: Iterator[int]) -> tuple[Json, list[str]]:
     """The properties that an object may have by a schema and its alternatives, and the names of those it must have."""
-    if next(room, None) is None:
+    if next(left, None) is None:
         raise Unfit(f"its input schema has more than {MAX_PARTS} parts once references are followed")
     if not isinstance(node, dict):
         return {}, []
@@ -191,11 +191,11 @@ def _members(node: Any, whole: Json, inside: tuple[str, ...], room: Iterator[int
         with suppress(LookupError, TypeError, ValueError):  # an anchor is allowed, and not followed here
             parts.append(pointed(whole, reference))
     within = (*inside, reference)
-    together = [_members(part, whole, within, room) for part in parts]
+    together = [_members(part, whole, within, left) for part in parts]
     required = [*node.get("required", ()), *(name for _, names in together for name in names)]
     found = _merged("allOf", (properties for properties, _ in together))
     for key in ("anyOf", "oneOf"):
-        branches = [_members(part, whole, within, room) for part in node.get(key, ())]
+        branches = [_members(part, whole, within, left) for part in node.get(key, ())]
         found = _merged("anyOf", (properties for properties, _ in branches)) | found
         required += sorted(set.intersection(*(set(names) for _, names in branches))) if branches else []
     own = node.get("properties", {})

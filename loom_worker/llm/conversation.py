@@ -65,7 +65,7 @@ def _outcomes(uses: Sequence[ToolUse], later: Iterable[ChatMessage]) -> Iterator
 
 
 def proofs(request: Request) -> frozenset[str]:
-    """What each block of thinking in a request bears of its provider: a signature, or an encrypted text."""
+    """Signatures, or encrypted texts, that prove the thinking in a request to be its provider's."""
     return frozenset(_proof(block) for message in request.messages for block in message.opaque)
 
 

@@ -265,7 +265,7 @@ class MessagesModel:
 
 
 def _response(error: BaseException | None) -> ErrorResponse | None:
-    """What the server said, if it was the server that said something."""
+    """The server's error; None if it was not the server that failed."""
     import anthropic
 
     if isinstance(error, ErrorEvent):

@@ -54,7 +54,7 @@ def events(chunks: Iterable[bytes], *, max_bytes: int = MAX_EVENT_BYTES) -> Iter
 
 
 def _event(name: str, data: bytes) -> Json | None:
-    """What an event holds; None: it only keeps the connection alive."""
+    """The object in an event; None if it only keeps the connection alive."""
     if not data.startswith(b"{"):
         if data and _OF_A_REPLY.match(name):
             raise StreamBroken(MALFORMED)

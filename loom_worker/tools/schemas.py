@@ -38,7 +38,7 @@ class OfferedTool:
     """As it is sent: no provider refuses it."""
     sent: SentSchema
     validator: Any
-    """Of arguments under the tool's own names; it never fetches a schema."""
+    """Checks arguments under the tool's own names; it never fetches a schema."""
 
     @property
     def change(self) -> str:

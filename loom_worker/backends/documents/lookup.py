@@ -16,7 +16,7 @@ SNIPPET_TOKENS = 40
 MAX_SNIPPET_CHARS = 500
 MOST_NEAR = 3
 MAX_BYTES = 12 * 1024
-"""Of the text in UTF-8, what stands before and after it included: below the 16 KiB at which a result is kept aside."""
+"""Size of the text in UTF-8 with what stands around it: below the 16 KiB at which a result is kept aside."""
 _RESERVED_BYTES = 512
 """For what stands before and after the lines."""
 _WEIGHTS = "2.0, 3.0, 1.0, 1.0"

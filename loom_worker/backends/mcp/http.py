@@ -28,7 +28,7 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 CONNECT_S = 5.0
 """For the name server, and for each address."""
 MAX_REASON_CHARS = 300
-"""Of a refusal's body that is told."""
+"""Length of a refusal's body that is told."""
 _PARTING_S = 0.5
 _REST_S = 0.05
 _STREAMS, _STREAMS_S = 10, 10.0

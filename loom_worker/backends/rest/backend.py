@@ -19,7 +19,7 @@ from loom_worker.core.values.tools import MAX_SHOWN, Caller, Tool
 from loom_worker.guard.net.address import Lookup, Private, Target, target
 
 MAX_DESCRIPTION_CHARS = 12_000
-"""Of the operations' lines in the system prompt; those beyond it are only named, or counted if they are many."""
+"""Length of the operations' lines in the system prompt; those beyond it are only named, or counted if they are many."""
 MAX_OPERATIONS = 1_000
 """Tools of one backend; checking the schemas of so many takes some seconds."""
 IDEMPOTENT = (*openapi.READING, "PUT", "DELETE")

@@ -13,7 +13,7 @@ from loom_worker.core.errors import BadFile
 from loom_worker.core.values.json import Json
 
 MAX_BYTES = 10_000_000
-"""Of a JSON document."""
+"""Size of a JSON document."""
 MAX_YAML_BYTES = 2 * 1024 * 1024
 MAX_HOPS = 20
 """References that lead to another reference, one after the other."""

@@ -263,7 +263,7 @@ class Payer:
     above: tuple[Ancestor, ...] = ()
     """The turns that wait for this one: it is paid from their budgets, too."""
     run_id: str = ""
-    """Of the workflow's run that the turn is a stage of, or empty."""
+    """Id of the workflow's run that the turn is a stage of, or empty."""
 
     @property
     def source(self) -> str:

@@ -155,7 +155,7 @@ class Event:
     type: str
     data: Json
     tries: tuple[Json, ...] = field(default=(), compare=False)
-    """Of a delta: what the provider told of the turn's requests since the last such event; no reader is shown it."""
+    """Usage that the provider told since the last such event, on a delta; no reader is shown it."""
 
     @property
     def is_final(self) -> bool:

@@ -31,7 +31,7 @@ class Caller:
     trace_id: str | None = None
     """Of the turn's trace."""
     run_id: str = ""
-    """Of the workflow's run that the turn is a stage of, or empty."""
+    """Id of the workflow's run that the turn is a stage of, or empty."""
 
     @property
     def traceparent(self) -> str | None:
