@@ -49,8 +49,13 @@ def send(text: str = "Hello.", **more: object) -> tuple[str, Json]:
 
 def sent(stage: Stage, *calls: tuple[str, Json], session: str = "sender", **new: object) -> Turn:
     """A completed turn that has sent messages, each in a reply of its own."""
-    stage.model.scenes = [*(wants(call, first_id=n) for n, call in enumerate(calls)), says("Sent.")]
-    turn = stage.serve(stage.submit("Tell them.", session=session, **new), stage.worker("w1"))  # type: ignore[arg-type]
+    turn = stage.answered(
+        *(wants(call, first_id=n) for n, call in enumerate(calls)),
+        says("Sent."),
+        text="Tell them.",
+        session=session,
+        **new,
+    )
     assert [call.status for call in turn.calls] == ["completed"] * len(calls)
     return turn
 
@@ -112,8 +117,7 @@ def test_a_message_whose_call_runs_again_is_sent_once(stage: Stage, queue: Agent
 def test_a_turn_waits_for_messages_without_a_worker_and_is_woken_by_the_first(
     stage: Stage, queue: AgentMessages, woken: Woken
 ) -> None:
-    stage.model.scenes = [wants(("receive_messages", {"wait_s": 60}))]
-    waiting = stage.serve(stage.submit(session="reader"), stage.worker("w2"))
+    waiting = stage.answered(wants(("receive_messages", {"wait_s": 60})), session="reader", by=stage.worker("w2"))
     assert (waiting.calls[0].status, waiting.held_by) == ("running", None)
     sent(stage, send("at last"))
     assert woken == [waiting.lane]
@@ -124,8 +128,7 @@ def test_a_turn_waits_for_messages_without_a_worker_and_is_woken_by_the_first(
 
 
 def test_a_turn_waits_for_messages_as_long_as_it_said(stage: Stage, queue: AgentMessages) -> None:
-    stage.model.scenes = [wants(("receive_messages", {"wait_s": 5}))]
-    waiting = stage.serve(stage.submit(session="reader"), stage.worker("w2"))
+    waiting = stage.answered(wants(("receive_messages", {"wait_s": 5})), session="reader", by=stage.worker("w2"))
     stage.now_ms += 5_000
     stage.lanes.alert(waiting.lane)
     stage.model.scenes = [says("Nothing came.")]
@@ -246,8 +249,7 @@ def test_each_kind_of_message_has_its_policy(kind: str) -> None:
 
 
 def test_a_control_message_is_never_a_reference_and_so_not_long(stage: Stage, queue: AgentMessages) -> None:
-    stage.model.scenes = [wants(send("x" * 70_000, kind="control")), says("Too long.")]
-    done = stage.serve(stage.submit(session="sender"), stage.worker("w1"))
+    done = stage.answered(wants(send("x" * 70_000, kind="control")), says("Too long."), session="sender")
     assert done.calls[0].status == "failed"
     assert "at most 65,536 bytes" in (done.calls[0].content or "")
 
