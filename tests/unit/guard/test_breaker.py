@@ -3,7 +3,6 @@
 import logging
 import os
 import socket
-import threading
 
 import pytest
 import redis as redis_py
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from loom_worker.core.metrics import BREAKER_REFUSALS, BREAKERS_OPENED
 from loom_worker.guard.breaker import HASH, NAMES, BreakerPolicy, Breakers, CallPermit
+from tests.support.at_once import at_once
 
 OWN = f"|{socket.gethostname()}-{os.getpid()}"
 """What the breaker of this process has behind its name."""
@@ -237,17 +237,7 @@ def test_redis_is_asked_again_once_it_was_away_for_a_while(valkey):
 def test_of_many_threads_one_gets_the_probe(valkey_server, valkey):
     breakers = Breakers(valkey_server.client())
     half_open(breakers, valkey)
-    start, states = threading.Barrier(8), []
-
-    def call():
-        start.wait()
-        states.append(breakers.permit("x").state)
-
-    threads = [threading.Thread(target=call) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    states = at_once(lambda _: breakers.permit("x").state, range(8))
     assert sorted(states) == ["half-open", *["open"] * 7]
 
 
