@@ -6,23 +6,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.agents.live import LOOK_S, SETTLE_S, LiveAgents
-
-NOW_S = 1_800_000_000.0
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now_s = NOW_S
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+from tests.support.clock import Clock
 
 
 @pytest.fixture

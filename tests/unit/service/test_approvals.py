@@ -25,11 +25,6 @@ CALL = "toolu_1"
 
 
 @pytest.fixture
-def out() -> Out:
-    return Out()
-
-
-@pytest.fixture
 def approvals(stage: Stage, out: Out) -> Approvals:
     """Those of a service whose tools are the stage's."""
 

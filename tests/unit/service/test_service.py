@@ -28,11 +28,6 @@ from tests.support.stage import WORKSPACE, Stage
 from tests.support.system import PLAIN
 
 
-@pytest.fixture
-def out() -> Out:
-    return Out()
-
-
 def a_service(stage: Stage, out: Out, lanes: Lanes | None = None) -> Service:
     return Service(
         stage.settings,

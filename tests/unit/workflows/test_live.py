@@ -7,22 +7,8 @@ import pytest
 
 from loom_worker.core.values.agents import ContentChange, Part
 from loom_worker.workflows.live import LOOK_S, PART, SETTLE_S, LiveWorkflows
+from tests.support.clock import Clock
 from tests.unit.workflows.files import document
-
-NOW_S = 1_800_000_000.0
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now_s = NOW_S
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def wait(self, duration_s: float) -> None:
-        self.now_s += duration_s
 
 
 class Told:
@@ -47,11 +33,6 @@ class Told:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def write(tmp_path: Path, clock: Clock) -> Callable[..., Path]:
     """Write a workflow's file as of the clock's time."""
 
@@ -66,7 +47,7 @@ def write(tmp_path: Path, clock: Clock) -> Callable[..., Path]:
 
 
 def live(folder: Path | None, clock: Clock) -> LiveWorkflows:
-    return LiveWorkflows(folder, clock=clock, wall_clock=clock, pause=clock.wait)
+    return LiveWorkflows(folder, clock=clock, wall_clock=clock, pause=clock.sleep)
 
 
 def topics(workflows: LiveWorkflows) -> dict[str, str]:
