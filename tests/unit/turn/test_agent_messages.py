@@ -91,13 +91,7 @@ def test_messages_are_read_once_and_in_the_order_they_came(stage: Stage, queue: 
 def test_messages_whose_taker_died_before_its_call_had_them_are_read_by_the_turn_that_goes_on(
     stage: Stage, queue: AgentMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent(stage, send("one"))
-    stage.model.scenes = [wants(RECEIVE)]
-    turn = stage.submit("Any news?", session="reader")
-    with monkeypatch.context() as patch:
-        patch.setattr("loom_worker.turn.children.crash_points.reached", killed_at("messages.taken"))
-        with pytest.raises(Killed):
-            serve_lane(turn.lane, stage.worker("w1"))
+    turn = died_with_what_it_took(stage, monkeypatch)
     stage.alive.clear()
     stage.lapse(turn)
     stage.lanes.expired(limit=9)
@@ -299,13 +293,7 @@ def test_what_a_dead_message_passes_on_is_kept_as_long_as_it_may_be_queued_again
 def test_a_message_that_its_turn_took_and_never_read_is_given_to_the_next_one(
     stage: Stage, queue: AgentMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent(stage, send("one"))
-    stage.model.scenes = [wants(RECEIVE)]
-    turn = stage.submit("Any news?", session="reader")
-    with monkeypatch.context() as patch:
-        patch.setattr("loom_worker.turn.children.crash_points.reached", killed_at("messages.taken"))
-        with pytest.raises(Killed):
-            serve_lane(turn.lane, stage.worker("w1"))
+    turn = died_with_what_it_took(stage, monkeypatch)
     stage.alive.clear()
     stage.lapse(turn)
     stage.lanes.expired(limit=9)
@@ -315,6 +303,18 @@ def test_a_message_that_its_turn_took_and_never_read_is_given_to_the_next_one(
     assert (done.status, done.calls[0].status) == ("completed", "cancelled")
     queue.settle(now_ms=stage.now_ms, kept_since_ms=0)
     assert received(reads(stage, "next")) == ["one"]
+
+
+def died_with_what_it_took(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Turn:
+    """A turn whose owner died after it had taken a message, and before its call had it."""
+    sent(stage, send("one"))
+    stage.model.scenes = [wants(RECEIVE)]
+    turn = stage.submit("Any news?", session="reader")
+    with monkeypatch.context() as patch:
+        patch.setattr("loom_worker.turn.children.crash_points.reached", killed_at("messages.taken"))
+        with pytest.raises(Killed):
+            serve_lane(turn.lane, stage.worker("w1"))
+    return turn
 
 
 def killed_at(point: str) -> Callable[[str], None]:
