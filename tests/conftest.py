@@ -17,10 +17,12 @@ from loom_worker.core.settings import Settings, from_env
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
 from tests.support import cases
+from tests.support.clock import Clock
 from tests.support.counting import Counted, counting
 from tests.support.schedule import JourneysTogether
 from tests.support.shipped_patterns import keep_indexes_in
 from tests.support.valkey import Valkey
+from tests.support.webhook_receiver import WebhookReceiver
 
 # A loaded machine takes its time; how long something takes is for benchmarks to say. Properties are tried on few
 # examples, new ones in each run; --hypothesis-profile=thorough tries many.
@@ -122,6 +124,17 @@ def _linked(tmp_path_factory: pytest.TempPathFactory) -> _Linked:
 def database(settings: Settings, _linked: _Linked) -> Iterator[Database]:
     yield _linked.open(settings.home)
     _linked.close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver() as started:
+        yield started
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture

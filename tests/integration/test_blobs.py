@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from loom_worker.core.values.tools import Caller
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.tools.references import References, stores
+from tests.support.at_once import at_once
 from tests.support.valkey import Valkey
 from tests.unit.blobs.made import BOUND, new_ref
 from tests.unit.store.made import running
@@ -67,11 +67,7 @@ def test_many_writers_at_once_keep_within_one_bound(server: Valkey) -> None:
             memory.get(ref, most_bytes=BOUND)
             over.extend(held for held in [memory.usage().stored_bytes] if held > BOUND)
 
-    threads = [threading.Thread(target=write, args=[client]) for client in clients]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(write, clients)
     sizes = [clients[0].strlen(b"loom:blob:" + each.split(b":")[1]) for each in clients[0].zrange(INDEX, 0, -1)]
     assert (over, len(sizes), sum(sizes)) == ([], 6, 9_000)
     assert len(clients[0].keys("loom:blob:ref_*")) == 6

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import fakeredis
+import pytest
 import redis
 
 from loom_worker.core.errors import ToolFailed
@@ -62,7 +63,7 @@ from loom_worker.turn.waits import WaitTeller
 from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.body import WebhookBodies
 from loom_worker.workflows.advance import RunAdvancer, StepTeller
-from tests.support.models import Plays
+from tests.support.models import Killed, Plays
 from tests.support.runs import run_journal
 
 WORKSPACE = "default"
@@ -336,6 +337,22 @@ class Stage:
         """Answer a wake-up of the turn's lane; the turn as it is then."""
         serve_lane(turn.lane, by)
         return self.turn(turn)
+
+    def answered(self, *scenes: Any, text: str = "How many?", by: TurnWorker | None = None, **new: Any) -> Turn:
+        """Submit a turn and answer its wake-up while the model plays these scenes."""
+        self.model.scenes = list(scenes)
+        return self.serve(self.submit(text, **new), by or self.worker("w1"))
+
+    def served(self, *scenes: Any, **new: Any) -> tuple[Turn, TurnWorker]:
+        """A turn as `answered` leaves it, and its worker."""
+        worker = self.worker("w1")
+        return self.answered(*scenes, by=worker, **new), worker
+
+    def die(self, turn: Turn) -> None:
+        """Kill a worker while it serves the turn, and let its lease run out."""
+        with pytest.raises(Killed):
+            self.serve(turn, self.worker("w1"))
+        self.lapse(turn)
 
     def answer_calls(self, turn: Turn, by: TurnWorker, order: Sequence[int] | None = None) -> Turn:
         """Run all calls of the last fan-out, by default in call order."""

@@ -5,7 +5,6 @@ import hashlib
 import json
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from loom_worker.backends.sql import SqlBackend
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
+from tests.support.at_once import at_once
 from tests.support.sql_world import ask
 
 pytestmark = [pytest.mark.heavy, pytest.mark.takes(9)]
@@ -72,19 +72,13 @@ def test_a_database_that_stays_locked_is_a_failure_of_the_database(tmp_path: Pat
 
 def test_many_threads_may_ask_at_once(shop_path: Path) -> None:
     backend = backend_of(shop_path)
-    answers: list[int] = []
 
-    def ask(number: int) -> None:
-        answers.append(run(backend, "execute_sql", sql=f"SELECT {number}")["rows"][0][0])
-        answers.append(len(run(backend, "list_tables")["tables"]))
+    def ask(number: int) -> tuple[int, int]:
+        answer = run(backend, "execute_sql", sql=f"SELECT {number}")["rows"][0][0]
+        return answer, len(run(backend, "list_tables")["tables"])
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(100, 108)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    assert at_once(ask, range(100, 108)) == [(number, 11) for number in range(100, 108)]
     backend.close()
-    assert sorted(answers) == [11] * 8 + list(range(100, 108))
 
 
 def test_a_file_without_scope_never_loads_the_parser(shop_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from loom_worker.core.values.spans import span_id_of
 from loom_worker.core.values.tools import Caller
 from loom_worker.tools.registry import Registry
 from tests.integration.backends_rest.api import DOCUMENT, FILE, Api, serving
+from tests.support.certificates import certified
 
 pytestmark = pytest.mark.integration
 
@@ -166,19 +166,7 @@ def test_a_redirect_within_the_api_is_followed_and_one_away_is_not(api: Api) -> 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Key and self-signed certificate of api.example.test."""
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-subj", "/CN=test", "-addext", "subjectAltName=DNS:api.example.test", "-days", "2"),
-            *("-keyout", "key.pem", "-out", "certificate.pem"),
-        ],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
-    return folder
+    return certified(tmp_path_factory.mktemp("tls"), "api.example.test")
 
 
 def test_tls_is_checked_under_the_apis_own_name(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,15 @@
 
 import subprocess
 import sys
-import threading
 import time
+from itertools import chain
 
 import pytest
 
 from loom_worker.core.values.tools import Rate
 from loom_worker.guard.breaker import BreakerPolicy, Breakers
 from loom_worker.guard.rate import RateLimiter
+from tests.support.at_once import at_once
 from tests.support.until import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.integration]
@@ -61,23 +62,19 @@ def test_a_probe_of_a_worker_that_died_is_taken_over(valkey):
 
 
 def test_many_clients_together_never_exceed_the_rate(valkey_server, valkey):
-    granted, lock, end_s = [], threading.Lock(), time.monotonic() + 0.6
+    end_s = time.monotonic() + 0.6
 
-    def client():
+    def client(_number):
+        granted = []
         with valkey_server.client() as own:
             rates = RateLimiter(own)
             while time.monotonic() < end_s:
                 before_s = time.monotonic()
                 if rates.take("x", RATE).wait_s == 0:
-                    with lock:
-                        granted.append((before_s, time.monotonic()))
+                    granted.append((before_s, time.monotonic()))
+        return granted
 
-    threads = [threading.Thread(target=client) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    granted.sort(key=lambda pair: pair[1])
+    granted = sorted(chain.from_iterable(at_once(client, range(8))), key=lambda pair: pair[1])
     # Each was granted between its two times, so six of them span at most from the earliest first to the latest last.
     sixes = [granted[n : n + RATE.calls + 1] for n in range(len(granted) - RATE.calls)]
     spans_s = [max(last_s for _, last_s in six) - min(first_s for first_s, _ in six) for six in sixes]
@@ -86,18 +83,10 @@ def test_many_clients_together_never_exceed_the_rate(valkey_server, valkey):
 
 
 def test_clients_that_wait_all_get_through(valkey_server, valkey):
-    done = []
-
-    def client():
+    def client(_number):
         with valkey_server.client() as own:
             RateLimiter(own).wait("x", RATE, at_most_s=10.0, pause=time.sleep)
-            done.append(time.monotonic())
+            return time.monotonic()
 
     began_s = time.monotonic()
-    threads = [threading.Thread(target=client) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(done) == 16
-    assert max(done) - began_s >= 3 * RATE.per_s
+    assert max(at_once(client, range(16))) - began_s >= 3 * RATE.per_s

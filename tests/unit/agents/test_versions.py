@@ -18,18 +18,13 @@ from loom_worker.store.agent_versions import AgentVersions
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
 from loom_worker.workflows.live import LiveWorkflows
-from tests.unit.agents.test_live import Clock
+from tests.support.clock import Clock
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "agents").mkdir()
     return tmp_path / "agents"
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
-import threading
-
 import pytest
 
 from loom_worker.backends.schema import Table
 from loom_worker.backends.scope import CatalogCache, TableCatalog, fold, narrow
 from loom_worker.core.values.agents import Scope
+from tests.support.at_once import at_once
 
 CUSTOMERS = Table("customers", (("id", "INTEGER"), ("name", "TEXT"), ("email", "TEXT")), ("id",), (), "public")
 SECRETS = Table("secrets", (("id", "INTEGER"),), ("id",), (), "public")
@@ -114,21 +113,11 @@ def test_a_catalog_is_read_once_until_it_is_old_or_dropped() -> None:
 
 def test_threads_that_ask_at_once_wait_for_one_reading() -> None:
     reads: list[int] = []
-    together = threading.Barrier(8)
 
     def read() -> TableCatalog:
         reads.append(1)
         return EMPTY
 
     catalogs = CatalogCache(read)
-
-    def ask() -> None:
-        together.wait(60)
-        catalogs.get()
-
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(lambda _: catalogs.get(), range(8))
     assert reads == [1]

@@ -1,37 +1,18 @@
 """`loom messages` against the real front end over the real service."""
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from loom_worker.cli.main import main
 from loom_worker.core.values.turns import NewTurn, Turn
 from tests.support.agent_messages import dead, sent
-from tests.support.cli_server import asked_by_commands
+from tests.support.cli_server import Loom, ids
 from tests.support.web_stage import WebStage
-
-Loom = Callable[..., Result]
-
-
-@pytest.fixture
-def loom(stage: WebStage, tmp_path: Path) -> Iterator[Loom]:
-    """`loom messages …`, asking a server on loopback."""
-    with asked_by_commands(stage, tmp_path) as env:
-        yield lambda *arguments: CliRunner().invoke(main, ["messages", *arguments], env=env)
 
 
 @pytest.fixture
 def sender(stage: WebStage) -> Turn:
     return stage.service.submit("default", "s", NewTurn("Why?"), agent=None)[0]
-
-
-def ids(result: Result) -> list[str]:
-    """The first column of the table, from the bottom up: the oldest first."""
-    assert result.exit_code == 0, result.output
-    return [line.split()[0] for line in reversed(result.stdout.splitlines()[1:])]
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,22 @@
 """`loom runs` against the real front end over the real service."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from loom_worker.cli.main import main
 from loom_worker.core.errors import NotFound
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.runs import NewRun, Run
-from tests.support.cli_server import asked_by_commands
+from tests.support.cli_server import Loom, ids
 from tests.support.runs import pipeline, workflow
 from tests.support.web_stage import WebStage, stages
 
-Loom = Callable[..., Result]
 GATED = pipeline("Draft", "Print")
 GATED["stages"][0]["approval"] = {"prompt": "Publish {{output}}?"}
 
@@ -28,13 +27,6 @@ def stage(settings: Settings, valkey: redis.Redis) -> Iterator[WebStage]:
         made = make()
         made.workflows |= {"two": workflow(pipeline("One", "Two"), "two"), "gated": workflow(GATED, "gated")}
         yield made
-
-
-@pytest.fixture
-def loom(stage: WebStage, tmp_path: Path) -> Iterator[Loom]:
-    """`loom runs …`, asking a server on loopback."""
-    with asked_by_commands(stage, tmp_path) as env:
-        yield lambda *arguments: CliRunner().invoke(main, ["runs", *arguments], env=env)
 
 
 def start(stage: WebStage, name: str = "two") -> str:
@@ -60,12 +52,6 @@ def fail(stage: WebStage, run_id: str) -> str:
     stage.worker.die(str(asked.turn_id))
     stage.run_journal.advance(run_id, now_ms=now_ms())
     return run_id
-
-
-def ids(result: Result) -> list[str]:
-    """The first column of the table, from the bottom up: the oldest first."""
-    assert result.exit_code == 0, result.output
-    return [line.split()[0] for line in reversed(result.stdout.splitlines()[1:])]
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,12 @@
 """`loom schedules` against the real front end over the real service."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
-import pytest
-from click.testing import CliRunner, Result
-
-from loom_worker.cli.main import main
 from loom_worker.core.cron import plan_of
 from loom_worker.core.values.schedules import Schedule
-from tests.support.cli_server import asked_by_commands
+from tests.support.cli_server import Loom
 from tests.support.runs import pipeline, workflow
 from tests.support.web_stage import WebStage
 
-Loom = Callable[..., Result]
 NAME = "workflow:two"
-
-
-@pytest.fixture
-def loom(stage: WebStage, tmp_path: Path) -> Iterator[Loom]:
-    """`loom schedules …`, asking a server on loopback."""
-    with asked_by_commands(stage, tmp_path) as env:
-        yield lambda *arguments: CliRunner().invoke(main, ["schedules", *arguments], env=env)
 
 
 def test_schedules_are_listed_disabled_reset_and_started(stage: WebStage, loom: Loom) -> None:

@@ -1,29 +1,18 @@
 """`loom trace` against the real front end over the real service."""
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from loom_worker.cli.main import main
 from loom_worker.core.values.spans import LaterSpans, TraceSpan
 from loom_worker.core.values.turns import NewTurn, Turn
 from loom_worker.store.turn_records import add_spans
-from tests.support.cli_server import asked_by_commands
+from tests.support.cli_server import Loom
 from tests.support.fake_loom import TURN, FakeLoom
 from tests.support.http_server import serving
 from tests.support.web_stage import WebStage
-
-Loom = Callable[..., Result]
-
-
-@pytest.fixture
-def loom(stage: WebStage, tmp_path: Path) -> Iterator[Loom]:
-    """`loom trace …`, asking a server on loopback."""
-    with asked_by_commands(stage, tmp_path) as env:
-        yield lambda *arguments: CliRunner().invoke(main, ["trace", *arguments], env=env)
 
 
 def asked(stage: WebStage) -> Turn:

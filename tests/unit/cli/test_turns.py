@@ -1,30 +1,20 @@
 """`loom turns` against the real front end over the real service."""
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from loom_worker.cli.main import main
 from loom_worker.cli.show import WIDEST_ARGUMENTS
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.core.values.turns import NewTurn, Turn
-from tests.support.cli_server import asked_by_commands
+from tests.support.cli_server import Loom, ids
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
 from tests.support.web_stage import WebStage
-
-Loom = Callable[..., Result]
-
-
-@pytest.fixture
-def loom(stage: WebStage, tmp_path: Path) -> Iterator[Loom]:
-    """`loom turns …`, asking a server on loopback."""
-    with asked_by_commands(stage, tmp_path) as env:
-        yield lambda *arguments: CliRunner().invoke(main, ["turns", *arguments], env=env)
 
 
 def ask(stage: WebStage, session: str = "s", text: str = "Why?") -> str:
@@ -39,12 +29,6 @@ def listed(stage: WebStage) -> list[Turn]:
     """All turns, the oldest first."""
     page = stage.service.turns("default", session_id=None, status=None, reason=None, limit=500, after=None)
     return [*reversed(page.items)]
-
-
-def ids(result: Result) -> list[str]:
-    """The first column of the table, from the bottom up: the oldest first."""
-    assert result.exit_code == 0, result.output
-    return [line.split()[0] for line in reversed(result.stdout.splitlines()[1:])]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import logging
 import os
 import socket
-import threading
 
 import pytest
 import redis as redis_py
@@ -12,6 +11,8 @@ from hypothesis import strategies as st
 
 from loom_worker.core.metrics import BREAKER_REFUSALS, BREAKERS_OPENED
 from loom_worker.guard.breaker import HASH, NAMES, BreakerPolicy, Breakers, CallPermit
+from tests.support.at_once import at_once
+from tests.support.clock import Clock
 
 OWN = f"|{socket.gethostname()}-{os.getpid()}"
 """What the breaker of this process has behind its name."""
@@ -195,16 +196,8 @@ def test_scripts_that_redis_lost_are_sent_again(breakers, valkey):
     assert breakers.permit("x").state == "open"
 
 
-class Clock:
-    def __init__(self):
-        self.now_s = 100.0
-
-    def __call__(self):
-        return self.now_s
-
-
 def test_while_redis_is_away_every_breaker_is_closed_and_the_log_has_one_line_a_minute(caplog):
-    clock = Clock()
+    clock = Clock(100.0)
     with redis_py.Redis.from_url(DEAD, decode_responses=True) as nowhere, caplog.at_level(logging.WARNING):
         breakers = Breakers(nowhere, clock=clock)
         for clock.now_s in range(100, 160, 6):
@@ -223,7 +216,7 @@ def test_a_key_of_another_kind_is_no_fault_of_the_caller(breakers, valkey):
 
 
 def test_redis_is_asked_again_once_it_was_away_for_a_while(valkey):
-    clock = Clock()
+    clock = Clock(100.0)
     breakers = Breakers(valkey, clock=clock)
     valkey.set(HASH + "x", "text")
     breakers.permit("x")
@@ -237,17 +230,7 @@ def test_redis_is_asked_again_once_it_was_away_for_a_while(valkey):
 def test_of_many_threads_one_gets_the_probe(valkey_server, valkey):
     breakers = Breakers(valkey_server.client())
     half_open(breakers, valkey)
-    start, states = threading.Barrier(8), []
-
-    def call():
-        start.wait()
-        states.append(breakers.permit("x").state)
-
-    threads = [threading.Thread(target=call) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    states = at_once(lambda _: breakers.permit("x").state, range(8))
     assert sorted(states) == ["half-open", *["open"] * 7]
 
 

@@ -1,4 +1,3 @@
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from loom_worker.core.redis_client import client as redis_client
 from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes, Lease
+from tests.support.at_once import at_once
 
 LANE = "a1"
 
@@ -329,17 +329,7 @@ def test_lanes_do_not_touch_each_other(lanes: Lanes, client: Any) -> None:
 def test_of_many_workers_that_hear_the_bell_one_gets_the_lane(valkey: redis.Redis) -> None:
     lanes = Lanes(valkey, LaneSettings())
     lanes.submit(LANE, [(1, "a")])
-    barrier, got = threading.Barrier(16), []
-
-    def run(token: str) -> None:
-        barrier.wait()
-        got.append(lanes.take(LANE, token))
-
-    threads = [threading.Thread(target=run, args=(f"t{number}",)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    got = at_once(lambda number: lanes.take(LANE, f"t{number}"), range(16))
     assert len([lease for lease in got if lease is not None]) == 1
 
 

@@ -16,17 +16,10 @@ from loom_worker.lanes.readiness import (
     stuck,
 )
 from tests.support.busy_threads import BusyThreads
+from tests.support.clock import Clock
 
 LANE = "a1"
 LONG_S = AFTER_S + 1
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 class Shop:
@@ -34,7 +27,7 @@ class Shop:
 
     def __init__(self) -> None:
         self.busy = 0
-        self.clock = Clock()
+        self.clock = Clock(100.0)
         self.idleness = Idleness(BusyThreads(2, lambda: self.busy), clock=self.clock)
 
     def idle_ms_after(self, beats: int) -> int:

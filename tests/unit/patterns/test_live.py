@@ -16,6 +16,7 @@ from loom_worker.patterns.library import MAX_PROBLEM_CHARS
 from loom_worker.patterns.live import STAYS, LiveLibrary
 from loom_worker.patterns.match import InProcess
 from loom_worker.patterns.watch import FileWatcher
+from tests.support.at_once import at_once
 from tests.support.live_made import (
     BROKEN,
     WAIT_S,
@@ -78,17 +79,7 @@ def test_shipped_patterns_are_added_and_ones_own_take_the_place_of_their_namesak
 
 def test_many_first_questions_at_once_make_one_load(root: Path, told: Told) -> None:
     library = RecordingLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=20))
-    together, states = threading.Barrier(8), []
-
-    def ask() -> None:
-        together.wait()
-        states.append(library.state())
-
-    threads = [threading.Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    states = at_once(lambda _: library.state(), range(8))
     assert {id(state) for state in states} == {id(states[0])}
     assert len(library.read) == 3
     assert len(watchers()) == 1

@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -13,7 +12,6 @@ import pytest
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.settings import LlmSettings, Settings
-from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.agents import Agent, Auth, Backend, ModelChoice
 from loom_worker.core.values.chat import ChatMessage, Request, ToolSpec, ToolUse
 from loom_worker.core.values.json import Json
@@ -28,7 +26,6 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.turn.agent_runtime import AgentRuntime
 from tests.support.callers import CALLER
 from tests.support.registry import made_components, made_registry
-from tests.support.tiny_shop import open_shop
 
 MEMORY = {"update_session_context", "recall_conversation", "search_conversation", "clear_recalled_context"}
 STANDING = {"get_tool_result", "query_tool_result", "get_error_detail"}
@@ -46,15 +43,6 @@ class Shelf:
 
     def kept(self, name: str, version: str | None) -> Agent | None:
         return self.agents.kept(name, version)
-
-
-@pytest.fixture(scope="module")
-def shop_url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("shop") / "shop.db"
-    with closing(open_shop()) as shop, closing(sqlite3.connect(path)) as file:
-        shop.commit()
-        shop.backup(file)
-    return f"sqlite:///{path}"
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from loom_worker.store.database import Database
 from loom_worker.tools.live import ToolFiles
 from loom_worker.workflows.live import LiveWorkflows
 from tests.support.callers import CALLER
+from tests.support.clock import Clock
 from tests.support.registry import made_components
 from tests.support.valkey import Valkey
 
@@ -187,20 +188,6 @@ def test_without_redis_a_process_goes_on_with_what_it_has_and_says_so_once(
         assert process.has() == "one"
         process.accept()
     assert len([record for record in caplog.records if "is not known" in record.getMessage()]) == 1
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = NOW_S
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def time(self) -> float:
-        return self.now_s
-
-    def sleep(self, wait_s: float) -> None:
-        self.now_s += wait_s
 
 
 def write(path: Path, text: str, moment_s: float) -> None:

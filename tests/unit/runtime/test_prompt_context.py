@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from loom_worker.agents.load import Agents
 from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.settings import PatternSettings, Settings
-from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.text import fence_key
 from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.channels import Channel
@@ -31,7 +29,6 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
 from tests.support.models import Plays, says
 from tests.support.registry import made_components
-from tests.support.tiny_shop import open_shop
 from tests.unit.store.facts_made import session_of, states
 
 QUESTION = "Who are my top 5 customers by revenue?"
@@ -56,15 +53,6 @@ def skill(settings: Settings, name: str, *, workspace: str = "default", word: st
     head = {"about": "How we work here.", "trigger": "manual", "keywords": "deploy", **head}
     (folder / "SKILL.md").write_text(SKILL.format(name=name, word=word, **head), encoding="utf-8")
     return folder
-
-
-@pytest.fixture(scope="module")
-def shop_url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("shop") / "shop.db"
-    with closing(open_shop()) as shop, closing(sqlite3.connect(path)) as file:
-        shop.commit()
-        shop.backup(file)
-    return f"sqlite:///{path}"
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,13 @@ import redis
 
 from loom_worker.core.settings import Settings
 from loom_worker.store.database import Database
+from tests.support.out import Out
 from tests.support.stage import Stage
+
+
+@pytest.fixture
+def out() -> Out:
+    return Out()
 
 
 @pytest.fixture

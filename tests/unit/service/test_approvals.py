@@ -25,11 +25,6 @@ CALL = "toolu_1"
 
 
 @pytest.fixture
-def out() -> Out:
-    return Out()
-
-
-@pytest.fixture
 def approvals(stage: Stage, out: Out) -> Approvals:
     """Those of a service whose tools are the stage's."""
 
@@ -59,8 +54,7 @@ def approvals(stage: Stage, out: Out) -> Approvals:
 def asking(stage: Stage) -> Turn:
     """A turn that waits for a person before it adds 1 and 2."""
     stage.agent = Agent("default", system_prompt="You help.", approval=ApprovalPolicy(("add",), timeout_s=60))
-    stage.model.scenes = [wants(("add", {"a": 1, "b": 2})), says("Done.")]
-    turn = stage.serve(stage.submit("Add."), stage.worker("w1"))
+    turn = stage.answered(wants(("add", {"a": 1, "b": 2})), says("Done."), text="Add.")
     assert (turn.status, [call.approval for call in turn.calls]) == ("requires_action", ["waiting"])
     return turn
 

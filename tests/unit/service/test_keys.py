@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import select
@@ -11,19 +11,10 @@ from loom_worker.service.keys import CACHED_KEYS, CACHED_S, Keys
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.database import Database
 from loom_worker.store.workspace_tables import api_keys
+from tests.support.clock import Clock
 
 ADMIN = KeyHolder("acme", ALL_SCOPES)
 MARIA = replace(ADMIN, user="maria")
-
-
-@dataclass
-class Clock:
-    """A monotonic clock that a test moves."""
-
-    now_s: float = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 class CountedRows(KeyRows):
@@ -48,11 +39,6 @@ class CountedRows(KeyRows):
     def _require_up(self) -> None:
         if self.is_down:
             raise Unavailable("the database does not answer")
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -29,6 +28,7 @@ from loom_worker.service.schedules import Schedules
 from loom_worker.store.database import Database
 from loom_worker.store.schema import turns
 from loom_worker.store.workspaces import Workspaces
+from tests.support.at_once import at_once
 from tests.support.runs import pipeline, workflow
 from tests.support.valkey import Valkey
 from tests.support.web_stage import WebStage, stages
@@ -157,19 +157,7 @@ def test_a_name_that_is_none_is_told_with_the_one_that_was_meant(schedules: Sche
 
 def test_threads_that_look_at_a_time_begin_a_due_time_once(schedules: Schedules, database: Database) -> None:
     schedules.fire_due(NOON - 1)
-    begun: list[int] = []
-    together = threading.Barrier(4)
-
-    def look() -> None:
-        together.wait()
-        begun.append(schedules.fire_due(NOON))
-
-    threads = [threading.Thread(target=look) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(begun) == 2
+    assert sum(at_once(lambda _: schedules.fire_due(NOON), range(4))) == 2
     assert count(database) == 2
 
 

@@ -28,11 +28,6 @@ from tests.support.stage import WORKSPACE, Stage
 from tests.support.system import PLAIN
 
 
-@pytest.fixture
-def out() -> Out:
-    return Out()
-
-
 def a_service(stage: Stage, out: Out, lanes: Lanes | None = None) -> Service:
     return Service(
         stage.settings,
@@ -136,8 +131,7 @@ FOREIGN: dict[str, Callable[[Service, str, str], object]] = {
 def test_what_belongs_to_another_workspace_is_not_found(
     stage: Stage, service: Service, out: Out, question: str
 ) -> None:
-    stage.model.scenes = [says("Mine.")]
-    turn = stage.serve(stage.submit(webhook=Webhook("https://example.org/hook")), stage.worker("w1"))
+    turn = stage.answered(says("Mine."), webhook=Webhook("https://example.org/hook"))
     with pytest.raises(NotFound):
         FOREIGN[question](service, turn.id, stage.book.delivered[0])
     assert (out.woken, out.delivered) == ([], [])
@@ -145,8 +139,7 @@ def test_what_belongs_to_another_workspace_is_not_found(
 
 
 def test_what_was_said_is_found_by_what_was_asked(stage: Stage, service: Service) -> None:
-    stage.model.scenes = [says("The keys are under the mat.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(says("The keys are under the mat."))
     [answer, question] = service.search.session(WORKSPACE, "s1", "Where's the key?", limit=9)
     assert (answer.turn_id, answer.role, answer.snippet) == (turn.id, "assistant", "The keys are under the mat.")
     assert question.role == "user"
@@ -154,8 +147,7 @@ def test_what_was_said_is_found_by_what_was_asked(stage: Stage, service: Service
 
 
 def test_lists_of_another_workspace_are_empty(stage: Stage, service: Service) -> None:
-    stage.model.scenes = [says("Mine.")]
-    stage.serve(stage.submit(webhook=Webhook("https://example.org/hook")), stage.worker("w1"))
+    stage.answered(says("Mine."), webhook=Webhook("https://example.org/hook"))
     assert service.turns("other", limit=9, after=None).items == ()
     assert service.sessions.page("other", limit=9, after=None).items == ()
     assert service.outbox.page("other", limit=9, after=None).items == ()
@@ -186,8 +178,7 @@ def test_an_archived_session_takes_no_turn(service: Service, out: Out) -> None:
 
 
 def test_a_deleted_session_leaves_nothing_in_redis(stage: Stage, service: Service, out: Out) -> None:
-    stage.model.scenes = [says("Hello.")]
-    ended = stage.serve(stage.submit(), stage.worker("w1"))
+    ended = stage.answered(says("Hello."))
     turn = stage.submit()
     service.delete_session(WORKSPACE, "s1")
     assert stage.redis.zscore("loom:leases", turn.lane) is None
@@ -210,8 +201,7 @@ def test_a_session_is_deleted_while_redis_is_down(stage: Stage, out: Out, tmp_pa
 
 
 def test_a_replayed_delivery_is_sent_at_once(stage: Stage, service: Service, out: Out) -> None:
-    stage.model.scenes = [says("Mine.")]
-    stage.serve(stage.submit(webhook=Webhook("https://example.org/hook")), stage.worker("w1"))
+    stage.answered(says("Mine."), webhook=Webhook("https://example.org/hook"))
     [delivery] = service.outbox.page(WORKSPACE, limit=9, after=None).items
     assert service.replay_delivery(WORKSPACE, delivery.id).status == "pending"
     assert out.delivered == [delivery.id]
@@ -233,8 +223,7 @@ def test_a_webhook_secret_that_is_none_is_refused(stage: Stage, out: Out) -> Non
 
 
 def test_usage_is_grouped_by_what_there_is(stage: Stage, service: Service) -> None:
-    stage.model.scenes = [says("Mine.")]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered(says("Mine."))
     [row] = service.usage(WORKSPACE, group_by="session")
     assert (row["key"], row["output_tokens"], row["turns"]) == ("s1", 5, 1)
     with pytest.raises(Invalid):

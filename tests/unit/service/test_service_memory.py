@@ -21,11 +21,6 @@ from tests.support.stage import WORKSPACE, Stage
 AGENTS = Agents({"default": Agent("default", backend=Backend(databases=("north.db",))), "other": Agent("other")}, ())
 
 
-@pytest.fixture
-def out() -> Out:
-    return Out()
-
-
 def a_service(stage: Stage, out: Out, agents: Agents = AGENTS) -> Service:
     return Service(
         stage.settings,

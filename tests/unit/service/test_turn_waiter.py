@@ -65,9 +65,7 @@ def never() -> bool:
 
 def answered(stage: Stage) -> Turn:
     """A turn with a tool call, from question to answer."""
-    stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text="Adding."), says("It is 3.")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(("add", {"a": 1, "b": 2}), text="Adding."), says("It is 3."))
     stage.answer_calls(turn, worker)
     return stage.serve(turn, worker)
 

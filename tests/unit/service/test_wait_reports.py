@@ -40,8 +40,7 @@ def test_a_queued_turn_waits_for_its_lane(stage: Stage, waits: WaitReports) -> N
 
 
 def test_a_turn_that_has_ended_waits_for_nothing(stage: Stage, waits: WaitReports) -> None:
-    stage.model.scenes = [says("Yes.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(says("Yes."))
     assert waiting(stage, waits, turn) is None
     assert waits.with_wait(stage.turn(turn)).as_json()["waiting"] is None
 
@@ -75,8 +74,7 @@ def test_a_turn_whose_worker_died_waits_for_another(stage: Stage, waits: WaitRep
 
 
 def test_a_parked_turn_says_when_its_model_is_asked_again_without_redis(stage: Stage, waits: WaitReports) -> None:
-    stage.model.scenes = [[Overloaded("busy (429)", 7.0)]]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered([Overloaded("busy (429)", 7.0)])
     stage.redis.flushdb()
     told = waiting(stage, waits, turn)
     assert told == Waiting("rate_limit", START_MS, attempt=0, next_try_ms=START_MS + 7_000, last_error="busy (429)")
@@ -91,8 +89,7 @@ def test_a_parked_turn_says_when_its_model_is_asked_again_without_redis(stage: S
 
 
 def test_a_parked_turn_that_nobody_takes_up_again_waits_for_a_worker(stage: Stage, waits: WaitReports) -> None:
-    stage.model.scenes = [[StreamBroken("cut")]]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered([StreamBroken("cut")])
     due_ms = stage.turn(turn).parked_until_ms
     assert due_ms is not None
     stage.now_ms = due_ms + LATE_MS
@@ -121,8 +118,7 @@ def test_a_turn_waits_for_a_person_since_it_asked(stage: Stage, waits: WaitRepor
 
 
 def test_a_page_of_turns_is_told_of_as_each_is(stage: Stage, waits: WaitReports) -> None:
-    stage.model.scenes = [[StreamBroken("cut")]]
-    one = stage.serve(stage.submit(), stage.worker("w1"))
+    one = stage.answered([StreamBroken("cut")])
     two = stage.submit()
     page = stage.turns.page(WORKSPACE, {}, limit=10, after=None)
     told = {turn.id: turn.waiting.waits_for for turn in waits.with_waits(page.items) if turn.waiting}

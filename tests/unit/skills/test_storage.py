@@ -4,7 +4,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from loom_worker.skills.index import MAX_SKILLS, Skills
 from loom_worker.skills.install import install
 from loom_worker.skills.package import Package
 from loom_worker.skills.storage import ASIDE, STAGED, SkillStorage, locked
+from tests.support.at_once import at_once
 from tests.unit.skills.parts import put, skill_md
 
 ROOT = Path(__file__).parents[3]
@@ -158,23 +158,18 @@ def test_of_many_at_once_one_wins_and_nothing_is_mixed(tmp_path: Path) -> None:
     for n in range(8):
         content = {f"f{k}.md": str(n).encode() for k in range(20)} | {"SKILL.md": skill_md("pdf", f"{n}.").encode()}
         packages.append((content, collected(source_of(tmp_path / str(n), content))))
-    won: list[dict[str, bytes]] = []
-    gate = threading.Barrier(len(packages))
 
-    def run(content: dict[str, bytes], package: Package) -> None:
-        gate.wait()
+    def installed(each: tuple[dict[str, bytes], Package]) -> dict[str, bytes] | None:
+        content, package = each
         try:
             install(package, tmp_path / "root", "home")
         except Conflict:
-            return
-        won.append(content)
+            return None
+        return content
 
-    threads = [threading.Thread(target=run, args=each) for each in packages]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert won == [files(tmp_path / "root/home/skills/pdf")]
+    assert [each for each in at_once(installed, packages) if each is not None] == [
+        files(tmp_path / "root/home/skills/pdf")
+    ]
 
 
 def test_a_workspace_is_held_against_all_others_until_the_end(tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
 import re
-import threading
 from collections.abc import Iterable
 
 import pytest
@@ -12,6 +11,7 @@ from loom_worker.store.agent_errors import TRIES, AgentErrors, NewAgentError, er
 from loom_worker.store.database import Database
 from loom_worker.store.schema import agent_errors
 from loom_worker.store.sessions import Sessions
+from tests.support.at_once import at_once
 from tests.unit.store.made import NOW_MS, WORKSPACE, counts
 
 EVERY = ErrorFilter()
@@ -163,13 +163,5 @@ def test_a_deleted_session_has_no_errors_and_gets_none(database: Database, error
 def test_errors_stored_side_by_side_are_all_kept(database: Database, errors: AgentErrors) -> None:
     where = lane(database)
 
-    def run() -> None:
-        for _ in range(20):
-            errors.store(new(where), now_ms=NOW_MS)
-
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda _: [errors.store(new(where), now_ms=NOW_MS) for _ in range(20)], range(4))
     assert len(set(listed(errors, limit=100))) == 80

@@ -1,6 +1,5 @@
 """One row for each turn that ends and for each act, in the transaction that does it; nobody changes or removes one."""
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +28,7 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.workspaces import Workspaces
 from tests.support.agent_messages import dead
+from tests.support.at_once import at_once
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, delivery, final, running, submitted
 
 BY = Actor("key_admin", "boss")
@@ -309,11 +309,7 @@ def test_processes_that_write_at_once_share_one_chain_without_gaps(database: Dat
         for number in range(20):
             written(each, entry(number))
 
-    threads = [threading.Thread(target=write, args=(each,)) for each in (database, *others)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(write, (database, *others))
     assert [row.seq for row in listed(database)] == list(range(60, 0, -1))
     assert AuditRows(database).verify() == ()
     for each in others:

@@ -1,6 +1,5 @@
 """Accounts on a real file: what is set aside, settled and found again, by one thread and by many."""
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -36,6 +35,7 @@ from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.workspaces import Workspaces
+from tests.support.at_once import at_once
 from tests.support.runs import run_journal, workflow
 from tests.unit.store.made import NOW_MS, PROGRESS, SPENT, WORKSPACE, call, counts, final, running, submitted
 
@@ -206,11 +206,10 @@ def test_sixteen_workers_that_hammer_one_budget_never_overspend(databases: list[
     claims = [limited(databases[0], {}, session=f"s{n}") for n in range(WORKERS)]
     Workspaces(databases[0]).patch(WORKSPACE, {"budget": {"day": {"tokens": 20_000, "usd": 0.01}}}, now_ms=NOW_MS)
     spent: list[Amount] = []
-    begin = threading.Barrier(WORKERS)
 
-    def work(database: Database, claim: Claim, number: int) -> None:
-        budgets, lasting = Budgets(database), 0
-        begin.wait()
+    def work(number: int) -> None:
+        database, claim, lasting = databases[number], claims[number], 0
+        budgets = Budgets(database)
         try:
             while True:
                 held = budgets.reserve(payer(claim), COST, now_ms=NOW_MS)
@@ -227,12 +226,7 @@ def test_sixteen_workers_that_hammer_one_budget_never_overspend(databases: list[
         except BudgetSpent:
             pass
 
-    threads = [threading.Thread(target=work, args=(databases[n], claims[n], n)) for n in range(WORKERS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=300)
-    assert not any(thread.is_alive() for thread in threads)
+    at_once(work, range(WORKERS))
     total = sum(spent, NOTHING)
     assert total.tokens <= 20_000
     assert total.cost_usd <= Decimal("0.01")

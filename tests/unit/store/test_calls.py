@@ -1,4 +1,3 @@
-import threading
 from dataclasses import replace
 
 import pytest
@@ -13,6 +12,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
+from tests.support.at_once import at_once
 from tests.unit.store import made
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, claimed, final, running
 
@@ -55,19 +55,10 @@ def test_a_call_is_taken_once(database: Database, claim: Claim) -> None:
 
 @pytest.mark.parametrize("durable", [False, True])
 def test_of_many_workers_one_takes_the_call(database: Database, claim: Claim, durable: bool) -> None:
-    barrier, taken, lock = threading.Barrier(12), [], threading.Lock()
+    def run(number: int) -> Call | None:
+        return Calls(database).claim(claim.turn.id, 0, 1, worker=f"w{number}", now_ms=NOW_MS, durable=durable)
 
-    def run(worker: str) -> None:
-        barrier.wait()
-        found = Calls(database).claim(claim.turn.id, 0, 1, worker=worker, now_ms=NOW_MS, durable=durable)
-        with lock:
-            taken.append(found)
-
-    threads = [threading.Thread(target=run, args=(f"w{number}",)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    taken = at_once(run, range(12))
     winners = [found for found in taken if found is not None]
     assert [winner.worker for winner in winners] == [stored(database, claim)[0].worker]
 

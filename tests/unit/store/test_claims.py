@@ -1,5 +1,3 @@
-import threading
-
 import pytest
 
 from loom_worker.core.errors import Fenced
@@ -10,6 +8,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
+from tests.support.at_once import at_once
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, claimed, final, running, submitted
 
 
@@ -169,20 +168,8 @@ def test_a_turn_of_a_deleted_session_is_fenced_off(database: Database) -> None:
 
 def test_of_many_claims_at_once_each_has_a_fence_of_its_own_and_one_holds(database: Database) -> None:
     lane = submitted(database).lane
-    barrier, made, lock = threading.Barrier(8), [], threading.Lock()
-
-    def run(worker: str) -> None:
-        barrier.wait()
-        claim = claimed(database, lane, worker)
-        with lock:
-            made.append(claim)
-
-    threads = [threading.Thread(target=run, args=(f"w{number}",)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(claim.turn.fence for claim in made) == list(range(1, 9))
+    made = sorted(at_once(lambda n: claimed(database, lane, f"w{n}"), range(8)), key=lambda claim: claim.turn.fence)
+    assert [claim.turn.fence for claim in made] == list(range(1, 9))
     ended = []
     for claim in made:
         try:

@@ -12,6 +12,7 @@ from loom_worker.core.errors import Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store.database import WAL_BYTES, Database
+from tests.support.at_once import at_once
 from tests.support.disks import filled, small_disk, spoil
 from tests.unit.store.made import counts, submitted
 
@@ -276,13 +277,7 @@ def test_nothing_is_opened_before_the_first_transaction(tmp_path: Path) -> None:
 @pytest.mark.heavy
 def test_two_processes_that_write_at_once_lose_nothing(settings: Settings) -> None:
     databases = [Database(settings.database_url, sync="normal") for _ in range(2)]
-    threads = [
-        threading.Thread(target=lambda one=one: [submitted(one) for _ in range(25)]) for one in databases for _ in "ab"
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda one: [submitted(one) for _ in range(25)], databases * 2)
     assert counts(databases[0])["turns"] == 100
     for one in databases:
         one.close()

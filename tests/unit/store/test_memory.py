@@ -1,4 +1,3 @@
-import threading
 from dataclasses import replace
 
 import pytest
@@ -15,6 +14,7 @@ from loom_worker.store.memory import AHEAD_MS, Memories, MemoryClaim, NewMemory,
 from loom_worker.store.messages import Messages
 from loom_worker.store.rows import CHANGES
 from loom_worker.store.sessions import Sessions
+from tests.support.at_once import at_once
 from tests.support.sql_heard import heard
 from tests.unit.store.made import NOW_MS, SPENT, WORKSPACE, claimed, counts, final, message, running, said, submitted
 
@@ -239,21 +239,13 @@ def test_a_change_is_all_or_nothing(database: Database) -> None:
 def test_of_many_that_apply_at_once_one_does(database: Database) -> None:
     lane = said(database, turns=3)
     before, memories = held(database, lane).state, Memories(database)
-    barrier, applied, lock = threading.Barrier(6), [], threading.Lock()
 
-    def run(number: int) -> None:
-        barrier.wait()
+    def run(number: int) -> bool:
         after = replace(before, first_n=number, l2_text=str(number))
         new = snapshot(number, stored(database)[:2])
-        if memories.apply(lane, before, NewMemory(after, snapshot=new, charge=CHARGE), now_ms=NOW_MS):
-            with lock:
-                applied.append(number)
+        return memories.apply(lane, before, NewMemory(after, snapshot=new, charge=CHARGE), now_ms=NOW_MS)
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    applied = [number for number, is_applied in enumerate(at_once(run, range(6))) if is_applied]
     assert len(applied) == 1
     assert memories.load(lane, limit=1).state.l2_text == str(applied[0])
     assert counts(database)["memory_snapshots"] == 1

@@ -7,14 +7,26 @@ from typing import Any
 import pytest
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, inspect, text
 
-from loom_worker.core.settings import from_env
+from loom_worker.core.settings import Settings, from_env
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store import schema
 from loom_worker.store.prepare import prepare, version_of
 
 VERSIONS = sorted(path.name[:4] for path in (Path(schema.__file__).parent / "migrations/versions").glob("0*.py"))
+
+JSON = dict.fromkeys(("metadata", "kernel", "usage"), "{}")
+USUAL: dict[str, dict[str, object]] = {
+    "sessions": {"lane": "l", "workspace": "w", "id": "s", "agent": "default", "status": "active", **JSON}
+    | {"next_seq": 2, "created_ms": 1, "updated_ms": 1},
+    "turns": {"id": "t", "lane": "l", "session_id": "s", "workspace": "w", "agent": "default", "seq": 1, "input": "Hi"}
+    | {"status": "queued", "max_attempts": 3, "usage": "{}", "patterns": "[]", "metadata": "{}", "created_ms": 1},
+    "usage": {"workspace": "w", "turn_id": "t", "agent": "a", "model": "m", "input_tokens": 1, "output_tokens": 1}
+    | {"cache_read_tokens": 0, "cache_write_tokens": 0, "llm_calls": 1, "at_ms": 1},
+    "messages": {"lane": "l", "session_id": "s", "turn_id": "t", "content": "", "context": "", "token_count": 1}
+    | {"created_ms": 1},
+}
 
 
 def made(url: str, version: str) -> None:
@@ -45,6 +57,19 @@ def shape(url: str) -> Mapping[str, Any]:
     return found
 
 
+def older(tmp_path: Path, version: str) -> tuple[Settings, Engine]:
+    """The settings of a home whose database is as that version left it, and the engine of that database."""
+    settings = from_env({"LOOM_HOME": str(tmp_path)})
+    made(settings.database_url, version)
+    return settings, create_engine(settings.database_url, module=sqlite3)
+
+
+def insert(tx: Connection, table: str, **values: object) -> None:
+    """Insert a row; of a session, a turn or a message it need name only what is not usual."""
+    row = USUAL.get(table, {}) | values
+    tx.execute(text(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(f':{name}' for name in row)})"), row)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_file_of_any_version_becomes_what_the_code_expects(tmp_path: Path, version: str) -> None:
     settings = from_env({"LOOM_HOME": str(tmp_path)})
@@ -59,23 +84,10 @@ def test_a_file_of_any_version_becomes_what_the_code_expects(tmp_path: Path, ver
 
 
 def test_a_migration_keeps_every_row(tmp_path: Path) -> None:
-    settings = from_env({"LOOM_HOME": str(tmp_path)})
-    made(settings.database_url, "0001")
-    engine = create_engine(settings.database_url, module=sqlite3)
+    settings, engine = older(tmp_path, "0001")
     with engine.begin() as tx:
-        tx.execute(
-            text(
-                "INSERT INTO sessions (lane, workspace, id, agent, status, metadata, kernel, usage, next_seq, "
-                "created_ms, updated_ms) VALUES ('l', 'w', 's', 'default', 'active', '{}', '{}', '{}', 2, 1, 1)"
-            )
-        )
-        tx.execute(
-            text(
-                "INSERT INTO turns (id, lane, session_id, workspace, agent, seq, status, max_attempts, input, usage, "
-                "patterns, metadata, created_ms) VALUES ('t', 'l', 's', 'w', 'default', 1, 'queued', 3, 'Hi', '{}', "
-                "'[]', '{}', 1)"
-            )
-        )
+        insert(tx, "sessions")
+        insert(tx, "turns")
     prepare(settings)
     with engine.connect() as tx:
         assert tx.execute(text("SELECT input, cancel FROM turns")).all() == [("Hi", None)]
@@ -83,25 +95,13 @@ def test_a_migration_keeps_every_row(tmp_path: Path) -> None:
 
 
 def test_messages_of_an_older_file_are_found_by_their_words(tmp_path: Path) -> None:
-    settings = from_env({"LOOM_HOME": str(tmp_path)})
-    made(settings.database_url, "0002")
-    engine = create_engine(settings.database_url, module=sqlite3)
+    settings, engine = older(tmp_path, "0002")
     with engine.begin() as tx:
-        tx.execute(
-            text(
-                "INSERT INTO sessions (lane, workspace, id, agent, status, metadata, kernel, usage, next_seq, "
-                "created_ms, updated_ms) VALUES ('l', 'w', 's', 'default', 'active', '{}', '{}', '{}', 2, 1, 1)"
-            )
-        )
+        insert(tx, "sessions")
         for n, (role, said, result) in enumerate(
             [("user", "the red boat", None), ("assistant", "去北京旅行", None), ("tool", "", '[{"content": "Norway"}]')]
         ):
-            values = {"id": f"m{n}", "role": role, "said": said, "result": result}
-            insert = (
-                "INSERT INTO messages (id, lane, session_id, turn_id, role, content, context, tool_result_json, "
-                "token_count, created_ms) VALUES (:id, 'l', 's', 't', :role, :said, '', :result, 1, 1)"
-            )
-            tx.execute(text(insert), values)
+            insert(tx, "messages", id=f"m{n}", role=role, content=said, tool_result_json=result)
     engine.dispose()
     prepare(settings)
     with engine.connect() as tx:
@@ -112,23 +112,12 @@ def test_messages_of_an_older_file_are_found_by_their_words(tmp_path: Path) -> N
 
 
 def test_costs_of_an_older_file_belong_to_the_user_of_their_session(tmp_path: Path) -> None:
-    settings = from_env({"LOOM_HOME": str(tmp_path)})
-    made(settings.database_url, "0007")
-    engine = create_engine(settings.database_url, module=sqlite3)
+    settings, engine = older(tmp_path, "0007")
     with engine.begin() as tx:
         for session, user in (("s1", "maria"), ("s2", None)):
-            insert = (
-                "INSERT INTO sessions (lane, workspace, id, agent, status, user, metadata, kernel, usage, next_seq, "
-                "created_ms, updated_ms) VALUES (:id, 'w', :id, 'default', 'active', :user, '{}', '{}', '{}', 2, 1, 1)"
-            )
-            tx.execute(text(insert), {"id": session, "user": user})
+            insert(tx, "sessions", lane=session, id=session, user=user)
         for session in ("s1", "s2", "deleted"):
-            insert = (
-                "INSERT INTO usage (workspace, session_id, turn_id, agent, model, input_tokens, output_tokens, "
-                "cache_read_tokens, cache_write_tokens, llm_calls, at_ms) "
-                "VALUES ('w', :id, 't', 'a', 'm', 1, 1, 0, 0, 1, 1)"
-            )
-            tx.execute(text(insert), {"id": session})
+            insert(tx, "usage", session_id=session)
     engine.dispose()
     prepare(settings)
     with engine.connect() as tx:
@@ -138,25 +127,12 @@ def test_costs_of_an_older_file_belong_to_the_user_of_their_session(tmp_path: Pa
 
 
 def test_the_index_forgets_what_a_tool_gave_that_now_is_one_of_memory(tmp_path: Path) -> None:
-    settings = from_env({"LOOM_HOME": str(tmp_path)})
-    made(settings.database_url, "0021")
-    engine = create_engine(settings.database_url, module=sqlite3)
+    settings, engine = older(tmp_path, "0021")
     with engine.begin() as tx:
-        tx.execute(
-            text(
-                "INSERT INTO sessions (lane, workspace, id, agent, status, metadata, kernel, usage, next_seq, "
-                "created_ms, updated_ms) VALUES ('l', 'w', 's', 'default', 'active', '{}', '{}', '{}', 2, 1, 1)"
-            )
-        )
+        insert(tx, "sessions")
         for number, tool in enumerate(("memory_search", "look")):
-            values = {"id": str(number), "result": f'[{{"name": "{tool}", "content": "walnut"}}]'}
-            tx.execute(
-                text(
-                    "INSERT INTO messages (id, lane, session_id, turn_id, role, content, context, tool_result_json, "
-                    "token_count, created_ms) VALUES (:id, 'l', 's', 't', 'tool', '', '', :result, 1, 1)"
-                ),
-                values,
-            )
+            result = f'[{{"name": "{tool}", "content": "walnut"}}]'
+            insert(tx, "messages", id=str(number), role="tool", tool_result_json=result)
     prepare(settings)
     with engine.begin() as tx:
         found = tx.execute(text("SELECT rowid FROM messages_fts5 WHERE messages_fts5 MATCH 'walnut'")).scalars().all()

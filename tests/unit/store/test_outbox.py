@@ -1,4 +1,3 @@
-import threading
 from dataclasses import replace
 
 import pytest
@@ -8,6 +7,7 @@ from loom_worker.core.values.notifications import Delivery
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.outbox import Outbox
+from tests.support.at_once import at_once
 from tests.unit.store.made import NOW_MS, WORKSPACE, delivery, final, running
 
 
@@ -33,19 +33,7 @@ def test_a_delivery_is_not_taken_before_its_time(database: Database, sent: Deliv
 
 
 def test_of_many_workers_one_sends(database: Database, sent: Delivery) -> None:
-    barrier, taken, lock = threading.Barrier(8), [], threading.Lock()
-
-    def run() -> None:
-        barrier.wait()
-        found = Outbox(database).take(sent.id, now_ms=NOW_MS, hold_ms=30_000)
-        with lock:
-            taken.append(found)
-
-    threads = [threading.Thread(target=run) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    taken = at_once(lambda _: Outbox(database).take(sent.id, now_ms=NOW_MS, hold_ms=30_000), range(8))
     assert len([found for found in taken if found is not None]) == 1
 
 

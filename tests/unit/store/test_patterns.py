@@ -1,4 +1,3 @@
-import threading
 from collections.abc import Mapping
 
 import pytest
@@ -8,6 +7,7 @@ from hypothesis import strategies as st
 from loom_worker.core.values.patterns import Effect, PatternUse
 from loom_worker.store.database import Database
 from loom_worker.store.patterns import PatternUses, enter_uses
+from tests.support.at_once import at_once
 from tests.unit.store.made import NOW_MS, WORKSPACE
 
 TOP = PatternUse("sql/top_n", "d1", "matched")
@@ -93,15 +93,7 @@ def test_sums_grow_beyond_32_bits(database: Database) -> None:
 
 
 def test_turns_that_end_side_by_side_are_all_counted(database: Database) -> None:
-    def ten_turns() -> None:
-        for _ in range(10):
-            enter(database, TOP)
-
-    threads = [threading.Thread(target=ten_turns) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda _: [enter(database, TOP) for _ in range(10)], range(4))
     assert effects(database)["sql/top_n", "d1"] == Effect(40, 40, 0, 10.0, 4_000, NOW_MS)
 
 

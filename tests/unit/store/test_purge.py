@@ -1,6 +1,5 @@
 """A deleted session is gone at once for everyone, and its rows go in small transactions."""
 
-import threading
 from collections.abc import Callable
 
 import pytest
@@ -24,6 +23,7 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import retry, submit
 from loom_worker.store.turns import Turns
+from tests.support.at_once import at_once
 from tests.unit.store.made import (
     NOW_MS,
     PROGRESS,
@@ -210,11 +210,7 @@ def test_several_may_remove_at_once(database: Database) -> None:
     said(database, "s2", turns=20)
     for session in ("s1", "s2"):
         Sessions(database).delete(WORKSPACE, session)
-    threads = [threading.Thread(target=purged, args=(database,), kwargs={"limit": 7}) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda _: purged(database, limit=7), range(4))
     assert {name: rows for name, rows in counts(database).items() if rows} == {"usage": 40}
 
 

@@ -1,6 +1,5 @@
 """Runs on a real database: each step is one transaction, whoever makes it and however often."""
 
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +28,7 @@ from loom_worker.store.schema import turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
 from loom_worker.store.workspaces import Workspaces
+from tests.support.at_once import at_once
 from tests.support.every_connection import each_connection
 from tests.support.played_worker import PlayedWorker
 from tests.support.runs import pipeline, run_journal, workflow
@@ -129,19 +129,8 @@ def test_many_processes_that_go_on_with_a_run_begin_each_stage_once(played: Play
     run = played.start(FORK | {"merge_strategy": "summary"})
     for key in ("agents.0", "agents.1"):
         played.worker.finish(played.turn(run, key), key)
-    barrier, begun = threading.Barrier(8), []
-
-    def advance() -> None:
-        barrier.wait()
-        step = played.advance(run)
-        begun.extend(step.begun if step else ())
-
-    threads = [threading.Thread(target=advance) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(begun) == 1
+    steps = at_once(lambda _: played.advance(run), range(8))
+    assert sum(len(step.begun) for step in steps if step) == 1
     with database.read() as tx:
         assert tx.execute(select(func.count()).where(turns.c.run_id == run.id)).scalar() == 3
 

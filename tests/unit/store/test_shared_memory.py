@@ -1,4 +1,3 @@
-import threading
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from loom_worker.store.shared_memory import (
     SharedMemory,
     after_prefix,
 )
+from tests.support.at_once import at_once
 from tests.unit.store.made import NOW_MS
 
 MINE = Namespace("acme", "AGENT", "player1")
@@ -112,7 +112,7 @@ def test_zero_expects_that_there_is_no_key_though_there_was_one(kept: SharedMemo
 
 
 def test_of_many_who_count_a_key_up_none_is_lost(kept: SharedMemory) -> None:
-    def run() -> None:
+    def run(_number: int) -> None:
         left = 10
         while left:
             try:
@@ -123,11 +123,7 @@ def test_of_many_who_count_a_key_up_none_is_lost(kept: SharedMemory) -> None:
                 continue
 
     put(kept, "n", value=0)
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(run, range(4))
     assert (kept.read(MINE, "n").value, kept.read(MINE, "n").version) == (40, 41)
 
 

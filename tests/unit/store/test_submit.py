@@ -1,5 +1,6 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
+from tests.support.at_once import at_once
 from tests.unit.store.made import NOW_MS, WORKSPACE, claimed, counts, final, submitted
 
 
@@ -35,21 +37,8 @@ def test_numbers_go_on_after_turns_have_ended(database: Database) -> None:
 
 
 def test_sixteen_threads_leave_no_gap_and_no_double_in_the_numbers(database: Database) -> None:
-    barrier, seqs, lock = threading.Barrier(16), [], threading.Lock()
-
-    def run() -> None:
-        barrier.wait()
-        for _ in range(6):
-            turn = submitted(database)
-            with lock:
-                seqs.append(turn.seq)
-
-    threads = [threading.Thread(target=run) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(seqs) == list(range(1, 97))
+    seqs = at_once(lambda _: [submitted(database).seq for _ in range(6)], range(16))
+    assert sorted(chain.from_iterable(seqs)) == list(range(1, 97))
 
 
 def test_every_field_of_a_turn_comes_back_as_it_was_given(database: Database) -> None:
@@ -165,20 +154,8 @@ def test_two_workspaces_use_the_same_key_and_session_without_meeting(database: D
 
 
 def test_of_many_requests_with_one_key_one_makes_the_turn(database: Database) -> None:
-    barrier, found, lock = threading.Barrier(8), [], threading.Lock()
-
-    def run() -> None:
-        barrier.wait()
-        turn, is_replay = _keyed(database, "k", "f")
-        with lock:
-            found.append((turn.id, is_replay))
-
-    threads = [threading.Thread(target=run) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len({turn_id for turn_id, _ in found}) == 1
+    found = at_once(lambda _: _keyed(database, "k", "f"), range(8))
+    assert len({turn.id for turn, _ in found}) == 1
     assert [is_replay for _, is_replay in found].count(False) == 1
 
 

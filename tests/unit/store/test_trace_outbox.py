@@ -1,4 +1,4 @@
-import threading
+from itertools import chain
 
 import pytest
 from sqlalchemy import insert, select
@@ -10,6 +10,7 @@ from loom_worker.store.cancel import cancel
 from loom_worker.store.database import Database
 from loom_worker.store.trace_outbox import NO_TURN, TraceEntry, TraceOutbox, enqueue_trace
 from loom_worker.store.trace_tables import spans, trace_outbox
+from tests.support.at_once import at_once
 from tests.unit.store.made import NOW_MS, WORKSPACE, purged, running, submitted
 
 HOLD_MS = 60_000
@@ -122,21 +123,14 @@ def test_what_is_released_is_taken_at_once_and_what_is_removed_never(database: D
 def test_of_many_threads_each_entry_has_one(database: Database, box: TraceOutbox) -> None:
     for _ in range(20):
         waiting_turn(database)
-    barrier, lock = threading.Barrier(8), threading.Lock()
-    taken: list[int] = []
 
-    def run() -> None:
-        barrier.wait()
+    def run(_number: int) -> list[int]:
+        taken: list[int] = []
         while entries := TraceOutbox(database).take(most=3, now_ms=NOW_MS, hold_ms=HOLD_MS):
-            with lock:
-                taken.extend(entry.n for entry in entries)
+            taken.extend(entry.n for entry in entries)
+        return taken
 
-    threads = [threading.Thread(target=run) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(taken) == list(range(1, 21))
+    assert sorted(chain.from_iterable(at_once(run, range(8)))) == list(range(1, 21))
 
 
 def test_nothing_is_noted_if_the_transaction_fails(database: Database, box: TraceOutbox) -> None:

@@ -13,6 +13,7 @@ from loom_worker.core.errors import BadFile
 from loom_worker.core.values.agents import Alone, ContentChange
 from loom_worker.tools.live import SETTLE_S, ToolFiles
 from tests.support.callers import CALLER
+from tests.support.clock import Clock
 
 TEXT = '''from loom_worker.tools.declare import tool
 
@@ -22,24 +23,6 @@ def greet() -> str:
     return "{word}"
 '''
 Write = Callable[[str], Path]
-
-
-class Clock:
-    now_s = 1_800_000_000.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def time(self) -> float:
-        return self.now_s
-
-    def sleep(self, wait_s: float) -> None:
-        self.now_s += wait_s
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

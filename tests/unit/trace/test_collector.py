@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,12 +15,6 @@ NOW_S = 1_800_000_000.0
 SHORT_S = 0.15
 """A deadline that tests wait for."""
 BODY = b'{"resourceSpans":[]}'
-
-
-@pytest.fixture
-def receiver() -> Iterator[WebhookReceiver]:
-    with WebhookReceiver() as started:
-        yield started
 
 
 def collector(receiver: WebhookReceiver, *, timeout_s: float = 10.0, **fields: Any) -> Collector:

@@ -49,8 +49,13 @@ def send(text: str = "Hello.", **more: object) -> tuple[str, Json]:
 
 def sent(stage: Stage, *calls: tuple[str, Json], session: str = "sender", **new: object) -> Turn:
     """A completed turn that has sent messages, each in a reply of its own."""
-    stage.model.scenes = [*(wants(call, first_id=n) for n, call in enumerate(calls)), says("Sent.")]
-    turn = stage.serve(stage.submit("Tell them.", session=session, **new), stage.worker("w1"))  # type: ignore[arg-type]
+    turn = stage.answered(
+        *(wants(call, first_id=n) for n, call in enumerate(calls)),
+        says("Sent."),
+        text="Tell them.",
+        session=session,
+        **new,
+    )
     assert [call.status for call in turn.calls] == ["completed"] * len(calls)
     return turn
 
@@ -86,13 +91,7 @@ def test_messages_are_read_once_and_in_the_order_they_came(stage: Stage, queue: 
 def test_messages_whose_taker_died_before_its_call_had_them_are_read_by_the_turn_that_goes_on(
     stage: Stage, queue: AgentMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent(stage, send("one"))
-    stage.model.scenes = [wants(RECEIVE)]
-    turn = stage.submit("Any news?", session="reader")
-    with monkeypatch.context() as patch:
-        patch.setattr("loom_worker.turn.children.crash_points.reached", killed_at("messages.taken"))
-        with pytest.raises(Killed):
-            serve_lane(turn.lane, stage.worker("w1"))
+    turn = died_with_what_it_took(stage, monkeypatch)
     stage.alive.clear()
     stage.lapse(turn)
     stage.lanes.expired(limit=9)
@@ -112,8 +111,7 @@ def test_a_message_whose_call_runs_again_is_sent_once(stage: Stage, queue: Agent
 def test_a_turn_waits_for_messages_without_a_worker_and_is_woken_by_the_first(
     stage: Stage, queue: AgentMessages, woken: Woken
 ) -> None:
-    stage.model.scenes = [wants(("receive_messages", {"wait_s": 60}))]
-    waiting = stage.serve(stage.submit(session="reader"), stage.worker("w2"))
+    waiting = stage.answered(wants(("receive_messages", {"wait_s": 60})), session="reader", by=stage.worker("w2"))
     assert (waiting.calls[0].status, waiting.held_by) == ("running", None)
     sent(stage, send("at last"))
     assert woken == [waiting.lane]
@@ -124,8 +122,7 @@ def test_a_turn_waits_for_messages_without_a_worker_and_is_woken_by_the_first(
 
 
 def test_a_turn_waits_for_messages_as_long_as_it_said(stage: Stage, queue: AgentMessages) -> None:
-    stage.model.scenes = [wants(("receive_messages", {"wait_s": 5}))]
-    waiting = stage.serve(stage.submit(session="reader"), stage.worker("w2"))
+    waiting = stage.answered(wants(("receive_messages", {"wait_s": 5})), session="reader", by=stage.worker("w2"))
     stage.now_ms += 5_000
     stage.lanes.alert(waiting.lane)
     stage.model.scenes = [says("Nothing came.")]
@@ -246,8 +243,7 @@ def test_each_kind_of_message_has_its_policy(kind: str) -> None:
 
 
 def test_a_control_message_is_never_a_reference_and_so_not_long(stage: Stage, queue: AgentMessages) -> None:
-    stage.model.scenes = [wants(send("x" * 70_000, kind="control")), says("Too long.")]
-    done = stage.serve(stage.submit(session="sender"), stage.worker("w1"))
+    done = stage.answered(wants(send("x" * 70_000, kind="control")), says("Too long."), session="sender")
     assert done.calls[0].status == "failed"
     assert "at most 65,536 bytes" in (done.calls[0].content or "")
 
@@ -297,13 +293,7 @@ def test_what_a_dead_message_passes_on_is_kept_as_long_as_it_may_be_queued_again
 def test_a_message_that_its_turn_took_and_never_read_is_given_to_the_next_one(
     stage: Stage, queue: AgentMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent(stage, send("one"))
-    stage.model.scenes = [wants(RECEIVE)]
-    turn = stage.submit("Any news?", session="reader")
-    with monkeypatch.context() as patch:
-        patch.setattr("loom_worker.turn.children.crash_points.reached", killed_at("messages.taken"))
-        with pytest.raises(Killed):
-            serve_lane(turn.lane, stage.worker("w1"))
+    turn = died_with_what_it_took(stage, monkeypatch)
     stage.alive.clear()
     stage.lapse(turn)
     stage.lanes.expired(limit=9)
@@ -313,6 +303,18 @@ def test_a_message_that_its_turn_took_and_never_read_is_given_to_the_next_one(
     assert (done.status, done.calls[0].status) == ("completed", "cancelled")
     queue.settle(now_ms=stage.now_ms, kept_since_ms=0)
     assert received(reads(stage, "next")) == ["one"]
+
+
+def died_with_what_it_took(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Turn:
+    """A turn whose owner died after it had taken a message, and before its call had it."""
+    sent(stage, send("one"))
+    stage.model.scenes = [wants(RECEIVE)]
+    turn = stage.submit("Any news?", session="reader")
+    with monkeypatch.context() as patch:
+        patch.setattr("loom_worker.turn.children.crash_points.reached", killed_at("messages.taken"))
+        with pytest.raises(Killed):
+            serve_lane(turn.lane, stage.worker("w1"))
+    return turn
 
 
 def killed_at(point: str) -> Callable[[str], None]:

@@ -66,15 +66,15 @@ def test_calls_are_made_until_the_next_does_not_fit(stage: Stage, level: str) ->
 
 
 def test_a_reply_is_asked_to_be_as_short_as_a_budget_needs_it(stage: Stage) -> None:
-    stage.model.scenes = [says("It is", stop="max_tokens")]
-    turn = stage.serve(stage.submit(budget={"tokens": 1800}), stage.worker("w1"))
+    turn = stage.answered(says("It is", stop="max_tokens"), budget={"tokens": 1800})
     assert 64 <= stage.model.asked[0].max_tokens < 1000
     assert (turn.status, turn.reason, turn.output_text) == ("incomplete", "budget", "It is")
 
 
 def test_tool_calls_beyond_a_budget_are_not_run_and_the_turn_ends(stage: Stage) -> None:
-    stage.model.scenes = [wants(("note", {})), wants(ONE, ONE, text="Let me add.", first_id=2)]
-    turn = stage.serve(stage.submit(budget={"tool_calls": 2}), stage.worker("w1"))
+    turn = stage.answered(
+        wants(("note", {})), wants(ONE, ONE, text="Let me add.", first_id=2), budget={"tool_calls": 2}
+    )
     assert (turn.status, turn.reason, turn.output_text) == ("incomplete", "budget", "Let me add.")
     assert stage.ran == ["note"]
     assert [call.status for call in turn.calls] == ["completed", "denied", "denied"]
@@ -129,8 +129,7 @@ def test_a_call_whose_worker_died_counts_as_spent_beside_the_one_that_takes_its_
 
 
 def test_turns_whose_calls_nothing_limits_keep_no_accounts(stage: Stage) -> None:
-    stage.model.scenes = [says("Hello.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(says("Hello."))
     assert turn.status == "completed"
     with stage.database.read() as tx:
         assert tx.exec_driver_sql("SELECT count(*) FROM spending").scalar() == 0

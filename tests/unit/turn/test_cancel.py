@@ -83,9 +83,7 @@ def test_a_cancel_that_nobody_heard_still_comes_before_the_end(stage: Stage, act
 
 
 def test_a_cancel_wakes_a_turn_that_waits_for_tools_and_closes_its_calls(stage: Stage) -> None:
-    stage.model.scenes = [wants(*SUMS), says("Next.")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(*SUMS), says("Next."))
     sent = stage.book.fanned[-1][2]
     serve_call(turn.id, sent[0].position, sent[0].sends, worker)
     stage.cancel(turn, "interrupt")
@@ -112,9 +110,7 @@ def test_a_turn_cancelled_while_it_is_about_to_wait_does_not_wait(stage: Stage) 
 
 
 def test_finish_closes_what_is_under_way_and_asks_once_more_without_tools(stage: Stage) -> None:
-    stage.model.scenes = [wants(*SUMS), says("So far: nothing.")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(*SUMS), says("So far: nothing."))
     stage.cancel(turn, "finish")
     turn = stage.serve(turn, worker)
     assert (turn.status, turn.output_text) == ("completed", "So far: nothing.")
@@ -160,8 +156,7 @@ def test_of_two_wishes_the_stronger_one_holds_and_repeats_change_nothing(stage: 
 
 
 def test_a_cancel_of_an_ended_turn_changes_nothing(stage: Stage) -> None:
-    stage.model.scenes = [says("Done.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(says("Done."))
     assert stage.cancel(turn, "rollback").is_new is False
     assert stage.turn(turn) == turn
 

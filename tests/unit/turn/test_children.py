@@ -227,8 +227,7 @@ def test_a_turn_asks_others_only_so_often(stage: Stage) -> None:
 
 
 def test_an_agent_that_may_not_be_called_is_refused(stage: Stage) -> None:
-    stage.model.scenes = [wants(("ask_agent", {"agent": "boss", "message": "x"})), says("Not allowed.")]
-    done = stage.serve(stage.submit(), stage.worker("w1"))
+    done = stage.answered(wants(("ask_agent", {"agent": "boss", "message": "x"})), says("Not allowed."))
     assert done.calls[0].status == "failed"
     assert "helper" in (done.calls[0].content or "")
 
@@ -310,11 +309,9 @@ def test_a_reference_that_a_task_names_is_passed_on_to_its_receiver_and_nobody_e
 
 def test_a_guardrail_of_the_other_agent_holds_for_what_it_is_asked(stage: Stage) -> None:
     stage.agent = replace(stage.agent, guardrails=Guardrails.of({"input": {"pii": "block"}}))
-    stage.model.scenes = [
-        wants(("ask_agent", {"agent": "helper", "message": "Mail ann@example.com"})),
-        says("Refused."),
-    ]
-    done = stage.serve(stage.submit(), stage.worker("w1"))
+    done = stage.answered(
+        wants(("ask_agent", {"agent": "helper", "message": "Mail ann@example.com"})), says("Refused.")
+    )
     assert done.calls[0].status == "failed"
     assert re.search("a guardrail of helper refuses the text", done.calls[0].content or "")
 

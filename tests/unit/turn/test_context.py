@@ -76,8 +76,7 @@ def test_recalled_messages_stand_beside_the_question_until_the_model_clears_them
     stage.memories.promote(WORKSPACE, "s1", [first.id], budget_tokens=1_000, tokens=len)
     clear = Tool(spec("clear_recalled_context"), lambda *_: "Cleared.", is_bounded=True)
     stage.registry = Registry((*stage.tools(), clear))
-    stage.model.scenes = [wants(("clear_recalled_context", {})), says("Cleared.")]
-    stage.serve(stage.submit("Again?"), stage.worker("w8"))
+    stage.answered(wants(("clear_recalled_context", {})), says("Cleared."), text="Again?", by=stage.worker("w8"))
     before, after = (asked.messages for asked in stage.model.asked[-2:])
     question = next(message for message in before if message.text == "Again?")
     assert "Question 0?" in question.context
@@ -105,8 +104,7 @@ def test_tokens_are_shown_as_the_provider_counted_them_in_the_reply_before(stage
 
 
 def test_a_short_reply_tells_little_of_how_the_provider_counts_long_texts(stage: Stage) -> None:
-    stage.model.scenes = [[Reply("Yes.", "end_turn", Usage(input_tokens=1_000, llm_calls=1), "m")]]
-    turn = stage.serve(stage.submit("Hi"), stage.worker("w1"))
+    turn = stage.answered([Reply("Yes.", "end_turn", Usage(input_tokens=1_000, llm_calls=1), "m")], text="Hi")
     shown = sum(built(stage, turn)["tokens"].values())
     correction = stage.sessions.get(WORKSPACE, "s1").token_correction
     assert correction is not None
@@ -124,8 +122,9 @@ def test_a_request_that_is_too_long_after_all_is_fitted_again_by_what_the_provid
         stage.model.scenes.append(says("x" * 2_400))
         stage.serve(stage.submit(f"Question {n}?"), stage.worker(f"w{n}"))
 
-    stage.model.scenes = [[PromptTooLong("too long", 5_000, 3_000)], says("After all.")]
-    turn = stage.serve(stage.submit("Last?"), stage.worker("w9"))
+    turn = stage.answered(
+        [PromptTooLong("too long", 5_000, 3_000)], says("After all."), text="Last?", by=stage.worker("w9")
+    )
     assert (turn.status, turn.output_text) == ("completed", "After all.")
     longer, shorter = (sum(map(_size, asked.messages)) for asked in stage.model.asked[-2:])
     assert shorter < longer
@@ -182,8 +181,7 @@ def test_by_default_the_window_decides_and_not_the_number_of_messages(stage: Sta
 def test_a_turn_that_failed_leaves_l1_to_be_compressed_too(stage: Stage) -> None:
     stage.agent = replace(stage.agent, memory=TEN)
     talk(stage, 5)
-    stage.model.scenes = [[ProviderFailed("no key")]]
-    stage.serve(stage.submit(), stage.worker("w9"))
+    stage.answered([ProviderFailed("no key")], by=stage.worker("w9"))
     assert len(stage.book.summarized) == 1
 
 

@@ -46,8 +46,7 @@ def test_a_failed_turn_tells_its_webhook_too(stage: Stage) -> None:
 
 
 def test_without_a_webhook_nothing_is_delivered(stage: Stage) -> None:
-    stage.model.scenes = [says("Done.")]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered(says("Done."))
     assert (stage.book.delivered, stage.outbox.page(WORKSPACE, limit=9, after=None).items) == ([], ())
 
 
@@ -103,8 +102,7 @@ def test_usage_is_charged_to_the_session_once(stage: Stage) -> None:
 
 
 def test_messages_keep_what_they_cost_and_count_what_they_weigh(stage: Stage) -> None:
-    stage.model.scenes = [says("Done.")]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered(says("Done."))
     question, answer = stage.messages.page(WORKSPACE, "s1", limit=9, after=None).items
     assert (question.usage, answer.usage and answer.usage.output_tokens) == (None, 5)
     assert question.token_count > 0 < answer.token_count

@@ -32,8 +32,7 @@ def agrees(stage: Stage, turn_id: str) -> None:
 
 
 def test_a_question_is_answered_in_one_step(stage: Stage) -> None:
-    stage.model.scenes = [says("There are 42.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(says("There are 42."))
     assert (turn.status, turn.output_text, turn.usage.llm_calls) == ("completed", "There are 42.", 1)
     assert [chat.role for chat in stage.said()] == ["user", "assistant"]
     assert stage.told(turn) == [
@@ -50,9 +49,7 @@ def test_a_question_is_answered_in_one_step(stage: Stage) -> None:
 
 
 def test_the_final_event_shows_the_turn_as_every_reader_finds_it(stage: Stage) -> None:
-    stage.model.scenes = [wants(*SUMS[:1]), says("3")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(*SUMS[:1]), says("3"))
     stage.answer_calls(turn, worker)
     turn = stage.serve(turn, worker)
     assert stage.live(turn)[-1].data == turn.as_json()
@@ -85,8 +82,7 @@ def test_a_wake_up_of_an_unknown_lane_leaves_nothing_behind(stage: Stage) -> Non
 
 
 def test_a_fan_out_frees_the_slot_and_asks_for_one_chord(stage: Stage) -> None:
-    stage.model.scenes = [wants(*SUMS)]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(wants(*SUMS))
     assert (turn.status, stage.held_by(turn), stage.lane_state(turn)) == ("in_progress", None, "parked")
     [(lane, turn_id, calls, _)] = stage.book.fanned
     assert (lane, turn_id, [(call.position, call.sends) for call in calls]) == (
@@ -99,9 +95,7 @@ def test_a_fan_out_frees_the_slot_and_asks_for_one_chord(stage: Stage) -> None:
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 def test_a_turn_goes_on_when_its_calls_are_done_in_any_order(stage: Stage, order: tuple[int, ...]) -> None:
-    stage.model.scenes = [wants(*SUMS, text="Adding."), says("Done.")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(*SUMS, text="Adding."), says("Done."))
     stage.now_ms += 1
     for place in order[:2]:
         stage.now_ms += 1
@@ -122,9 +116,7 @@ def test_a_turn_goes_on_when_its_calls_are_done_in_any_order(stage: Stage, order
 
 
 def test_a_late_chord_body_does_not_wake_a_turn_that_went_on(stage: Stage) -> None:
-    stage.model.scenes = [wants(*SUMS[:1]), says("3")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(*SUMS[:1]), says("3"))
     stage.answer_calls(turn, worker)
     ticket = stage.book.fanned[0][3]
     entrypoints.serve_wake(turn.lane, ticket, worker)
@@ -132,30 +124,24 @@ def test_a_late_chord_body_does_not_wake_a_turn_that_went_on(stage: Stage) -> No
 
 
 def test_a_call_sent_twice_runs_once(stage: Stage) -> None:
-    stage.model.scenes = [wants(("pay", {})), says("Paid.")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(("pay", {})), says("Paid."))
     stage.answer_calls(turn, worker, [0, 0])
     assert stage.ran == ["pay"]
 
 
 def test_a_single_bounded_call_runs_in_place(stage: Stage) -> None:
-    stage.model.scenes = [wants(("note", {}), text="Noting."), says("Noted.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(wants(("note", {}), text="Noting."), says("Noted."))
     assert (turn.output_text, stage.ran, stage.book.fanned) == ("Noted.", ["note"], [])
     agrees(stage, turn.id)
 
 
 def test_two_bounded_calls_are_sent_away(stage: Stage) -> None:
-    stage.model.scenes = [wants(("note", {}), ("note", {}))]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered(wants(("note", {}), ("note", {})))
     assert (len(stage.book.fanned), stage.ran) == (1, [])
 
 
 def test_a_tool_that_fails_is_data_for_the_model(stage: Stage) -> None:
-    stage.model.scenes = [wants(("fail", {})), says("It is locked.")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(("fail", {})), says("It is locked."))
     stage.answer_calls(turn, worker)
     assert stage.serve(turn, worker).status == "completed"
     [outcome] = stage.model.asked[1].messages[-1].outcomes
@@ -163,8 +149,7 @@ def test_a_tool_that_fails_is_data_for_the_model(stage: Stage) -> None:
 
 
 def test_calls_that_cannot_run_are_answered_at_once_and_the_model_is_asked_again(stage: Stage) -> None:
-    stage.model.scenes = [wants(("ad", {}), ("add", {"a": "x", "b": 1})), says("Sorry.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(wants(("ad", {}), ("add", {"a": "x", "b": 1})), says("Sorry."))
     assert (turn.status, stage.book.fanned, stage.ran) == ("completed", [], [])
     outcomes = stage.model.asked[1].messages[-1].outcomes
     assert all(outcome.is_error for outcome in outcomes)
@@ -173,9 +158,7 @@ def test_calls_that_cannot_run_are_answered_at_once_and_the_model_is_asked_again
 
 
 def test_a_call_of_a_tool_that_is_gone_is_closed_instead_of_sent_for_ever(stage: Stage) -> None:
-    stage.model.scenes = [wants(("add", {"a": 1, "b": 1})), says("No tool.")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(("add", {"a": 1, "b": 1})), says("No tool."))
     stage.registry = type(stage.registry)(tool for tool in stage.tools() if tool.spec.name != "add")
     turn = stage.answer_calls(turn, worker)
     assert (turn.calls[0].status, stage.book.woken) == ("failed", [turn.lane])
@@ -207,18 +190,14 @@ def test_nothing_of_a_session_stays_that_was_deleted_while_its_turn_ran(stage: S
 
 
 def test_a_call_of_a_deleted_session_is_dropped(stage: Stage) -> None:
-    stage.model.scenes = [wants(*SUMS[:1])]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(*SUMS[:1]))
     stage.sessions.delete(WORKSPACE, "s1")
     entrypoints.serve_call(turn.id, 0, 1, worker)
     assert stage.ran == []
 
 
 def test_calls_of_a_dead_tool_worker_are_sent_again_if_that_is_safe_and_closed_if_not(stage: Stage) -> None:
-    stage.model.scenes = [wants(("add", {"a": 1, "b": 1}), ("pay", {})), says("Perhaps paid.")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(("add", {"a": 1, "b": 1}), ("pay", {})), says("Perhaps paid."))
     for position in (0, 1):
         stage.calls.claim(turn.id, position, 1, worker="ghost", now_ms=stage.now_ms, durable=False)
     stage.lapse(turn)
@@ -232,9 +211,7 @@ def test_calls_of_a_dead_tool_worker_are_sent_again_if_that_is_safe_and_closed_i
 
 
 def test_a_call_that_kills_its_workers_is_closed_in_the_end(stage: Stage) -> None:
-    stage.model.scenes = [wants(*SUMS[:1]), says("It kills.")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(*SUMS[:1]), says("It kills."))
     for send in range(1, MAX_SENDS + 1):
         stage.calls.claim(turn.id, 0, send, worker=f"ghost{send}", now_ms=stage.now_ms, durable=False)
         stage.lapse(turn)
@@ -244,9 +221,7 @@ def test_a_call_that_kills_its_workers_is_closed_in_the_end(stage: Stage) -> Non
 
 
 def test_each_result_is_told_as_soon_as_it_is_there(stage: Stage) -> None:
-    stage.model.scenes = [wants(*SUMS[:2])]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(*SUMS[:2]))
     for told in (1, 2):
         stage.answer_calls(turn, worker, [told - 1])
         assert stage.told(turn).count("tool_call.completed") == told
@@ -256,9 +231,7 @@ def test_each_result_is_told_as_soon_as_it_is_there(stage: Stage) -> None:
 def test_no_result_is_told_in_the_place_of_events_that_an_owner_journaled_and_died_before_it_told(
     stage: Stage, lost: int
 ) -> None:
-    stage.model.scenes = [wants(*SUMS[:2]), says("3 and 7.")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(*SUMS[:2]), says("3 and 7."))
     read = stage.live(turn)[:-lost]
     stage.events.restore(turn.id, read)
     stage.answer_calls(turn, worker)
@@ -277,9 +250,7 @@ def test_a_result_that_the_next_owner_has_told_is_not_told_again_by_a_slow_worke
             stage.serve(turn, worker)
             return left
 
-    stage.model.scenes = [wants(*SUMS[:2]), says("3 and 7.")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(*SUMS[:2]), says("3 and 7."))
     slow = stage.worker("slow", calls=SlowCalls(stage.database))
     stage.answer_calls(turn, slow, [0])
     assert stage.turn(turn).status == "completed"
@@ -287,9 +258,7 @@ def test_a_result_that_the_next_owner_has_told_is_not_told_again_by_a_slow_worke
 
 
 def test_a_turn_that_ends_with_calls_under_way_rebuilds_as_it_was_told(stage: Stage) -> None:
-    stage.model.scenes = [wants(*SUMS[:2])]
-    turn, worker = stage.submit(deadline_s=10), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(*SUMS[:2]), deadline_s=10)
     stage.calls.claim(turn.id, 0, 1, worker="w1", now_ms=stage.now_ms, durable=False)
     stage.now_ms += 11_000
     stage.lapse(turn)
@@ -355,8 +324,7 @@ def test_a_lane_that_became_idle_stays_idle_through_a_beat_of_its_keeper(stage: 
 
 def test_a_turn_answers_while_its_live_log_is_down(stage: Stage, tmp_path: object) -> None:
     nowhere = redis.Redis.from_url(f"unix://{tmp_path}/none", decode_responses=True)
-    stage.model.scenes = [says("Anyway.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1", events=type(stage.events)(nowhere, nowhere)))
+    turn = stage.answered(says("Anyway."), by=stage.worker("w1", events=type(stage.events)(nowhere, nowhere)))
     assert turn.output_text == "Anyway."
     assert [event.id for event in stage.rebuilt(turn)] == list(range(1, 7))
 
@@ -369,8 +337,9 @@ class DeafLanes(Lanes):
 
 
 def test_a_redis_that_dies_at_the_parking_costs_no_attempt(stage: Stage) -> None:
-    stage.model.scenes = [wants(*SUMS[:1]), says("3")]
-    turn = stage.serve(stage.submit(), stage.worker("w1", lanes=DeafLanes(stage.redis, stage.settings.lanes)))
+    turn = stage.answered(
+        wants(*SUMS[:1]), says("3"), by=stage.worker("w1", lanes=DeafLanes(stage.redis, stage.settings.lanes))
+    )
     assert (stage.held_by(turn), stage.turn(turn).deaths) == (None, 0)
 
 

@@ -38,9 +38,7 @@ def tool_that_says(stage: Stage, text: str) -> None:
 
 def looked(stage: Stage) -> Turn:
     """A turn whose model looks something up, and then answers."""
-    stage.model.scenes = [wants(("look", {})), says("Done.")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(("look", {})), says("Done."))
     stage.answer_calls(turn, worker)
     return stage.serve(turn, worker)
 
@@ -52,8 +50,7 @@ def decided(stage: Stage) -> list[Json]:
 
 def test_an_answer_is_redacted_for_readers_history_and_journal_alike(stage: Stage) -> None:
     under(stage, output={"card": "redact"})
-    stage.model.scenes = [says(SAID, pieces=9)]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(says(SAID, pieces=9))
     assert turn.output_text == "Your card is [redacted card], as you told me."
     assert [chat.text for chat in stage.said()][-1] == turn.output_text
     assert stage.live(turn) == stage.rebuilt(turn)
@@ -63,8 +60,7 @@ def test_an_answer_is_redacted_for_readers_history_and_journal_alike(stage: Stag
 
 def test_an_answer_that_may_not_be_given_ends_before_it_and_its_calls_are_not_run(stage: Stage) -> None:
     under(stage, output={"card": "block"})
-    stage.model.scenes = [wants(("pay", {}), text=SAID)]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(wants(("pay", {}), text=SAID))
     assert (turn.status, turn.reason) == ("incomplete", "guardrail")
     assert turn.error is not None
     assert "card" in turn.error["message"]
@@ -76,8 +72,7 @@ def test_an_answer_that_may_not_be_given_ends_before_it_and_its_calls_are_not_ru
 
 def test_what_is_only_flagged_is_said(stage: Stage) -> None:
     under(stage, output={"card": "flag"})
-    stage.model.scenes = [says(SAID)]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(says(SAID))
     assert turn.output_text == SAID
     assert decided(stage) == [{"kind": "guard", "name": "output.card", "outcome": "flag"}]
 
@@ -85,8 +80,7 @@ def test_what_is_only_flagged_is_said(stage: Stage) -> None:
 def test_the_stricter_rule_of_agent_and_workspace_holds(stage: Stage) -> None:
     under(stage, output={"card": "flag"})
     Workspaces(stage.database).patch(WORKSPACE, {"guardrails": {"output": {"card": "redact"}}}, now_ms=1)
-    stage.model.scenes = [says(SAID)]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(says(SAID))
     assert turn.output_text == "Your card is [redacted card], as you told me."
 
 

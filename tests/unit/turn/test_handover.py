@@ -45,9 +45,7 @@ def test_a_journaled_reply_is_not_asked_for_again_after_a_death(stage: Stage) ->
 def test_after_a_death_readers_are_told_to_drop_what_they_saw_and_get_what_holds(stage: Stage) -> None:
     stage.model.scenes = [wants(("note", {}), text="Looking."), [TextDelta("Hal"), Killed()], says("Whole.", pieces=1)]
     turn = stage.submit()
-    with pytest.raises(Killed):
-        stage.serve(turn, stage.worker("w1"))
-    stage.lapse(turn)
+    stage.die(turn)
     turn = stage.serve(turn, stage.worker("w2"))
     live = stage.live(turn)
     since = stage.told(turn).index("turn.retrying")
@@ -61,9 +59,7 @@ def test_after_a_death_readers_are_told_to_drop_what_they_saw_and_get_what_holds
 def test_a_turn_whose_owners_all_die_fails_as_dead_and_the_lane_goes_on(stage: Stage) -> None:
     stage.model.scenes = [[Killed()], [Killed()], says("Next.")]
     turn, after = stage.submit("Poison", max_attempts=2), stage.submit("Fine")
-    with pytest.raises(Killed):
-        stage.serve(turn, stage.worker("w1"))
-    stage.lapse(turn)
+    stage.die(turn)
     stage.book.alone_status = -9
     stage.serve(turn, stage.worker("w2"))
     turn = stage.serve(turn, stage.worker("w3"))
@@ -77,9 +73,7 @@ def test_a_turn_whose_owners_all_die_fails_as_dead_and_the_lane_goes_on(stage: S
 def test_the_last_attempt_runs_alone_with_the_claim_that_was_made_for_it(stage: Stage) -> None:
     stage.model.scenes = [[Killed()]]
     turn = stage.submit(max_attempts=2)
-    with pytest.raises(Killed):
-        stage.serve(turn, stage.worker("w1"))
-    stage.lapse(turn)
+    stage.die(turn)
     stage.serve(turn, stage.worker("w2"))
     [(lane, token, turn_id, fence)] = stage.book.alone
     assert (lane, turn_id, fence, token.startswith("w2-")) == (turn.lane, turn.id, 2, True)
@@ -90,9 +84,7 @@ def test_the_last_attempt_runs_alone_with_the_claim_that_was_made_for_it(stage: 
 def test_a_process_of_a_last_attempt_does_not_start_another(stage: Stage) -> None:
     stage.model.scenes = [[Killed()], says("At last.")]
     turn = stage.submit(max_attempts=2)
-    with pytest.raises(Killed):
-        stage.serve(turn, stage.worker("w1"))
-    stage.lapse(turn)
+    stage.die(turn)
     turn = stage.serve(turn, stage.worker("w2", is_isolated=True))
     assert (turn.output_text, stage.book.alone) == ("At last.", [])
     assert stage.lane_state(turn) == "running"  # as its parent left it
@@ -101,9 +93,7 @@ def test_a_process_of_a_last_attempt_does_not_start_another(stage: Stage) -> Non
 def test_the_parent_gives_the_lane_back_once_the_last_attempt_has_ended(stage: Stage) -> None:
     stage.model.scenes = [[Killed()], says("At last.")]
     turn, after = stage.submit(max_attempts=2), stage.submit("And then?")
-    with pytest.raises(Killed):
-        stage.serve(turn, stage.worker("w1"))
-    stage.lapse(turn)
+    stage.die(turn)
     parent = stage.worker("w2")
     child = stage.worker("w3", is_isolated=True)
 
@@ -123,9 +113,7 @@ def test_the_parent_gives_the_lane_back_once_the_last_attempt_has_ended(stage: S
 def test_progress_takes_the_deaths_back(stage: Stage) -> None:
     stage.model.scenes = [[Killed()], wants(*SUMS[:1]), says("3")]
     turn, worker = stage.submit(), stage.worker("w2")
-    with pytest.raises(Killed):
-        stage.serve(turn, stage.worker("w1"))
-    stage.lapse(turn)
+    stage.die(turn)
     stage.serve(turn, worker)
     assert stage.turn(turn).deaths == 0
     stage.answer_calls(turn, worker)
@@ -136,9 +124,7 @@ def test_progress_takes_the_deaths_back(stage: Stage) -> None:
 def test_the_final_event_counts_attempts_as_the_store_does(stage: Stage) -> None:
     stage.model.scenes = [[Killed()], wants(("note", {})), says("Noted.")]
     turn = stage.submit()
-    with pytest.raises(Killed):
-        stage.serve(turn, stage.worker("w1"))
-    stage.lapse(turn)
+    stage.die(turn)
     turn = stage.serve(turn, stage.worker("w2"))
     assert stage.live(turn)[-1].data == turn.as_json()
 
@@ -217,8 +203,9 @@ def doubting(stage: Stage) -> Doubting:
 
 def test_a_reply_that_comes_while_redis_cannot_be_asked_is_used(stage: Stage) -> None:
     renewer = doubting(stage)
-    stage.model.scenes = [[TextDelta("Wh"), renewer.doubt, TextDelta("ole"), *says("Whole.")[-1:]]]
-    turn = stage.serve(stage.submit(), stage.worker("w1", renewer=renewer))
+    turn = stage.answered(
+        [TextDelta("Wh"), renewer.doubt, TextDelta("ole"), *says("Whole.")[-1:]], by=stage.worker("w1", renewer=renewer)
+    )
     assert (turn.output_text, len(stage.model.asked)) == ("Whole.", 1)
 
 
@@ -255,8 +242,11 @@ def test_a_whole_reply_is_journaled_for_the_successor_though_redis_gave_the_leas
 
 def test_a_worker_that_stops_leaves_its_turn_uncharged_and_rings(stage: Stage) -> None:
     stopping = Stopping(drain_s=0)
-    stage.model.scenes = [[TextDelta("Hal"), stopping.ask, TextDelta("f")], says("Whole.", pieces=1)]
-    turn = stage.serve(stage.submit(), stage.worker("w1", stopping=stopping))
+    turn = stage.answered(
+        [TextDelta("Hal"), stopping.ask, TextDelta("f")],
+        says("Whole.", pieces=1),
+        by=stage.worker("w1", stopping=stopping),
+    )
     assert (turn.deaths, stage.held_by(turn), stage.book.woken) == (0, None, [turn.lane])
     turn = stage.serve(turn, stage.worker("w2"))
     assert visible_text(stage, turn.id) == "Whole."
@@ -264,23 +254,22 @@ def test_a_worker_that_stops_leaves_its_turn_uncharged_and_rings(stage: Stage) -
 
 def test_a_stopping_worker_may_finish_the_reply_that_runs_but_begins_no_other(stage: Stage) -> None:
     stopping = Stopping(drain_s=60)
-    stage.model.scenes = [[stopping.ask, *wants(("note", {}), text="Looking.")], says("Noted.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1", stopping=stopping))
+    turn = stage.answered(
+        [stopping.ask, *wants(("note", {}), text="Looking.")], says("Noted."), by=stage.worker("w1", stopping=stopping)
+    )
     assert (turn.status, stage.held_by(turn), len(stage.model.asked)) == ("in_progress", None, 1)
     assert stage.serve(turn, stage.worker("w2")).usage.llm_calls == 2
 
 
 def test_a_reply_that_was_paid_for_is_kept_when_the_worker_stops(stage: Stage) -> None:
     stopping = Stopping(drain_s=60)
-    stage.model.scenes = [[stopping.ask, *says("Paid for.")]]
-    turn = stage.serve(stage.submit(), stage.worker("w1", stopping=stopping))
+    turn = stage.answered([stopping.ask, *says("Paid for.")], by=stage.worker("w1", stopping=stopping))
     turn = stage.serve(turn, stage.worker("w2"))
     assert (turn.output_text, turn.usage.llm_calls) == ("Paid for.", 1)
 
 
 def test_a_busy_provider_parks_the_turn_for_as_long_as_it_wants(stage: Stage) -> None:
-    stage.model.scenes = [[Overloaded("Too many requests.", 7.0)], says("Now.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered([Overloaded("Too many requests.", 7.0)], says("Now."))
     assert (turn.status, turn.deaths, stage.lane_state(turn)) == ("in_progress", 0, "parked")
     left_s = float(stage.redis.zscore("loom:leases", turn.lane) or 0) / 1000 - stage.redis.time()[0]
     assert 5 < left_s <= 8
@@ -292,8 +281,7 @@ def test_a_busy_provider_parks_the_turn_for_as_long_as_it_wants(stage: Stage) ->
 
 def test_text_that_streamed_before_the_provider_broke_is_taken_back(stage: Stage) -> None:
     broken: list[Beat] = [TextDelta("Half an"), StreamBroken("The connection was cut.")]
-    stage.model.scenes = [broken, says("Whole.", pieces=1)]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(broken, says("Whole.", pieces=1))
     stage.lapse(turn)
     turn = stage.serve(turn, stage.worker("w1"))
     assert visible_text(stage, turn.id) == "Whole."
@@ -302,13 +290,12 @@ def test_text_that_streamed_before_the_provider_broke_is_taken_back(stage: Stage
 def test_the_last_reply_is_the_answer_and_what_came_before_calls_is_commentary(
     stage: Stage,
 ) -> None:
-    stage.model.scenes = [
+    turn = stage.answered(
         wants(("note", {}), text="Let me look."),
         wants(("note", {})),
         wants(("note", {}), text="Once more."),
         says("There are 42."),
-    ]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    )
     assert turn.output_text == visible_text(stage, turn.id) == "There are 42."
     every = "".join(event.data["text"] for event in stage.live(turn) if event.type == "output_text.delta")
     assert every == "Let me look.\n\nOnce more.\n\nThere are 42."
@@ -321,22 +308,19 @@ def test_the_last_reply_is_the_answer_and_what_came_before_calls_is_commentary(
 
 
 def test_an_answer_that_the_model_paused_in_is_whole(stage: Stage) -> None:
-    stage.model.scenes = [wants(("note", {}), text="One."), says("One,", stop="pause_turn"), says("two.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(wants(("note", {}), text="One."), says("One,", stop="pause_turn"), says("two."))
     assert turn.output_text == visible_text(stage, turn.id) == "One,\n\ntwo."
     assert stage.live(turn) == stage.rebuilt(turn)
 
 
 def test_an_answer_that_begins_as_what_was_said_before_it_is_rebuilt_whole(stage: Stage) -> None:
-    stage.model.scenes = [wants(("note", {}), text="There are 3."), says("There are 3.\n\nNo more.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(wants(("note", {}), text="There are 3."), says("There are 3.\n\nNo more."))
     assert turn.output_text == "There are 3.\n\nNo more."
     assert stage.live(turn) == stage.rebuilt(turn)
 
 
 def test_a_reply_of_blanks_alone_makes_nothing_commentary(stage: Stage) -> None:
-    stage.model.scenes = [wants(("note", {}), text="Three so far."), wants(("note", {}), text="\n\n"), says(" ")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(wants(("note", {}), text="Three so far."), wants(("note", {}), text="\n\n"), says(" "))
     assert (turn.status, turn.output_text) == ("incomplete", "Three so far.")
     assert visible_text(stage, turn.id) == turn.output_text
     assert stage.live(turn) == stage.rebuilt(turn)
@@ -355,16 +339,14 @@ def test_a_reply_of_blanks_alone_makes_nothing_commentary(stage: Stage) -> None:
 def test_what_was_said_before_a_turn_ended_without_an_answer_is_stored_as_it_was_streamed(
     stage: Stage, scene: list[Beat], status: str, text: str
 ) -> None:
-    stage.model.scenes = [wants(("note", {}), text="Looking."), scene]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(wants(("note", {}), text="Looking."), scene)
     assert (turn.status, turn.output_text) == (status, text)
     assert visible_text(stage, turn.id) == text
 
 
 def test_a_stream_that_begins_anew_takes_its_text_back_and_repeats_what_holds(stage: Stage) -> None:
     again = [TextDelta("Half"), Restarted("cut"), *says("Whole.", pieces=1)]
-    stage.model.scenes = [wants(("note", {}), text="Looking. "), again]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(wants(("note", {}), text="Looking. "), again)
     assert visible_text(stage, turn.id) == turn.output_text == "Whole."
 
 
@@ -394,8 +376,7 @@ def test_a_release_that_the_database_refuses_still_gives_the_lane_back(stage: St
 
 
 def test_a_bug_in_a_turn_charges_an_attempt_and_waits_before_the_next(stage: Stage) -> None:
-    stage.model.scenes = [[ZeroDivisionError("a bug")], says("Better.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered([ZeroDivisionError("a bug")], says("Better."))
     assert (stage.held_by(turn), stage.lane_state(turn), stage.book.woken) == ("w1", "kicked", [])
     turn = stage.serve(turn, stage.worker("w1"))
     assert (turn.output_text, turn.attempt) == ("Better.", 2)

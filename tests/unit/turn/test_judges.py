@@ -78,8 +78,7 @@ def test_an_answer_that_passes_is_given_with_its_score(stage: Stage) -> None:
 
 def test_while_judges_look_the_turn_holds_no_slot(stage: Stage) -> None:
     judged_by(stage, MENTIONS_42, PanelMember("llm", "llm", "Is it right?"))
-    stage.model.scenes = [says("There are 42.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(says("There are 42."))
     assert (turn.status, stage.held_by(turn), stage.lane_state(turn)) == ("in_progress", None, "parked")
     assert [verdict.name for _, verdict in stage.book.judged] == ["mentions 42", "llm"]
 
@@ -87,8 +86,7 @@ def test_while_judges_look_the_turn_holds_no_slot(stage: Stage) -> None:
 def test_the_last_verdict_wakes_the_turn(stage: Stage) -> None:
     judged_by(stage, MENTIONS_42, replace(MENTIONS_42, name="again"))
     worker = stage.worker("w1")
-    stage.model.scenes = [says("There are 42.")]
-    turn = stage.serve(stage.submit(), worker)
+    turn = stage.answered(says("There are 42."), by=worker)
     stage.book.woken.clear()
     first, second = stage.book.judged
     for asked, woken in ((first, []), (second, [turn.lane])):
@@ -263,8 +261,7 @@ def test_a_judge_that_kills_its_workers_is_dead_in_the_end(stage: Stage) -> None
 def test_a_verdict_that_nobody_took_up_is_sent_again(stage: Stage) -> None:
     judged_by(stage, MENTIONS_42)
     worker = stage.worker("w1")
-    stage.model.scenes = [says("42.")]
-    turn = stage.serve(stage.submit(), worker)
+    turn = stage.answered(says("42."), by=worker)
     [(_, lost)] = stage.book.judged
     stage.book.judged.clear()
     stage.now_ms += 6_000
@@ -279,8 +276,7 @@ def test_a_verdict_that_nobody_took_up_is_sent_again(stage: Stage) -> None:
 def test_a_late_verdict_on_a_turn_that_ended_is_booked_and_changes_nothing(stage: Stage) -> None:
     judged_by(stage, PanelMember("llm", "llm", "Is it right?"))
     worker = stage.worker("w1")
-    stage.model.scenes = [says("42.")]
-    turn = stage.serve(stage.submit(), worker)
+    turn = stage.answered(says("42."), by=worker)
 
     def interrupt() -> None:
         stage.cancel(turn, "interrupt")
@@ -310,8 +306,7 @@ def booked(stage: Stage, turn: Turn) -> dict[str, int]:
 def test_a_turn_that_is_to_finish_now_is_judged_and_not_given_anew(stage: Stage) -> None:
     judged_by(stage, MENTIONS_42)
     worker = stage.worker("w1")
-    stage.model.scenes = [says("Many.")]
-    turn = stage.serve(stage.submit(), worker)
+    turn = stage.answered(says("Many."), by=worker)
     stage.cancel(turn, "finish")
     stage.give_verdicts(turn, worker)
     turn = stage.serve(turn, worker)
@@ -324,8 +319,7 @@ def test_judges_that_were_asked_count_though_the_agent_has_none_any_more(
 ) -> None:
     judged_by(stage, replace(MENTIONS_42, criticality=criticality))
     worker = stage.worker("w1")
-    stage.model.scenes = [says("42.")]
-    turn = stage.serve(stage.submit(), worker)
+    turn = stage.answered(says("42."), by=worker)
     stage.agent = replace(stage.agent, judges=None)
     stage.give_verdicts(turn, worker)
     turn = stage.serve(turn, worker)
@@ -363,8 +357,7 @@ def test_an_interrupt_before_the_first_word_of_the_next_answer_leaves_the_last_o
 def test_judges_of_a_turn_that_is_to_be_interrupted_are_not_asked(stage: Stage) -> None:
     judged_by(stage, PanelMember("llm", "llm", "Is it right?"))
     worker = stage.worker("w1")
-    stage.model.scenes = [says("Many.")]
-    turn = stage.serve(stage.submit(), worker)
+    turn = stage.answered(says("Many."), by=worker)
     stage.cancel(turn, "interrupt")
     stage.give_verdicts(turn, worker)
     assert stage.judge.asked == []
@@ -403,8 +396,7 @@ def test_whatever_a_judge_runs_into_is_a_dead_judge_at_once(stage: Stage) -> Non
 def test_a_turn_that_is_rolled_back_keeps_nothing_of_its_judges(stage: Stage) -> None:
     judged_by(stage, MENTIONS_42)
     worker = stage.worker("w1")
-    stage.model.scenes = [says("Many."), [Overloaded("busy", 9.0)]]
-    turn = stage.serve(stage.submit(), worker)
+    turn = stage.answered(says("Many."), [Overloaded("busy", 9.0)], by=worker)
     stage.give_verdicts(turn, worker)
     turn = stage.serve(turn, worker)
     assert turn.judge is not None

@@ -24,15 +24,13 @@ def test_how_long_a_turn_waited_and_ran_is_observed_when_it_has_ended(stage: Sta
 
 
 def test_a_turn_that_fails_is_observed_without_what_it_never_had(stage: Stage, counted: Counted) -> None:
-    stage.model.scenes = [[ProviderFailed("bad key")]]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered([ProviderFailed("bad key")])
     assert counted(metrics.TURN_DURATION) == {("failed",): 1}
     assert counted(metrics.TURN_FIRST_TOKEN) == {}
 
 
 def test_nothing_is_observed_before_a_turn_has_ended(stage: Stage, counted: Counted) -> None:
-    stage.model.scenes = [wants(("add", {"a": 1, "b": 2}))]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered(wants(("add", {"a": 1, "b": 2})))
     assert counted(metrics.TURN_RUN) == counted(metrics.TOOL_CALLS) == {}
 
 
@@ -73,8 +71,7 @@ def test_scores_and_verdicts_count_by_judge(stage: Stage, counted: Counted) -> N
 
 
 def test_patterns_count_by_how_they_came(stage: Stage, counted: Counted) -> None:
-    stage.model.scenes = [says("Done.")]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered(says("Done."))
     assert counted(metrics.PATTERN_HITS) == {("sql/top_n", "matched"): 1}
     assert counted(metrics.PATTERN_LOOKUPS) == {("hit",): 1}
 

@@ -93,14 +93,12 @@ def test_the_end_of_a_turn_counts_its_patterns_once_and_names_them(stage: Stage)
 
 
 def test_a_turn_without_patterns_counts_nothing(stage: Stage) -> None:
-    stage.model.scenes = [says("42")]
-    stage.serve(stage.submit(), stage.worker("w1", knowledge=StageKnowledge(PromptContext("Today is Sunday."))))
+    stage.answered(says("42"), by=stage.worker("w1", knowledge=StageKnowledge(PromptContext("Today is Sunday."))))
     assert PatternUses(stage.database).effects(WORKSPACE) == {}
 
 
 def test_a_turn_of_another_workspace_is_none_of_ours(stage: Stage) -> None:
-    stage.model.scenes = [says("42")]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered(says("42"))
     assert PatternUses(stage.database).effect("elsewhere", "sql/top_n", "v1") == (Effect(), Effect())
 
 

@@ -13,16 +13,14 @@ from tests.support.until import until
 
 
 def test_a_stream_that_ends_without_a_reply_is_never_an_answer(stage: Stage) -> None:
-    stage.model.scenes = [[TextDelta("Half an ans")]]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered([TextDelta("Half an ans")])
     assert (turn.status, turn.output_text, stage.lane_state(turn)) == ("in_progress", None, "parked")
     [waited] = [step for step in stage.journal(turn) if step.kind == "waited"]
     assert "without a reply" in waited.payload["why"]
 
 
 def test_a_broken_stream_leaves_no_text_in_the_journal(stage: Stage) -> None:
-    stage.model.scenes = [[TextDelta("Half"), StreamBroken("cut")]]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered([TextDelta("Half"), StreamBroken("cut")])
     assert "Half" not in str(stage.journal(turn))
     assert [event.id for event in stage.live(turn)] == [event.id for event in stage.rebuilt(turn)]
 
@@ -44,15 +42,13 @@ def test_a_stream_that_always_breaks_fails_the_turn(stage: Stage) -> None:
 
 
 def test_an_error_of_a_model_that_could_not_be_asked_is_that_of_the_turn(stage: Stage) -> None:
-    stage.model.scenes = [[ProviderFailed("There is no key.")]]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered([ProviderFailed("There is no key.")])
     error = AgentErrors(stage.database).get(WORKSPACE, (turn.error or {})["error_id"])
     assert error.span_id == span_id_of(turn.id)
 
 
 def test_every_stream_is_closed(stage: Stage) -> None:
-    stage.model.scenes = [wants(("note", {})), says("Noted.")]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered(wants(("note", {})), says("Noted."))
     assert stage.model.closed == 2
 
 
@@ -74,17 +70,14 @@ def test_the_first_token_is_counted_from_acceptance(stage: Stage) -> None:
 
 
 def test_readers_are_told_what_the_context_costs(stage: Stage) -> None:
-    stage.model.scenes = [says("Done.")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(says("Done."))
     [built] = [event.data for event in stage.live(turn) if event.type == "context.built"]
     assert built["budget_tokens"] == stage.budget_tokens
     assert set(built["tokens"]) == {"tools", "rom", "kernel", "l2", "l1", "recalled", "patterns", "turn"}
 
 
 def test_a_tool_call_is_shown_when_it_is_asked_for_and_when_it_has_a_result(stage: Stage) -> None:
-    stage.model.scenes = [wants(("gone", {}), ("add", {"a": 1, "b": 2}))]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(("gone", {}), ("add", {"a": 1, "b": 2})))
     stage.answer_calls(turn, worker)
     shown = [(event.type, event.data["id"]) for event in stage.live(turn) if event.type.startswith("tool_call")]
     assert shown == [

@@ -31,8 +31,7 @@ def worker(stage: Stage, notes: Notes) -> TurnWorker:
 
 
 def test_a_turn_is_one_piece_of_work_with_its_ids_and_times(stage: Stage, notes: Notes, worker: TurnWorker) -> None:
-    stage.model.scenes = [says("Three.")]
-    turn = stage.serve(stage.submit("How many?"), worker)
+    turn = stage.answered(says("Three."), text="How many?", by=worker)
     began, ended = notes.all
     assert (began.how, ended.how, ended.words, ended.run_ms) == ("started", "succeeded", "completed", turn.run_ms)
     assert began.work == ended.work
@@ -48,8 +47,7 @@ def test_a_turn_is_one_piece_of_work_with_its_ids_and_times(stage: Stage, notes:
 
 
 def test_a_turn_with_tools_waits_and_keeps_its_first_start(stage: Stage, notes: Notes, worker: TurnWorker) -> None:
-    stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), ("fail", {})), says("3")]
-    turn = stage.serve(stage.submit(), worker)
+    turn = stage.answered(wants(("add", {"a": 1, "b": 2}), ("fail", {})), says("3"), by=worker)
     stage.answer_calls(turn, worker)
     stage.now_ms += 1_000
     turn = stage.serve(turn, worker)
@@ -68,16 +66,14 @@ def test_a_turn_with_tools_waits_and_keeps_its_first_start(stage: Stage, notes: 
 
 
 def test_a_tool_that_runs_within_its_turn_is_reported_as_well(stage: Stage, notes: Notes, worker: TurnWorker) -> None:
-    stage.model.scenes = [wants(("note", {})), says("Noted.")]
-    stage.serve(stage.submit(), worker)
+    stage.answered(wants(("note", {})), says("Noted."), by=worker)
     assert notes.of("tool") == [("started", 1, ""), ("succeeded", 1, "completed")]
 
 
 def test_a_call_of_a_tool_that_the_model_made_up_fails_without_its_name(
     stage: Stage, notes: Notes, worker: TurnWorker
 ) -> None:
-    stage.model.scenes = [wants(("what the user said", {})), says("I cannot.")]
-    stage.serve(stage.submit(), worker)
+    stage.answered(wants(("what the user said", {})), says("I cannot."), by=worker)
     assert notes.of("tool") == [("failed", 1, "failed")]
     assert [note.work.names for note in notes.all if note.work.kind == "tool"] == [{}]
 
@@ -85,15 +81,13 @@ def test_a_call_of_a_tool_that_the_model_made_up_fails_without_its_name(
 def test_a_provider_that_refuses_makes_a_failure_with_the_id_of_the_error_and_not_its_text(
     stage: Stage, notes: Notes, worker: TurnWorker
 ) -> None:
-    stage.model.scenes = [[ProviderFailed("No: 'How many?'")]]
-    turn = stage.serve(stage.submit("How many?"), worker)
+    turn = stage.answered([ProviderFailed("No: 'How many?'")], text="How many?", by=worker)
     assert turn.error is not None
     assert notes.of("turn")[-1] == ("failed", 1, f"failed: provider ({turn.error['error_id']})")
 
 
 def test_a_busy_provider_is_waited_for(stage: Stage, notes: Notes, worker: TurnWorker) -> None:
-    stage.model.scenes = [[Overloaded("busy", 7.0)]]
-    stage.serve(stage.submit(), worker)
+    stage.answered([Overloaded("busy", 7.0)], by=worker)
     assert notes.of("turn")[-1] == ("waits", 1, "the model, which is asked again in 7 s")
 
 
@@ -118,8 +112,7 @@ def test_a_turn_that_is_given_back_waits_for_what_it_needs(
 def test_a_worker_that_stops_leaves_a_turn_that_waits_for_another(
     stage: Stage, notes: Notes, worker: TurnWorker
 ) -> None:
-    stage.model.scenes = [[worker.stopping.ask, *wants(("add", {"a": 1, "b": 2}))]]
-    stage.serve(stage.submit(), worker)
+    stage.answered([worker.stopping.ask, *wants(("add", {"a": 1, "b": 2}))], by=worker)
     assert notes.of("turn")[-1] == ("waits", 1, "another worker")
 
 
@@ -174,8 +167,7 @@ def test_a_judge_that_gives_a_low_score_has_succeeded_and_one_without_a_score_is
 
 
 def test_a_call_whose_turn_has_ended_meanwhile_was_cancelled(stage: Stage, notes: Notes, worker: TurnWorker) -> None:
-    stage.model.scenes = [wants(("add", {"a": 1, "b": 2}))]
-    turn = stage.serve(stage.submit(), worker)
+    turn = stage.answered(wants(("add", {"a": 1, "b": 2})), by=worker)
 
     class Late(StageTools):
         def run(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:

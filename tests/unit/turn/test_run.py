@@ -22,8 +22,7 @@ def limit(stage: Stage, **limits: int) -> None:
 
 
 def test_a_provider_that_refuses_fails_the_turn_with_its_words(stage: Stage) -> None:
-    stage.model.scenes = [[lambda: stage.model.asked[-1].watch.asked(), ProviderFailed("The key is not valid.")]]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered([lambda: stage.model.asked[-1].watch.asked(), ProviderFailed("The key is not valid.")])
     assert (turn.status, turn.reason) == ("failed", "provider")
     assert turn.error is not None
     kept = AgentErrors(stage.database).get(WORKSPACE, turn.error["error_id"])
@@ -51,9 +50,7 @@ def test_the_lane_goes_on_after_a_turn_that_failed(stage: Stage) -> None:
 
 def test_calls_beyond_the_limits_are_not_run_and_the_model_hears_why(stage: Stage) -> None:
     limit(stage, max_calls_per_reply=1)
-    stage.model.scenes = [wants(ONE, ONE), says("Done.")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(ONE, ONE), says("Done."))
     stage.answer_calls(turn, worker)
     stage.serve(turn, worker)
     contents = [outcome.content for outcome in stage.model.asked[1].messages[-1].outcomes]
@@ -63,8 +60,7 @@ def test_calls_beyond_the_limits_are_not_run_and_the_model_hears_why(stage: Stag
 
 def test_the_last_allowed_call_of_the_model_keeps_its_tools_listed_but_must_be_text(stage: Stage) -> None:
     stage.agent = replace(stage.agent, max_llm_calls=2)
-    stage.model.scenes = [wants(("note", {})), says("Noted.")]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered(wants(("note", {})), says("Noted."))
     assert [request.may_call_tools for request in stage.model.asked] == [True, False]
     assert stage.model.asked[0].tools == stage.model.asked[1].tools != ()
 
@@ -78,8 +74,7 @@ def test_a_model_that_never_answers_ends_the_turn_incomplete(stage: Stage) -> No
 
 def test_an_agent_may_call_its_own_tools_alone(stage: Stage) -> None:
     stage.agent = replace(stage.agent, tools=("note",))
-    stage.model.scenes = [wants(ONE), says("I may not.")]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered(wants(ONE), says("I may not."))
     assert [tool.name for tool in stage.model.asked[0].tools] == ["note"]
     assert "not allowed" in stage.model.asked[1].messages[-1].outcomes[0].content
 
@@ -98,8 +93,7 @@ def test_the_system_text_stays_as_first_sent_whatever_becomes_of_the_agent(stage
 
 
 def test_the_pattern_beside_a_message_is_sent_again_as_it_was_first_sent(stage: Stage) -> None:
-    stage.model.scenes = [says("One."), says("Two.")]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered(says("One."), says("Two."))
     later = stage.worker("w2", knowledge=StageKnowledge(PromptContext("Today is Sunday.")))
     stage.serve(stage.submit(), later)
     contexts = [message.context for message in stage.model.asked[1].messages if message.role == "user"]
@@ -108,16 +102,13 @@ def test_the_pattern_beside_a_message_is_sent_again_as_it_was_first_sent(stage: 
 
 def test_the_user_of_a_session_is_known_to_the_model(stage: Stage) -> None:
     stage.sessions.create(WORKSPACE, NewSession(id="s1", user="Ada", kernel={"goals": ["sell"]}), now_ms=1)
-    stage.model.scenes = [says("Hello Ada.")]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered(says("Hello Ada."))
     assert stage.model.asked[0].memory.endswith("User: Ada\nGoals:\n- sell")
     assert "Ada" not in stage.model.asked[0].system
 
 
 def test_the_time_of_all_owners_counts_but_not_the_waiting(stage: Stage) -> None:
-    stage.model.scenes = [wants(ONE), says("2")]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(wants(ONE), says("2"))
     stage.now_ms += 3_600_000
     stage.answer_calls(turn, worker)
     turn = stage.serve(turn, worker)
@@ -127,8 +118,9 @@ def test_the_time_of_all_owners_counts_but_not_the_waiting(stage: Stage) -> None
 
 def test_an_answer_is_given_as_its_channel_shows_it(stage: Stage) -> None:
     sms = Channel("sms", "plain", 60)
-    stage.model.scenes = [says("**Yes**, the shop is open today.\n\nSee [the hours](https://shop.example).")]
-    turn = stage.serve(stage.submit(channel=sms), stage.worker("w1"))
+    turn = stage.answered(
+        says("**Yes**, the shop is open today.\n\nSee [the hours](https://shop.example)."), channel=sms
+    )
     assert turn.output_parts == ("Yes, the shop is open today.", "See the hours (https://shop.example).")
     assert (turn.output_text or "").startswith("**Yes**")
     assert stage.live(turn) == stage.rebuilt(turn)

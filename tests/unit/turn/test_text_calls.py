@@ -131,8 +131,7 @@ def test_an_answer_that_shows_a_call_is_one(stage: Stage, server: MessagesServer
 @pytest.mark.parametrize("shown", ["    {}", "> {}", "> It was:\n{}", "| {}", "<pre>{}", "<code>\n{}", "~~~\n{}\n~~~"])
 def test_a_call_that_is_shown_as_code_or_as_a_quotation_is_not_run(stage: Stage, shown: str) -> None:
     text = "It was logged as:\n\n" + shown.format(f"<tool_call>{PAY}</tool_call>")
-    stage.model.scenes = [says(text)]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(says(text))
     assert (turn.status, turn.output_text, turn.calls) == ("completed", text, ())
 
 
@@ -147,15 +146,13 @@ def test_a_call_that_is_shown_as_code_or_as_a_quotation_is_not_run(stage: Stage,
     ],
 )
 def test_a_call_that_the_user_wrote_in_another_form_is_not_run(stage: Stage, question: str) -> None:
-    stage.model.scenes = [says(f"<tool_call>{PAY}</tool_call>")]
-    turn = stage.serve(stage.submit(f"Explain: {question}"), stage.worker("w1"))
+    turn = stage.answered(says(f"<tool_call>{PAY}</tool_call>"), text=f"Explain: {question}")
     assert (turn.status, turn.calls) == ("completed", ())
 
 
 def test_a_call_that_the_agents_own_instructions_show_is_not_run(stage: Stage) -> None:
     stage.agent = replace(stage.agent, system_prompt=f"A call looks like {PAY}.")
-    stage.model.scenes = [says(f"<tool_call>{PAY}</tool_call>")]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(says(f"<tool_call>{PAY}</tool_call>"))
     assert (turn.status, turn.calls) == ("completed", ())
 
 

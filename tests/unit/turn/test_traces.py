@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import pytest
-
 from loom_worker.core.errors import Overloaded, ProviderFailed
 from loom_worker.core.values.chat import TextDelta
 from loom_worker.core.values.spans import TraceSpan
@@ -31,9 +29,7 @@ def asked(stage: Stage, *beats: Beat) -> list[Beat]:
 
 
 def test_a_turn_with_tools_has_a_run_for_each_time_that_it_was_taken(stage: Stage) -> None:
-    stage.model.scenes = [asked(stage, *wants(*SUMS, text="I add.")), asked(stage, *says("Ten."))]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(asked(stage, *wants(*SUMS, text="I add.")), asked(stage, *says("Ten.")))
     stage.answer_calls(turn, worker)
     spans = told(stage, stage.serve(turn, worker))
     runs = named(spans, "turn.run")
@@ -52,9 +48,7 @@ def test_what_was_journaled_before_a_death_is_there_and_the_dead_run_is_an_error
     cut = asked(stage, TextDelta("Hal"), Killed())
     stage.model.scenes = [asked(stage, *wants(("note", {}), text="Looking.")), cut, asked(stage, *says("Whole."))]
     turn = stage.submit()
-    with pytest.raises(Killed):
-        stage.serve(turn, stage.worker("w1"))
-    stage.lapse(turn)
+    stage.die(turn)
     spans = told(stage, stage.serve(turn, stage.worker("w2")))
     dead, last = named(spans, "turn.run")
     assert (dead.status, dead.attributes["loom.worker"], dead.end_us) == ("Error", "w1", last.start_us)
@@ -77,9 +71,7 @@ def test_an_interrupted_answer_is_one_request_with_what_it_used(stage: Stage) ->
 
 def test_tries_before_a_wait_and_after_it_are_all_there(stage: Stage) -> None:
     busy = asked(stage, Overloaded("busy", 3.0))
-    stage.model.scenes = [busy, asked(stage, *says("Done."))]
-    turn, worker = stage.submit(), stage.worker("w1")
-    stage.serve(turn, worker)
+    turn, worker = stage.served(busy, asked(stage, *says("Done.")))
     stage.lapse(turn)
     stage.now_ms += 60_000
     spans = told(stage, stage.serve(turn, worker))

@@ -19,8 +19,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_tools_that_take_long_are_told_of_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    stage.model.scenes = [wants(ONE)]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(wants(ONE))
     assert warnings(caplog) == []
     stage.alive.add("t1")
     for call in turn.calls:
@@ -35,8 +34,7 @@ def test_tools_that_take_long_are_told_of_once(stage: Stage, caplog: pytest.LogC
 
 def test_a_person_who_must_decide_is_told_of_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     stage.agent = replace(stage.agent, approval=ApprovalPolicy(("add",)))
-    stage.model.scenes = [wants(ONE)]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(wants(ONE))
     stage.lapse(turn)
     turn = stage.serve(turn, stage.worker("w2"))
     assert turn.status == "requires_action"

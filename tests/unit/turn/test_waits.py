@@ -88,8 +88,7 @@ def test_a_silent_model_is_told_of_once(stage: Stage, caplog: pytest.LogCaptureF
             stage.now_ms += QUIET_MS // 2
             watch.silent()
 
-    stage.model.scenes = [during(stage, act)]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered(during(stage, act))
     assert warnings(caplog) == ["waiting for played (scripted) for 10 s: nothing came (attempt 1)"]
     [line] = (entry for entry in caplog.records if entry.name.endswith("turn.waits"))
     assert (line.__dict__["session"], line.__dict__["turn"]) == (turn.session_id, turn.id)
@@ -104,8 +103,7 @@ def test_a_model_that_says_something_now_and_then_is_no_silent_one(
             watch.silent()
             watch.received()
 
-    stage.model.scenes = [during(stage, act)]
-    stage.serve(stage.submit(), stage.worker("w1"))
+    stage.answered(during(stage, act))
     assert warnings(caplog) == []
 
 
@@ -178,7 +176,6 @@ def test_a_redis_that_is_away_holds_up_no_reply(stage: Stage) -> None:
 def test_only_a_provider_that_asked_to_wait_is_waited_for_as_such(
     stage: Stage, error: Exception, waits_for: str
 ) -> None:
-    stage.model.scenes = [[error]]
-    turn = stage.serve(stage.submit(), stage.worker("w1"))
+    turn = stage.answered([error])
     [waited] = [step.payload for step in stage.journal(turn) if step.kind == "waited"]
     assert waited["for"] == waits_for

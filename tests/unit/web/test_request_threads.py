@@ -5,18 +5,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.support.clock import Clock
 from tests.support.until import AT_ONCE_S, until
 from web import request_threads
 from web.request_threads import AT_ONCE, HELD_UP_S, START_AGAIN_S, RequestThreads
-
-
-class Clock:
-    """The clock of the threads, which moves when told to."""
-
-    now_s = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now_s
 
 
 class Request:
@@ -40,7 +32,7 @@ class Request:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+    clock = Clock(1_000.0)
     monkeypatch.setattr(request_threads, "time", clock)
     return clock
 

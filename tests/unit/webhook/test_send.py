@@ -1,6 +1,5 @@
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +19,8 @@ from loom_worker.trace.later import traceparent
 from loom_worker.webhook.schedule import Attempt
 from loom_worker.webhook.send import check_url, send
 from loom_worker.webhook.sign import new_secret
+from tests.support.certificates import certified
+from tests.support.name_server import names
 from tests.support.webhook_receiver import Answer, WebhookReceiver, unused_port
 from tests.unit.guard.net.hostile import ALWAYS_REFUSED, PRIVATE
 
@@ -52,12 +53,6 @@ SHORT_S = 0.15
 """A deadline that tests wait for."""
 
 
-@pytest.fixture
-def receiver() -> Iterator[WebhookReceiver]:
-    with WebhookReceiver() as started:
-        yield started
-
-
 def a_delivery(url: str, *, secret: str | None = None, body: str = '{"type":"turn.completed"}') -> Delivery:
     return Delivery(
         id="dlv_1",
@@ -70,15 +65,6 @@ def a_delivery(url: str, *, secret: str | None = None, body: str = '{"type":"tur
         attempts=0,
         created_ms=0,
     )
-
-
-def names(*addresses: str) -> Lookup:
-    """A name server that knows one answer."""
-
-    def lookup(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
-
-    return lookup
 
 
 def try_it(url: str, *, timeout_s: float = 60.0, lookup: Lookup = socket.getaddrinfo) -> Attempt:
@@ -313,19 +299,7 @@ def test_a_malformed_secret_is_an_attempt_without_status(receiver: WebhookReceiv
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Key and self-signed certificate of hooks.example.test, in one file."""
-    folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-subj", "/CN=test", "-addext", "subjectAltName=DNS:hooks.example.test", "-days", "2"),
-            *("-keyout", "key.pem", "-out", "certificate.pem"),
-        ],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
-    return folder
+    return certified(tmp_path_factory.mktemp("tls"), "hooks.example.test")
 
 
 @pytest.fixture

@@ -1,4 +1,3 @@
-import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -7,22 +6,8 @@ import pytest
 
 from loom_worker.core.values.agents import ContentChange, Part
 from loom_worker.workflows.live import LOOK_S, PART, SETTLE_S, LiveWorkflows
+from tests.support.clock import Clock
 from tests.unit.workflows.files import document
-
-NOW_S = 1_800_000_000.0
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now_s = NOW_S
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def wait(self, duration_s: float) -> None:
-        self.now_s += duration_s
 
 
 class Told:
@@ -47,11 +32,6 @@ class Told:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def write(tmp_path: Path, clock: Clock) -> Callable[..., Path]:
     """Write a workflow's file as of the clock's time."""
 
@@ -66,7 +46,7 @@ def write(tmp_path: Path, clock: Clock) -> Callable[..., Path]:
 
 
 def live(folder: Path | None, clock: Clock) -> LiveWorkflows:
-    return LiveWorkflows(folder, clock=clock, wall_clock=clock, pause=clock.wait)
+    return LiveWorkflows(folder, clock=clock, wall_clock=clock, pause=clock.sleep)
 
 
 def topics(workflows: LiveWorkflows) -> dict[str, str]:
@@ -75,62 +55,6 @@ def topics(workflows: LiveWorkflows) -> dict[str, str]:
 
 def test_without_a_folder_there_are_none(clock: Clock) -> None:
     assert topics(live(None, clock)) == {}
-
-
-def test_a_changed_file_is_taken_up_once_it_has_settled(
-    tmp_path: Path, clock: Clock, write: Callable[..., Path]
-) -> None:
-    write("w", "one")
-    workflows = live(tmp_path, clock)
-    clock.now_s += 10
-    write("w", "two")
-    assert topics(workflows) == {"w": "one"}
-    clock.now_s += SETTLE_S + LOOK_S
-    assert topics(workflows) == {"w": "two"}
-
-
-def test_files_are_looked_at_now_and_then_only(tmp_path: Path, clock: Clock, write: Callable[..., Path]) -> None:
-    workflows = live(tmp_path, clock)
-    clock.now_s -= 60
-    write("w", "one")
-    clock.now_s += 60 + LOOK_S / 2
-    assert topics(workflows) == {}
-    clock.now_s += LOOK_S / 2
-    assert topics(workflows) == {"w": "one"}
-
-
-def test_a_workflow_that_is_not_known_is_looked_for_at_once(
-    tmp_path: Path, clock: Clock, write: Callable[..., Path]
-) -> None:
-    workflows = live(tmp_path, clock)
-    clock.now_s -= 60
-    write("w", "one")
-    clock.now_s += 60
-    assert "w" not in workflows.current().workflows
-    assert "w" in workflows.current("w").workflows
-
-
-@pytest.mark.parametrize("tail", ["}", "\n---\n" + document("{type: debate}"), "\n--- ["])
-def test_a_fault_in_a_changed_file_leaves_its_workflows_as_they_were(
-    tmp_path: Path, clock: Clock, write: Callable[..., Path], tail: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    write("w", "one")
-    write("v", "other", "two.yaml")
-    workflows = live(tmp_path, clock)
-    before = workflows.current().workflows
-    write("w", "two", tail=tail)
-    clock.now_s += 10
-    with caplog.at_level(logging.WARNING):
-        assert topics(workflows) == {"w": "one", "v": "other"}
-    after = workflows.current()
-    assert after.workflows["v"] is before["v"]
-    assert after.fault("w") == ""
-    assert [record.getMessage().startswith(f"workflow file: {tmp_path}/one.yaml") for record in caplog.records] == [
-        True
-    ]
-    write("w", "three")
-    clock.now_s += 10
-    assert topics(workflows) == {"w": "three", "v": "other"}
 
 
 def test_the_agents_of_all_files_are_known_and_a_new_one_is_looked_for_at_once(tmp_path: Path, clock: Clock) -> None:

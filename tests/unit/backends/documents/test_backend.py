@@ -1,7 +1,6 @@
 import fcntl
 import os
 import stat
-import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from loom_worker.backends.documents.folder import FolderEntry, FolderListing
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.tools import Tool
+from tests.support.at_once import at_once
 from tests.unit.backends.documents.made import CALLER, Folder, docx, pdf
 
 
@@ -98,17 +98,8 @@ def test_a_document_that_is_asked_for_is_read_before_others(folder: Folder) -> N
 def test_many_calls_at_once_make_one_index(folder: Folder) -> None:
     for at in range(40):
         folder.write(f"{at}.txt", f"word number{at}")
-    found: list[int] = []
-
-    def search() -> None:
-        found.append(len(Folder(folder.path.parent).found("word", limit=20)))
-
-    threads = [threading.Thread(target=search) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [20] * 6
+    found = at_once(lambda _: Folder(folder.path.parent).found("word", limit=20), range(6))
+    assert [len(each) for each in found] == [20] * 6
     assert folder.call("list")["total"] == 40
 
 

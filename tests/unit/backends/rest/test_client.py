@@ -1,6 +1,6 @@
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,12 +14,6 @@ from tests.support.webhook_receiver import WebhookReceiver, unused_port
 
 SHORT_S = 0.15
 """A deadline that tests wait for."""
-
-
-@pytest.fixture
-def receiver() -> Iterator[WebhookReceiver]:
-    with WebhookReceiver() as started:
-        yield started
 
 
 def a_client(url: str, *, timeout_s: float = 5, lookup: Lookup = socket.getaddrinfo, **headers: str) -> RestClient:

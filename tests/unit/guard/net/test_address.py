@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import Invalid, Transient
-from loom_worker.guard.net.address import Lookup, Private, resolve, target
+from loom_worker.guard.net.address import Private, resolve, target
+from tests.support.name_server import names
 from tests.unit.guard.net.hostile import ALWAYS_REFUSED, PRIVATE
 
 ALLOWED = [
@@ -26,15 +27,6 @@ ALLOWED = [
     "https://8.8.8.8.example.com/",
     "https://localhost.example.com/",
 ]
-
-
-def names(*addresses: str) -> Lookup:
-    """A name server that knows one answer."""
-
-    def lookup(host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
-
-    return lookup
 
 
 @pytest.mark.cases("url", ALLOWED)

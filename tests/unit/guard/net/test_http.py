@@ -1,7 +1,6 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -15,12 +14,6 @@ from tests.support.webhook_receiver import WebhookReceiver, unused_port
 
 SHORT_S = 0.15
 """A deadline that tests wait for."""
-
-
-@pytest.fixture
-def receiver() -> Iterator[WebhookReceiver]:
-    with WebhookReceiver() as started:
-        yield started
 
 
 def asked(

@@ -1,11 +1,10 @@
 """What a model wants to be kept in mind, over real sessions."""
 
-import threading
-
 import pytest
 
 from loom_worker.core.values.json import Json
 from loom_worker.store.database import Database
+from tests.support.at_once import at_once
 from tests.unit.memory.recall.made import Talk, answer, outcome, parts
 
 
@@ -69,22 +68,11 @@ def test_more_than_its_share_is_refused_and_nothing_changes(talk: Talk) -> None:
 
 @pytest.mark.heavy
 def test_calls_side_by_side_lose_none_of_their_members(talk: Talk) -> None:
-    begin, failed = threading.Barrier(8), []
-
     def work(number: int) -> None:
-        begin.wait()
         for step in range(5):
-            try:
-                update(talk, preferences={f"p{number}-{step}": step})
-            except AssertionError as error:
-                failed.append(error)
+            update(talk, preferences={f"p{number}-{step}": step})
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
+    at_once(work, range(8))
     assert len(talk.kernel["preferences"]) == 40
 
 

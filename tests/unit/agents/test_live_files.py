@@ -1,0 +1,117 @@
+"""What files of agents and files of workflows have in common while a process runs."""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loom_worker.agents.live import LiveAgents
+from loom_worker.core.live_files import LOOK_S, SETTLE_S
+from loom_worker.workflows.live import LiveWorkflows
+from tests.support.clock import Clock
+from tests.unit.workflows.files import document
+
+
+@dataclass
+class Files:
+    """Files in a folder, written as of the clock's time, and those who read them."""
+
+    folder: Path
+    clock: Clock
+    make: Callable[..., Any]
+    document: Callable[[str, str, str], str]
+    current: Callable[..., Mapping[str, Any]]
+    told: Callable[[Any], str]
+    kind: str
+    bad: str
+
+    def write(self, name: str, word: str, file: str = "one.yaml", tail: str = "") -> None:
+        path = self.folder / file
+        path.write_text(self.document(name, word, tail), encoding="utf-8")
+        os.utime(path, (self.clock.now_s, self.clock.now_s))
+
+    def live(self) -> Any:
+        return self.make(self.folder, clock=self.clock, wall_clock=self.clock)
+
+    def words(self, live: Any) -> dict[str, str]:
+        """What stands in the files, by name; without what is packaged."""
+        return {name: self.told(each) for name, each in self.current(live).items() if name != "default"}
+
+
+def agent(name: str, prompt: str, tail: str) -> str:
+    return f"agent: {{name: {name}, system_prompt: {prompt}}}{tail}\n"
+
+
+def workflow(name: str, topic: str, tail: str) -> str:
+    return document(f"{{type: debate, topic: {topic}, agent_ids: [a]}}", name, tail)
+
+
+AGENTS = (
+    *(LiveAgents, agent, lambda live, *name: live.current(*name).agents, lambda each: each.system_prompt),
+    *("agent", "agent: {name: a, config: {max_turns: many}}"),
+)
+WORKFLOWS = (
+    *(LiveWorkflows, workflow, lambda live, *name: live.current(*name).workflows, lambda each: each.spec["topic"]),
+    *("workflow", document("{type: debate}", "a")),
+)
+
+
+@pytest.fixture(params=[AGENTS, WORKFLOWS], ids=["agents", "workflows"])
+def files(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Files:
+    return Files(tmp_path, clock, *request.param)
+
+
+def test_a_changed_file_is_taken_up_once_it_has_settled(files: Files, clock: Clock) -> None:
+    files.write("a", "one")
+    live = files.live()
+    clock.now_s += 10
+    files.write("a", "two")
+    assert files.words(live) == {"a": "one"}
+    clock.now_s += SETTLE_S + LOOK_S
+    assert files.words(live) == {"a": "two"}
+
+
+def test_files_are_looked_at_now_and_then_only(files: Files, clock: Clock) -> None:
+    live = files.live()
+    clock.now_s -= 60
+    files.write("a", "one")
+    clock.now_s += 60 + LOOK_S / 2
+    assert files.words(live) == {}
+    clock.now_s += LOOK_S / 2
+    assert files.words(live) == {"a": "one"}
+
+
+def test_what_is_not_known_is_looked_for_at_once(files: Files, clock: Clock) -> None:
+    live = files.live()
+    clock.now_s -= 60
+    files.write("a", "one")
+    clock.now_s += 60
+    assert "a" not in files.current(live)
+    assert "a" in files.current(live, "a")
+
+
+@pytest.mark.parametrize("tail", ["}", "\n---\n{bad}", "\n--- ["])
+def test_a_fault_in_a_changed_file_leaves_what_is_in_it_as_it_was(
+    files: Files, clock: Clock, tail: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    files.write("a", "one")
+    files.write("b", "other", "two.yaml")
+    files.write("c", "same", "three.yaml")
+    live = files.live()
+    before = files.current(live)["c"]
+    files.write("a", "two", tail=tail.replace("{bad}", files.bad))
+    files.write("b", "changed", "two.yaml")
+    clock.now_s += 10
+    with caplog.at_level(logging.WARNING):
+        assert files.words(live) == {"a": "one", "b": "changed", "c": "same"}
+    assert files.current(live)["c"] is before
+    assert live.current().fault("a") == ""
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"{files.kind} file: {files.folder}/one.yaml")
+    files.write("a", "three")
+    clock.now_s += 10
+    assert files.words(live) == {"a": "three", "b": "changed", "c": "same"}
