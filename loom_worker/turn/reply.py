@@ -239,8 +239,7 @@ def _listen(
             _check_wanted(execution)
             match event:
                 case TextDelta(text):
-                    if first_token_ms is None:
-                        first_token_ms = execution.worker.clock_ms() - state.turn.created_ms
+                    first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
                     _tell(text, said, state, writer, tries=execution.watch.said(text))
                     crash_points.reached("llm.streaming")
                 case Restarted(why):
@@ -252,6 +251,10 @@ def _listen(
             raise
         return _cut("".join(said), execution, sent_tokens=sent_tokens), first_token_ms
     raise StreamBroken("The model's stream ended without a reply.")
+
+
+def _age_ms(state: TurnState, execution: Execution) -> int:
+    return execution.worker.clock_ms() - state.turn.created_ms
 
 
 def _tell(text: str, said: list[str], state: TurnState, writer: EventWriter, *, tries: Sequence[Json]) -> None:

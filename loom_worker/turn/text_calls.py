@@ -4,8 +4,8 @@ import html
 import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from loom_worker.core.values.chat import Reply, Request, ToolUse
@@ -93,12 +93,19 @@ def _holds(text: str, uses: tuple[ToolUse, ...]) -> bool:
         if form in seen or not any(use.name in form for use in uses):
             continue
         seen.add(form)
-        for count, begin in enumerate(_OBJECT.finditer(form)):
-            with suppress(ValueError, RecursionError):
-                if count == MOST_OBJECTS or _call(_JSON.raw_decode(form, begin.start())[0]) in uses:
-                    return True
+        begins = [begin.start() for begin in islice(_OBJECT.finditer(form), MOST_OBJECTS + 1)]
+        if len(begins) > MOST_OBJECTS or any(_call(_object(form, begin)) in uses for begin in begins):
+            return True
         forms += [html.unescape(form), _ESCAPE.sub(r"\1", form), form.replace("'", '"')]
     return False
+
+
+def _object(text: str, at: int) -> Any:
+    """The JSON value that begins there; None if there is none."""
+    try:
+        return _JSON.raw_decode(text, at)[0]
+    except (ValueError, RecursionError):
+        return None
 
 
 def _begins(text: str) -> Iterator[tuple[int, bool, bool]]:
