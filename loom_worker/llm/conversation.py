@@ -91,7 +91,7 @@ def without_what_is_refused(request: Request, complaint: str, *, is_certain: boo
     """
     if request.cache_marks and "cache_control" in complaint:
         return replace(request, cache_marks=False)
-    if (request.must_call or not request.may_call_tools) and "tool_choice" in complaint:
+    if (request.must_call or (request.tools and not request.may_call_tools)) and "tool_choice" in complaint:
         return replace(request, must_call="", tools=request.tools if request.may_call_tools else ())
     if is_certain and _ABOUT_OTHERS.search(complaint):
         return None

@@ -258,6 +258,14 @@ def test_a_server_that_refuses_tool_choice_is_asked_without_it(server, asked, ke
     assert len(server.requests[1].get("tools", ())) == kept
 
 
+@pytest.mark.parametrize("words", ["tool_choice: not supported", "cache_control: not permitted"])
+def test_a_server_that_refuses_every_form_is_not_asked_for_ever(server, words):
+    server.then(*[failure(400, "invalid_request_error", words)] * 9)
+    with pytest.raises(ProviderFailed):
+        list(model_of(server).reply(later(tools=(ToolSpec("find", "", {"type": "object"}),), may_call_tools=False)))
+    assert len(server.requests) == 2
+
+
 def test_cache_marks_can_be_left_out_from_the_start(server):
     assert reply_of(server, cache_marks=False).text == "echo: hello"
     assert "cache_control" not in json.dumps(server.requests)
