@@ -285,7 +285,7 @@ def test_a_file_that_is_too_large_gone_or_a_link_is_a_bad_file(tmp_path: Path) -
 
 def is_skill_or_refused(raw: bytes) -> bool:
     try:
-        return read(raw).name == "pdf"
+        return bool(read(raw).description)
     except BadFile as error:
         return str(error).startswith("SKILL.md:")
 
