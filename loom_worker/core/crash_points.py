@@ -82,7 +82,7 @@ def is_armed(point: str) -> bool:
 
 
 def _die(point: str) -> None:
-    for n in range(_armed[point]):
+    for n in range(_armed.get(point, 0)):  # another thread may just have found that all its deaths are used up
         try:
             handle = os.open(_folder / f"{point}.{n}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
