@@ -189,17 +189,16 @@ class MessagesModel:
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
         """See Model.reply; a request that the provider refuses is asked once more without what that names."""
         deadline = time.monotonic() + self._call_timeout_s
-        form: Request | None = without_thinking(request, _refused)
-        if form is not None and not self._cache_marks:
-            form = replace(form, cache_marks=False)
+        plain = request if self._cache_marks else replace(request, cache_marks=False)
+        form: Request | None = without_thinking(plain, _refused)
         dropped: Collection[str] = ()
         while form is not None:
             asked, form, has_begun = form, None, False
             try:
                 for event in self._ask(asked, deadline):
+                    if not has_begun and dropped:
+                        _note_refused(dropped)
                     has_begun = True
-                    _note_refused(dropped)
-                    dropped = ()
                     yield event
             except LoomError as error:
                 told = None if has_begun or isinstance(error, PromptTooLong) else _response(error.__cause__)

@@ -1,6 +1,5 @@
 """A reply's tool calls, and what becomes of calls that are under way. Pure."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -10,9 +9,8 @@ from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.calls import Awaited, Call
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
+from loom_worker.llm.sanitize import CALL_ID
 from loom_worker.tools.registry import Registry
-
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 PICKUP_MS = 5_000
 """A call that no worker took within this is sent again; twice as long after each sending, up to MAX_PICKUP_MS: a
@@ -75,7 +73,7 @@ def named(uses: Sequence[ToolUse], taken: frozenset[str], *, position: int) -> t
     """
     known, renamed = set(taken), []
     for place, use in enumerate(uses, start=position):
-        if use.id in known or not _ID.fullmatch(use.id):
+        if use.id in known or not CALL_ID.fullmatch(use.id):
             use = replace(use, id=next(free for n in count() if (free := f"call_{place}_{n}") not in known))
         known.add(use.id)
         renamed.append(use)
