@@ -181,9 +181,9 @@ def test_a_last_attempt_in_its_own_process_looks_into_the_database_by_itself(sta
         while not request.is_given_up():
             given_up.append(False)
 
-    stage.model.scenes = [[TextDelta("Half"), wait, TextDelta("never")]]
+    stage.model.scenes = [[TextDelta("Half a"), wait, TextDelta("never")]]
     turn = stage.serve(turn, worker)
-    assert (turn.status, turn.output_text) == ("cancelled", "Half")
+    assert (turn.status, turn.output_text) == ("cancelled", "Half a")
     assert given_up
 
 

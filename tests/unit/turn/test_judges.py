@@ -345,7 +345,7 @@ def test_an_interrupt_before_the_first_word_of_the_next_answer_leaves_the_last_o
     judged_by(stage, MENTIONS_42)
     worker = stage.worker("w1")
     turn = stage.submit()
-    stage.model.scenes = [says("Many."), [lambda: stage.cancel(turn, "interrupt", hears=worker), TextDelta("x")]]
+    stage.model.scenes = [says("Many."), [lambda: stage.cancel(turn, "interrupt", hears=worker), TextDelta("!")]]
     stage.serve(turn, worker)
     stage.give_verdicts(turn, worker)
     ended = stage.serve(turn, worker)
