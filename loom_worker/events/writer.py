@@ -112,7 +112,7 @@ class EventWriter:
         self._fence = fence
         self._name = secrets.token_hex(6)
         self._lock = threading.Lock()
-        self._is_closed = False
+        self._is_closed = self._waits_for_save = False
 
     def close(self) -> None:
         """Write nothing more, not even delayed events: from now on the log may be another owner's."""
@@ -122,12 +122,26 @@ class EventWriter:
     def flush(self) -> None:
         """Write the delayed events in their order."""
         with self._lock, log_context.about(self._ids):
-            if not self._is_closed and self._sent < len(self._written) and time.monotonic() >= self._paused_until_s:
+            is_held = self._is_closed or self._waits_for_save
+            if not is_held and self._sent < len(self._written) and time.monotonic() >= self._paused_until_s:
                 self._flush()
 
     def emit(self, kind: str, data: Json) -> None:
         """Write an event."""
         self._add(kind, data, {"type": kind, "data": data})
+
+    def emit_once_saved(self, kind: str, data: Json) -> None:
+        """Write an event that readers act on, and all after it, when ``saved`` says that the journal has it."""
+        with self._lock:
+            self._waits_for_save = True
+        self.emit(kind, data)
+
+    def saved(self) -> None:
+        """The journal has what take_log gave."""
+        with self._lock:
+            was_delayed, self._waits_for_save = self._waits_for_save, False
+        if was_delayed:
+            self.flush()
 
     def end(self, kind: str, data: Json, append: Callable[[Unsent], int | None]) -> None:
         """Write the final event, with all that is delayed.
@@ -208,6 +222,7 @@ class EventWriter:
     def _add(self, kind: str, data: Json, entry: Json | None) -> None:
         with self._lock:
             self._written.append((kind, data))
+            self._waits_for_save = self._waits_for_save and kind not in TERMINAL
         if entry is not None:
             self._log.append(entry)
         if kind in TERMINAL or time.monotonic() - self._sent_s >= TOGETHER_S:

@@ -210,7 +210,7 @@ def _tell_calls(calls: Sequence[Call], writer: EventWriter) -> None:
     for call in calls:
         writer.emit("tool_call.started", {"id": call.id, "name": call.name, "arguments": call.arguments})
         if call.is_waiting:
-            writer.emit("approval.required", call.as_json())
+            writer.emit_once_saved("approval.required", call.as_json())  # who decides at once must find the call
         if not call.is_open:
             writer.emit("tool_call.completed", call.as_json())
 

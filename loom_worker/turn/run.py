@@ -262,6 +262,7 @@ def save(state: TurnState, execution: Execution, writer: EventWriter, columns: J
     settlement = execution.settlement(state)
     journal, entries = execution.worker.journal, state.unsaved
     execution.write(partial(journal.save, state.claim, entries, columns, delivery=delivery, settlement=settlement))
+    writer.saved()
     crash_points.reached("turn.journaled")
     if delivery is not None:
         execution.worker.dispatcher.deliver(delivery.id)

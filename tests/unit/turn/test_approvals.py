@@ -12,6 +12,7 @@ from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store import approvals
+from loom_worker.store.journal import Journal
 from loom_worker.store.sessions import Sessions
 from loom_worker.turn.entrypoints import serve_call
 from tests.support.models import says, wants
@@ -47,6 +48,17 @@ def test_a_call_that_needs_a_person_leaves_the_turn_waiting_without_a_slot(askin
     assert asking.told(turn)[-1] == "approval.required"
     assert Sessions(asking.database).get(WORKSPACE, turn.session_id).is_busy
     assert asking.lane_state(turn) == "parked"
+    assert asking.live(turn) == asking.rebuilt(turn)
+
+
+def test_a_person_is_asked_only_when_the_call_can_be_decided(asking: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    save, told, turn = Journal.save, list[list[str]](), asking.submit()
+    monkeypatch.setattr("loom_worker.events.writer.TOGETHER_S", 0)
+    monkeypatch.setattr(Journal, "save", lambda *args, **named: told.append(asking.told(turn)) or save(*args, **named))
+    asking.model.scenes = [wants(("pay", {}), ("note", {}))]
+    turn = asking.serve(turn, asking.worker("w1"))
+    assert (turn.status, "approval.required" in told[-1]) == ("requires_action", False)
+    assert asking.told(turn)[-2:] == ["approval.required", "tool_call.started"]
     assert asking.live(turn) == asking.rebuilt(turn)
 
 

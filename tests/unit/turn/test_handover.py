@@ -243,7 +243,7 @@ def test_a_whole_reply_is_journaled_for_the_successor_though_redis_gave_the_leas
 def test_a_worker_that_stops_leaves_its_turn_uncharged_and_rings(stage: Stage) -> None:
     stopping = Stopping(drain_s=0)
     turn = stage.answered(
-        [TextDelta("Hal"), stopping.ask, TextDelta("f")],
+        [TextDelta("Hal"), stopping.ask, TextDelta("!")],
         says("Whole.", pieces=1),
         by=stage.worker("w1", stopping=stopping),
     )
