@@ -133,7 +133,7 @@ def test_a_hostile_text_takes_time_in_proportion_to_its_length(piece: str) -> No
         return time.process_time() - began_s
 
     # A quadratic pattern takes minutes for so much; the bound leaves room for a slow, busy machine.
-    assert taken_s(100_000) < 1
+    assert taken_s(100_000) < 10
 
 
 def corpus(name: str) -> Any:

@@ -242,4 +242,4 @@ def test_the_loop_rests_while_a_client_sends_more_behind_a_request_that_waits(
         until(lambda: stage.waiter.count, 10, "it waits")
         rounds.clear()
         assert made.recv(65536)
-    assert len(rounds) < 200
+    assert len(rounds) < 2_000  # a loop that does not rest makes tens of thousands
