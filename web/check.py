@@ -6,7 +6,7 @@ from typing import Any
 from jsonschema import Draft202012Validator, ValidationError
 
 from loom_worker.core.errors import Flaw
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, pointer_step
 from web.request_schemas import IDENTIFIER, NOT_BLANK, SESSION_ID, VERSIONED
 from web.schemas import Schema
 
@@ -84,4 +84,4 @@ def _expected(keyword: str, value: Any) -> str:
 
 def _escaped(part: object) -> str:
     """A step of a JSON pointer (RFC 6901), cut where a client named a field with a whole page."""
-    return str(part)[:_LONGEST_NAME].replace("~", "~0").replace("/", "~1")
+    return pointer_step(str(part)[:_LONGEST_NAME])

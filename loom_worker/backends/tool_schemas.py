@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, pointer_name, pointer_step
 
 MAX_ALTERNATIVES_CHARS = 2000
 MAX_PARTS = 4000
@@ -50,8 +50,7 @@ class SentSchema:
     def told(self, error: str) -> str:
         """An error about a call's arguments in the names that the model knows."""
         for name, own in self.own_names.items():
-            step = own.replace("~", "~0").replace("/", "~1")
-            error = error.replace(f"'{own}'", f"'{name}'").replace(f"/{step}", f"/{name}" if own else "/")
+            error = error.replace(f"'{own}'", f"'{name}'").replace(f"/{pointer_step(own)}", f"/{name}" if own else "/")
         return error
 
 
@@ -86,7 +85,7 @@ def sent(schema: Json) -> SentSchema:
 def pointed(whole: Mapping[str, Any], reference: str) -> Any:
     """The part of a schema at a local reference (``#/$defs/name``); LookupError, TypeError or ValueError."""
     place: Any = whole
-    for step in map(_unescaped, unquote(reference).split("/")[1:]):
+    for step in map(pointer_name, unquote(reference).split("/")[1:]):
         place = place[int(step)] if isinstance(place, list) else place[step]
     return place
 
@@ -96,10 +95,6 @@ def exclusive(node: Json) -> None:
     for bound, excluded in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(node.get(excluded), bool) and node.pop(excluded) and bound in node:
             node[excluded] = node.pop(bound)
-
-
-def _unescaped(step: str) -> str:
-    return step.replace("~1", "/").replace("~0", "~")
 
 
 def _below(node: Json, change: Callable[[Any], Any]) -> Json:
@@ -158,7 +153,7 @@ def _renamed(schema: Any, names: dict[str, str]) -> Any:
     if names:
         node.pop("propertyNames", None)
     if "$ref" in node:
-        node["$ref"] = _PROPERTY.sub(lambda step: step[1] + _fit(_unescaped(unquote(step[2])), names), node["$ref"])
+        node["$ref"] = _PROPERTY.sub(lambda step: step[1] + _fit(pointer_name(unquote(step[2])), names), node["$ref"])
     return node
 
 

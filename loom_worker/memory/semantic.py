@@ -75,7 +75,7 @@ class QueryEmbedder:
         meter = BudgetMeter(self.budgets, payer, input_tokens=self.count(text), clock_ms=self.clock_ms)
         meter.reserve(self.embedder.name, 0)
         try:
-            embedder = sourced(caller.run_id or caller.lane, self.embedder)
+            embedder = sourced(caller.source, self.embedder)
             found = embedder.embed([text], kind="query", timeout_s=self.timeout_s, may_be_sent=may_be_sent)
         except LoomError:
             meter.refund()

@@ -70,7 +70,7 @@ class ToolExecutor:
             self.breakers.abandoned(name, permit.token)
             raise
         if outcome.is_fault:
-            self.breakers.failed(name, permit.token, source=caller.run_id or caller.lane)
+            self.breakers.failed(name, permit.token, source=caller.source)
         else:
             self.breakers.succeeded(name, permit.token)
         return outcome

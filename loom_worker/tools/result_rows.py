@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Literal, cast
 
 from loom_worker.core.errors import ToolFailed
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, pointer_name, pointer_step
 
 Kind = Literal["rows", "items", "entries", "lines"]
 Source = Literal["table", "objects", "arrays", "json", "value", "csv", "text"]
@@ -118,14 +118,14 @@ def pointer(path: str | None) -> str:
 
 
 def _pointed(parts: Iterable[str]) -> str:
-    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
+    return "".join(f"/{pointer_step(part)}" for part in parts)
 
 
 def _parts(path: str) -> list[str]:
     if len(path) > MOST_PATH_CHARS:
         raise ToolFailed(f"the path is longer than {MOST_PATH_CHARS} characters", "INVALID_INPUT")
     if path.startswith("/"):
-        return [part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/")]
+        return [*map(pointer_name, path[1:].split("/"))]
     dotted = _INDEX.sub(r".\1", path.removeprefix("$")).strip(".")
     return dotted.split(".") if dotted else []
 

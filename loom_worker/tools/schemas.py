@@ -18,7 +18,8 @@ from referencing.jsonschema import DRAFT202012
 from loom_worker.backends.tool_schemas import NAMED, SentSchema, Unfit, normal, sent
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.chat import ToolSpec
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, pointer_step
+from loom_worker.llm.sanitize import REPLACEMENT, clean
 
 MAX_DEPTH = 90
 """Objects and lists within each other; a request that holds the schema may have 100."""
@@ -85,11 +86,11 @@ def _offered(name: str, description: str, text: str) -> OfferedTool:
 def _sendable(value: Any, depth: int = MAX_DEPTH) -> Any:
     """The value with U+FFFD for lone surrogates and NUL, with which the whole request would fail."""
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+        return clean(value)
     if isinstance(value, dict | list) and depth == 0:
         raise Unfit(f"its input schema is nested more than {MAX_DEPTH} deep")
     if isinstance(value, dict):
-        if unfit := [name for name in value if "\ufffd" in _sendable(name)]:
+        if unfit := [name for name in value if REPLACEMENT in _sendable(name)]:
             raise Unfit(f"the name {unfit[0]!r} in its input schema is not valid Unicode text, or contains NUL")
         return {_sendable(name): _sendable(each, depth - 1) for name, each in value.items()}
     return [_sendable(each, depth - 1) for each in value] if isinstance(value, list) else value
@@ -102,8 +103,7 @@ def pointer(error: ValidationError | SchemaError) -> str:
 
 def written(path: Iterable[str | int]) -> str:
     """The steps to a place as a JSON pointer."""
-    steps = (str(step).replace("~", "~0").replace("/", "~1") for step in path)
-    return "/" + "/".join(steps)
+    return "/" + "/".join(map(pointer_step, path))
 
 
 def check_references(schema: Json) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
-from loom_worker.backends.rest.document import OpenApiFile, step
+from loom_worker.backends.rest.document import OpenApiFile
 from loom_worker.backends.rest.schemas import MAX_DESCRIPTION_CHARS, Inliner
 from loom_worker.core.text import one_line
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, pointer_step
 
 Place = Literal["path", "query", "header"]
 MAX_NAME_CHARS = 64
@@ -128,7 +128,7 @@ class Arguments:
         return {**schema, "description": one_line(text, MAX_DESCRIPTION_CHARS)}
 
     def _media_schema(self, content: Json, kind: str, place: str) -> Json:
-        media, at = self._document.mapping(content.get(kind), f"{place}/{step(kind)}")
+        media, at = self._document.mapping(content.get(kind), f"{place}/{pointer_step(kind)}")
         return self._inliner.schema(media.get("schema", {}), f"{at}/schema")
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urljoin
 
 from loom_worker.core import yaml_files
 from loom_worker.core.errors import BadFile
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, pointer_name
 
 MAX_BYTES = 10_000_000
 """Size of a JSON document."""
@@ -77,7 +77,7 @@ class OpenApiFile:
             raise self.wrong(place, f"$ref {str(reference)[:200]!r}: only references within the document are followed")
         node: Any = self.root
         for name in unquote(reference[2:]).split("/"):
-            node = _child(node, name.replace("~1", "/").replace("~0", "~"))
+            node = _child(node, pointer_name(name))
         if node is None:
             raise self.wrong(place, f"$ref {reference[:200]!r} leads nowhere")
         return node
@@ -94,11 +94,6 @@ def read(path: Path) -> OpenApiFile:
     if not version.startswith(("3.0", "3.1", "3.2")):
         raise BadFile(f"{path}: expected OpenAPI of version 3.0, 3.1 or 3.2, found {version[:20] or 'none'}")
     return OpenApiFile(path, root)
-
-
-def step(name: object) -> str:
-    """A key as it stands in a JSON pointer."""
-    return str(name).replace("~", "~0").replace("/", "~1")
 
 
 def _child(node: Any, name: str) -> Any:

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from loom_worker.backends.rest.arguments import Arguments, RequestBody, RestParameter, fit, free, is_form, may_be_sent
-from loom_worker.backends.rest.document import OpenApiFile, step
+from loom_worker.backends.rest.document import OpenApiFile
 from loom_worker.core.errors import BadFile
 from loom_worker.core.text import one_line
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, pointer_step
 
 BODILESS = ("GET", "HEAD")
 READING = (*BODILESS, "QUERY")
@@ -65,9 +65,9 @@ def listed(document: OpenApiFile) -> tuple[ListedOperation, ...]:
     for path, entry in paths.items():
         if str(path).startswith("x-"):
             continue
-        item, where, fault = _tried(document, entry, f"{place}/{step(path)}")
+        item, where, fault = _tried(document, entry, f"{place}/{pointer_step(path)}")
         if not str(path).startswith("/"):
-            fault = document.wrong(f"{place}/{step(path)}", "a path must begin with /")
+            fault = document.wrong(f"{place}/{pointer_step(path)}", "a path must begin with /")
         for method in METHODS:
             if (key := method.lower()) in item or (fault and method == "GET"):
                 node, at, own_fault = _tried(document, item.get(key, {}), f"{where}/{key}")

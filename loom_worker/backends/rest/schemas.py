@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loom_worker.backends.rest.document import OpenApiFile, step
+from loom_worker.backends.rest.document import OpenApiFile
 from loom_worker.backends.tool_schemas import exclusive
 from loom_worker.core.text import one_line
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, pointer_step
 
 MAX_VALUES = 2_000
 """Schemas of one operation with all references written out; the model is sent them with every call."""
@@ -35,7 +35,7 @@ class _Spot:
     """Properties that a schema around this one declares as read-only."""
 
     def below(self, *names: object) -> "_Spot":
-        place = "/".join([self.place, *map(step, names)])
+        place = "/".join([self.place, *map(pointer_step, names)])
         return replace(self, place=place, depth=self.depth + 1, unsent=frozenset())
 
 

@@ -11,6 +11,16 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def pointer_step(name: object) -> str:
+    """A name as a step of a JSON pointer (RFC 6901)."""
+    return str(name).replace("~", "~0").replace("/", "~1")
+
+
+def pointer_name(step: str) -> str:
+    """The name that a step of a JSON pointer stands for."""
+    return step.replace("~1", "/").replace("~0", "~")
+
+
 def rfc3339(moment_ms: int | None) -> str | None:
     """Milliseconds since 1970 as ``2026-11-21T09:30:00.123Z``; None stays None."""
     if moment_ms is None:

@@ -34,6 +34,11 @@ class Caller:
     """Id of the workflow's run that the turn is a stage of, or empty."""
 
     @property
+    def source(self) -> str:
+        """What its failures count once for: a workflow's run, or the session."""
+        return self.run_id or self.lane
+
+    @property
     def traceparent(self) -> str | None:
         """W3C Trace Context of the call, for what the tool asks of other services; None: the turn has no trace."""
         return traceparent_of(self.trace_id, self.turn_id, "tool", self.call_id)
