@@ -175,7 +175,11 @@ def _final(response: ErrorResponse) -> int | None:
         or _PASSING.search(response.message)
     ):
         return known
-    found = (code for code, text in _FINAL_TEXTS.items() if re.search(text, response.message, re.IGNORECASE))
+    return _final_by_text(response.message)
+
+
+def _final_by_text(message: str) -> int | None:
+    found = (code for code, text in _FINAL_TEXTS.items() if re.search(text, message, re.IGNORECASE))
     return next(found, None)
 
 
@@ -184,7 +188,7 @@ def is_refusal(response: ErrorResponse) -> bool | None:
 
     False for what says something of keys, credit, models, or what may be said.
     """
-    is_other = any(re.search(text, response.message, re.IGNORECASE) for text in _FINAL_TEXTS.values())
+    is_other = _final_by_text(response.message) is not None
     if is_other or response.status not in (200, 400, 422, 500) or _final(response) not in (None, 400, 422):
         return False
     return True if response.status in (400, 422) else None

@@ -195,16 +195,11 @@ class MessagesModel:
         while form is not None:
             asked, form, has_begun = form, None, False
             try:
-                for event in self._ask(asked, deadline):
-                    if not has_begun and dropped:
-                        _note_refused(dropped)
+                for event in _noting(dropped, self._ask(asked, deadline)):
                     has_begun = True
                     yield event
             except LoomError as error:
-                told = None if has_begun or isinstance(error, PromptTooLong) else _response(error.__cause__)
-                refused = is_refusal(told) if told else False
-                if told and refused is not False:
-                    form = without_what_is_refused(asked, told.message, is_certain=bool(refused))
+                form = None if has_begun else _other_form(asked, error)
                 if form is None:
                     raise
                 log.warning("the request is sent again without what was refused: %s", error)
@@ -274,11 +269,26 @@ def _response(error: BaseException | None) -> ErrorResponse | None:
     return None
 
 
-def _note_refused(signatures: Collection[str]) -> None:
-    """Later requests of their sessions leave out this thinking at once."""
-    _refused.update(dict.fromkeys(signatures))
+def _other_form(asked: Request, error: LoomError) -> Request | None:
+    """The request without what the server refused in it; None if it refused nothing that can be left out."""
+    told = None if isinstance(error, PromptTooLong) else _response(error.__cause__)
+    refused = is_refusal(told) if told else False
+    if told is None or refused is False:
+        return None
+    return without_what_is_refused(asked, told.message, is_certain=refused is True)
+
+
+def _noting(dropped: Collection[str], events: Iterator[ReplyEvent]) -> Iterator[ReplyEvent]:
+    """The events of a reply; the first one tells that thinking with these signatures, now dropped, was refused.
+
+    Later requests of its session leave it out at once.
+    """
+    first = next(events)
+    _refused.update(dict.fromkeys(dropped))
     while len(_refused) > MOST_REFUSED:
         _refused.pop(next(iter(_refused)), None)
+    yield first
+    yield from events
 
 
 class _Call:
