@@ -4,9 +4,8 @@
 -- 4 the names of all. ARGV: 1 look, failed, succeeded or let_go; 2 the name; 3 a token or ''; then
 -- 4 failures, 5 window_ms, 6 open_ms, 7 max_open_ms, 8 successes, 9 busy_ms, 10 probe_ms, 11 the process, 12 the source
 -- of a failure ('': one of its own). Fields: while closed one for each source that failed, with its process; else
--- `until_ms`, `span_ms`,
--- `wins`, and of the probe under way `token`, `token_ms` (its end), `probe_ms`; `failed_by`: source and process of the
--- probe that failed last.
+-- `until_ms`, `span_ms`, `wins`, and of the probe under way `token`, `token_ms` (its end), `probe_ms`; `failed_by`:
+-- source and process of the probe that failed last.
 local OWN, ALL, OPENED, NAMES = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local VERB, NAME, TOKEN, PROCESS, SOURCE = ARGV[1], ARGV[2], ARGV[3], ARGV[11], ARGV[12]
 local FAILURES, OPEN_MS, MAX_OPEN_MS = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[7])

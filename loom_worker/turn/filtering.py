@@ -65,7 +65,6 @@ class _Unfenced:
     """One reply, as far as it has come, without the turn's key and any mark that fences results; blank, none of it."""
 
     def __init__(self, key: str) -> None:
-        self._key = key
         self._mark = re.compile(rf"(?i)</?data\s{{1,9}}[{KEY_LETTERS}]{{{KEY_CHARS}}}\s{{0,9}}>|{key}(?!\Z)")
         begun = "|".join(key[:size] for size in range(KEY_CHARS, 0, -1))
         mark = rf"</?(?:d(?:a(?:t(?:a(?:\s{{1,9}}(?:[{KEY_LETTERS}]{{1,6}}\s{{0,9}})?)?)?)?)?)?"
