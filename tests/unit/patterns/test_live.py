@@ -399,7 +399,7 @@ def test_stopping_is_quick_and_may_be_repeated_or_come_first(root: Path, told: T
     library = LiveLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=60_000))
     library.state()
     until(is_watched, WAIT_S, "the folder is watched")
-    put(root / "sql" / "a.yaml", text("a", "Another title"))
+    exchange(root / "sql" / "a.yaml", text("a", "Another title"))
     began_s = time.monotonic()
     library.stop()
     library.stop()
