@@ -301,6 +301,11 @@ _MADE_KEY = answer(
     description="A new API key.",
 )
 
+_TOKEN = answer(
+    {"token": described(TEXT, "It is shown in this answer only."), "expires_at": TIME},
+    description="A key for a browser, for one session alone.",
+)
+
 _AMOUNTS: Schema = {"usd": NUMBER, "tokens": WHOLE, "tool_calls": WHOLE}
 _SPENDING = answer(
     {
@@ -487,6 +492,7 @@ ANSWERS: dict[str, Schema] = {
     "Error": _ERROR,
     "Key": _KEY,
     "MadeKey": _MADE_KEY,
+    "Token": _TOKEN,
     "Channel": _CHANNEL,
     "Pairing": _PAIRING,
     "AuditRow": _AUDIT_ROW,

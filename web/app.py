@@ -89,8 +89,10 @@ def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> 
     )
     for route in (route for each in views for route in each.routes()):
         app.add_url_rule(route.path, f"{route.method} {route.path}", route.view, methods=[route.method])
+    app.before_request(lambda: auth.preflight(request, web.cors_origins))
     app.before_request(lambda: _admit(web, service.keys, service.rate_limits, limiter))
     app.after_request(_sign)
+    app.after_request(lambda answer: auth.share(answer, request, web.cors_origins))
     app.register_error_handler(Exception, problems.answer)
     if web.trusted_proxies:
         count = web.trusted_proxies
@@ -124,7 +126,7 @@ def _admit(web: WebSettings, keys: "Keys", limits: "RateLimits", limiter: Connec
     trace = TurnTrace(received_us, has_client_span=is_theirs, is_unsampled=is_unsampled(g.traceparent))
     g.caller = ApiCaller(holder, g.request_id, g.traceparent, trace, group_of(request.remote_addr or ""))
     rate_limits.admit(limits.take_request(holder))
-    require_scope(operation_of(request), holder)
+    require_scope(operation_of(request), holder, named)
     if limiter.is_draining and request.method == "POST":
         raise problems.busy("draining", "this process is stopping; send the request again")
     require_declared_parameters(request)

@@ -1,19 +1,22 @@
-"""Who is served: holders of a key, or, while there is no key at all, this machine alone."""
+"""Who is served: holders of a key or, while there is none, this machine alone; and which pages of other origins."""
 
 import hmac
 import ipaddress
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from flask import Request
+from flask import Request, Response
+from werkzeug.datastructures import HeaderSet
 
 from loom_worker.core.settings import WebSettings
 from loom_worker.core.values.api_keys import ALL_SCOPES, SECRET_PREFIX, KeyHolder, digest_of
 from loom_worker.core.values.ids import now_ms
 from web.api_operation import ApiOperation
+from web.operations import TOKEN_CALLS, TOKEN_PARAMETER
 from web.problems import ProblemDetails, Refused
 
 if TYPE_CHECKING:
@@ -27,6 +30,14 @@ _INVALID = f'{_CHALLENGE}, error="invalid_token"'
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 ENV_DIGITS = 8
 """Of the hash of a key of LOOM_API_KEYS, in the audit: enough to tell a few keys apart, too few to guess one by."""
+PREFLIGHT_S = 600
+"""A browser remembers the answer to its preflight so long; Chromium caps it at two hours."""
+_METHODS = ("GET", "HEAD", *sorted(_CHANGES))
+_READABLE = (
+    *("Content-Range", "ETag", "Idempotency-Replayed", "Link", "Location", "RateLimit", "RateLimit-Policy"),
+    *("Retry-After", "traceparent", "X-Request-Id"),
+)
+"""Headers of answers that a page of another origin may read in addition to those that it always may."""
 _FORWARDED = frozenset({"FORWARDED", "X_REAL_IP"})
 
 
@@ -40,21 +51,30 @@ def holder_of(request: Request, web: WebSettings, keys: "Keys") -> KeyHolder:
         Refused: 401 without a valid key; 403 for a foreign client, host name or web page.
         Unavailable: the database, which knows the keys, did not answer.
     """
+    token = request.args.get(TOKEN_PARAMETER)
+    if token is not None and "Authorization" not in request.headers:
+        return _by_stored_key(token, keys, is_token=True)
     if web.api_keys or SECRET_PREFIX in request.headers.get("Authorization", "") or keys.are_required():
         return _by_key(request, web, keys)
     _require_loopback(request)
-    _refuse_foreign_page(request)
+    _refuse_foreign_page(request, web)
     return KeyHolder(LOCAL_WORKSPACE, ALL_SCOPES)
 
 
-def require_scope(operation: ApiOperation | None, holder: KeyHolder) -> None:
+def require_scope(operation: ApiOperation | None, holder: KeyHolder, named: Mapping[str, str]) -> None:
     """Let pass who may do this; a path that is not served is left to the router.
 
+    Args:
+        named: the ids in the path, by the names of their parameters.
+
     Raises:
-        Refused: 403, the key lacks the scope, which the answer names.
+        Refused: 403, the key lacks the scope, which the answer names, or a session's token is not for this; 404 for a
+            token's request to another session.
     """
     if operation is None:
         return
+    if holder.session is not None:
+        _require_token(operation, holder.session, named)
     needed = operation.scope or "admin"  # one that was forgotten is served to the fewest
     if needed not in holder.scopes:
         has = ", ".join(sorted(holder.scopes))
@@ -62,6 +82,14 @@ def require_scope(operation: ApiOperation | None, holder: KeyHolder) -> None:
         challenge = f'{_CHALLENGE}, error="insufficient_scope", scope="{needed}"'
         extra, headers = {"required_scope": needed}, {"WWW-Authenticate": challenge}
         raise Refused(ProblemDetails(403, "insufficient-scope", detail, extra, headers))
+
+
+def _require_token(operation: ApiOperation, session: str, named: Mapping[str, str]) -> None:
+    if operation.call not in TOKEN_CALLS:
+        raise _forbidden("a session's token submits, reads and streams turns of that session; this needs a key")
+    # A turn would make the session; a turn's id is looked up among the session's own.
+    if named.get("session_id", session) != session:
+        raise Refused(ProblemDetails(404, "not-found", "this token opens another session"))
 
 
 def require_key_or_this_machine(request: Request, web: WebSettings, keys: "Keys") -> None:
@@ -74,7 +102,7 @@ def require_key_or_this_machine(request: Request, web: WebSettings, keys: "Keys"
     if why is None and "Authorization" not in request.headers:
         return
     if web.api_keys or keys.are_required():
-        if _by_key(request, web, keys).user is not None:
+        if not isinstance(_by_key(request, web, keys).tenant, str):
             raise _forbidden("these are figures of all users; a key that acts for one of them does not show them")
     elif why is not None:
         raise _forbidden(why)
@@ -94,6 +122,31 @@ def socket_address(request: Request) -> str:
     """Who is at the other end of the connection, whatever a forwarded header says of the client behind it."""
     before_proxies = request.environ.get("werkzeug.proxy_fix.orig", request.environ)
     return str(before_proxies.get("REMOTE_ADDR") or "")
+
+
+def preflight(request: Request, origins: Collection[str]) -> Response | None:
+    """Answer a browser that asks, without a key, whether a page may send a request; None: the request asks nothing.
+
+    All headers are allowed: they are the page's own, and no cookie opens anything here.
+    """
+    asked = request.access_control_request_method
+    if request.method != "OPTIONS" or asked is None or request.headers.get("Origin") not in origins:
+        return None
+    answer = Response(status=204)
+    answer.access_control_allow_methods = HeaderSet(_METHODS)
+    answer.access_control_allow_headers = request.access_control_request_headers
+    answer.access_control_max_age = PREFLIGHT_S
+    return answer
+
+
+def share(answer: Response, request: Request, origins: Collection[str]) -> Response:
+    """Let the page of a known origin read an answer, refusals too."""
+    if origins:
+        answer.vary.add("Origin")
+    if (origin := request.headers.get("Origin", "")) in origins:
+        answer.access_control_allow_origin = origin
+        answer.access_control_expose_headers = HeaderSet(_READABLE)
+    return answer
 
 
 def _require_loopback(request: Request) -> None:
@@ -118,13 +171,13 @@ def _foreign(request: Request) -> str | None:
     return None
 
 
-def _refuse_foreign_page(request: Request) -> None:
+def _refuse_foreign_page(request: Request, web: WebSettings) -> None:
     """A browser names the page behind every change it sends elsewhere; without keys only our own may change things.
 
     With keys a page cannot do harm: browsers do not add a bearer's key by themselves.
     """
     origin = request.headers.get("Origin")
-    if origin is None or request.method not in _CHANGES:
+    if origin is None or request.method not in _CHANGES or origin in web.cors_origins:
         return
     if urlsplit(origin).netloc.lower() != request.environ.get("HTTP_HOST", "").lower():
         raise _forbidden("a page of another origin may not change anything here")
@@ -143,9 +196,9 @@ def _by_key(request: Request, web: WebSettings, keys: "Keys") -> KeyHolder:
     return KeyHolder(found[0], ALL_SCOPES, key_id=f"env_{digest_of(sent.decode('latin-1'))[:ENV_DIGITS]}")
 
 
-def _by_stored_key(secret: str, keys: "Keys") -> KeyHolder:
+def _by_stored_key(secret: str, keys: "Keys", *, is_token: bool = False) -> KeyHolder:
     key = keys.find(secret) if secret.startswith(SECRET_PREFIX) else None
-    if key is None:
+    if key is None or (is_token and key.session is None):  # URLs end up in logs of proxies: keys do not belong there
         raise _unauthorized("this key is not known", _INVALID)
     if (end := key.end(now_ms())) is not None:
         raise _unauthorized(f"this key ({key.prefix}…) is {end}", _INVALID)

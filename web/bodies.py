@@ -9,7 +9,7 @@ from flask import request
 from werkzeug.datastructures import Headers
 
 from loom_worker.core.errors import Flaw
-from loom_worker.core.values.api_keys import KeyLimits, NewKey
+from loom_worker.core.values.api_keys import USUAL_TOKEN_S, KeyLimits, NewKey
 from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.decisions import ApprovalVerdict, Decision
 from loom_worker.core.values.facts import Correction
@@ -40,6 +40,7 @@ _CANCEL_TURN = Checker(request_schemas.CANCEL_TURN)
 _DECISION = Checker(request_schemas.DECISION)
 _NEW_KEY = Checker(request_schemas.NEW_KEY)
 _ROTATE_KEY = Checker(request_schemas.ROTATE_KEY)
+_NEW_TOKEN = Checker(request_schemas.NEW_TOKEN)
 _NEW_PAIRING = Checker(request_schemas.NEW_PAIRING)
 _EMPTY = Checker(request_schemas.EMPTY)
 _NEW_RUN = Checker(run_schemas.NEW_RUN)
@@ -185,6 +186,17 @@ def rotation_grace_s() -> int:
     body = _body_if_any()
     _require(body, _ROTATE_KEY)
     return int(body.get("grace_s", 0))
+
+
+def token_ttl_s() -> int:
+    """How long the token that the current request asks for is to last.
+
+    Raises:
+        Refused: 415, 400 or 422 for a body that does not say it.
+    """
+    body = _body_if_any()
+    _require(body, _NEW_TOKEN)
+    return int(body.get("ttl_s", USUAL_TOKEN_S))
 
 
 def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:

@@ -1,12 +1,13 @@
-"""API keys: listed, made, replaced and revoked; the secret of a new one is in that one answer."""
+"""API keys, and tokens of sessions: made, replaced and revoked; a new one's secret is in that one answer."""
 
 from typing import TYPE_CHECKING
 
 from flask import Response
 
 from loom_worker.core.values.api_keys import ApiKey
+from loom_worker.core.values.json import rfc3339
 from web.answers import Route, json_answer, known_id, page_answer
-from web.bodies import json_body, new_key, rotation_grace_s
+from web.bodies import json_body, new_key, rotation_grace_s, token_ttl_s
 from web.caller import caller
 from web.query import page_wanted
 
@@ -28,6 +29,8 @@ class KeyViews:
             Route("POST", "/v1/keys", self.create),
             Route("DELETE", "/v1/keys/<key_id>", self.revoke),
             Route("POST", "/v1/keys/<key_id>/rotate", self.rotate),
+            Route("POST", "/v1/sessions/<session_id>/token", self.open_session),
+            Route("DELETE", "/v1/sessions/<session_id>/token", self.close_session),
         )
 
     def list(self) -> Response:
@@ -48,6 +51,17 @@ class KeyViews:
         """End a key now."""
         # Over HTTP nobody may take the last key away: without any, programs on this machine need none.
         self._keys.revoke(caller().holder, known_id(key_id, "key"), may_be_last=self._has_others)
+        return Response(status=204)
+
+    def open_session(self, session_id: str) -> Response:
+        """Make a token for one session."""
+        known, ttl_s = known_id(session_id, "session"), token_ttl_s()
+        token, ends_ms = self._keys.open_session(caller().holder, known, ttl_s=ttl_s)
+        return json_answer({"token": token, "expires_at": rfc3339(ends_ms)}, 201)
+
+    def close_session(self, session_id: str) -> Response:
+        """End the session's tokens."""
+        self._keys.close_session(caller().holder, known_id(session_id, "session"))
         return Response(status=204)
 
 

@@ -11,7 +11,7 @@ from web.answer_schemas import ANSWERS, LISTS
 from web.api_operation import ApiOperation
 from web.fact_schemas import FACT_REQUESTS
 from web.learned_schemas import LEARNED_REQUESTS
-from web.operations import OPERATIONS
+from web.operations import OPERATIONS, TOKEN_CALLS, TOKEN_PARAMETER
 from web.parameters import PARAMETERS
 from web.run_schemas import RUN_REQUESTS
 from web.schedule_schemas import SCHEDULE_REQUESTS
@@ -31,6 +31,7 @@ SCHEMAS: dict[str, Schema] = {
     "NewKey": request_schemas.NEW_KEY,
     "NewPairing": request_schemas.NEW_PAIRING,
     "RotateKey": request_schemas.ROTATE_KEY,
+    "NewToken": request_schemas.NEW_TOKEN,
     "Empty": request_schemas.EMPTY,
     **RUN_REQUESTS,
     **A2A_REQUESTS,
@@ -42,7 +43,7 @@ SCHEMAS: dict[str, Schema] = {
     **{f"{name}List": list_of(name) for name in LISTS},
 }
 
-_OPTIONAL_BODIES = frozenset({"Empty", "CancelTurn", "CancelRun", "RotateKey"})
+_OPTIONAL_BODIES = frozenset({"Empty", "CancelTurn", "CancelRun", "RotateKey", "NewToken"})
 _NO_CONTENT = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 
@@ -69,7 +70,13 @@ def document() -> Json:
                     "description": "With no key configured only clients on the same machine are served, without one. "
                     "Each operation names the scope that a key needs: read, chat (which includes read) or admin (which "
                     "includes both).",
-                }
+                },
+                "token": {
+                    "type": "apiKey",
+                    "in": "query",
+                    "name": TOKEN_PARAMETER,
+                    "description": "A session's token; it is taken as a bearer's key, too.",
+                },
             },
         },
     }
@@ -79,6 +86,8 @@ def _described(operation: ApiOperation) -> Json:
     in_path = re.findall(r"{(\w+)}", operation.path)
     # For a key that is no OAuth token the list holds the roles that are needed (OpenAPI 3.1, 4.8.30).
     security: list[Json] = [{"key": [operation.scope]}] if operation.scope else []
+    if operation.call in TOKEN_CALLS:
+        security.append({"token": []})
     if operation.path == "/metrics":
         security = [{}, {"key": []}]
     described: Json = {

@@ -391,6 +391,16 @@ OPERATIONS: tuple[ApiOperation, ...] = (
             problems=(409,),
             scope="admin",
         ),
+        ApiOperation(
+            "POST /v1/sessions/{session_id}/token",
+            "Make a token for a browser, which opens this session alone",
+            {201: "Token"},
+            "NewToken",
+            scope="chat",
+        ),
+        ApiOperation(
+            "DELETE /v1/sessions/{session_id}/token", "End all tokens of a session", {204: None}, scope="chat"
+        ),
     ),
     *tagged(
         "users",
@@ -441,3 +451,18 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         ApiOperation("GET /", "A page to ask and watch", {200: None}, media_type="text/html"),
     ),
 )
+
+TOKEN_PARAMETER = "access_token"  # noqa: S105 - its name
+"""Where a browser's EventSource, which sends no header, gives a session's token."""
+TOKEN_CALLS = frozenset(
+    {
+        "GET /v1/sessions/{session_id}",
+        "GET /v1/sessions/{session_id}/messages",
+        "GET /v1/sessions/{session_id}/messages/{message_id}",
+        "GET /v1/sessions/{session_id}/turns",
+        "POST /v1/sessions/{session_id}/turns",
+        "GET /v1/turns/{turn_id}",
+        "GET /v1/turns/{turn_id}/events",
+    }
+)
+"""The operations that a session's token opens."""

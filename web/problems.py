@@ -3,12 +3,14 @@
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from urllib.parse import quote
 
-from flask import Response, g, request
+from flask import Response, current_app, g, request
 from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import NotFound as RouteNotFound
 
 from loom_worker.core.errors import (
     Conflict,
@@ -22,11 +24,14 @@ from loom_worker.core.errors import (
     Transient,
     Unavailable,
 )
+from loom_worker.core.text import closest
 from loom_worker.core.values.json import Json
 
 log = logging.getLogger("loom.web")
 
 MEDIA_TYPE = "application/problem+json"
+_LONGEST_COMPARED = 256
+"""Characters of an unknown path that are compared with those that are served."""
 RETRY_S = 1
 """What a busy answer suggests when nothing better is known."""
 
@@ -89,6 +94,8 @@ def problem_of(error: Exception) -> ProblemDetails:
     match error:
         case Refused():
             return error.problem
+        case RouteNotFound() if request.url_rule is None:
+            return _of_no_route(request.path)
         case HTTPException():
             allowed = getattr(error, "valid_methods", None)
             headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
@@ -101,6 +108,32 @@ def problem_of(error: Exception) -> ProblemDetails:
             return busy(known or "unavailable", str(error), retry_s=_retry_s(error) or RETRY_S).problem
         case _:
             return ProblemDetails(500, "internal", "Loom failed to answer; its log has the request id")
+
+
+def _of_no_route(path: str) -> ProblemDetails:
+    """404 with the served path that is nearest, in which the given ids stand."""
+    nearest = _nearest_route(path) if len(path) <= _LONGEST_COMPARED else ""
+    hint = f"; did you mean {nearest}?" if nearest else "; /docs lists what is served"
+    extra = {"nearest": nearest} if nearest else {}
+    return ProblemDetails(404, "not-found", f"nothing is served at this path{hint}", extra)
+
+
+def _nearest_route(path: str) -> str:
+    in_version = f"/v1{path}"
+    if in_version in _served_as(in_version):
+        return in_version
+    return closest(path, _served_as(path))
+
+
+def _served_as(path: str) -> set[str]:
+    """The paths of all routes, with what a path has in the places of their parameters."""
+    given = path.split("/")
+    return {_as_given(rule.rule.split("/"), given) for rule in current_app.url_map.iter_rules()}
+
+
+def _as_given(served: Sequence[str], given: Sequence[str]) -> str:
+    filled = zip_longest(served, given[: len(served)], fillvalue="")
+    return "/".join((other or part) if part.startswith("<") else part for part, other in filled)
 
 
 def _of_rejected(error: Rejected) -> ProblemDetails:

@@ -7,7 +7,7 @@ from flask import Request, request
 
 from loom_worker.core.text import closest
 from web.api_operation import ApiOperation
-from web.operations import OPERATIONS
+from web.operations import OPERATIONS, TOKEN_CALLS, TOKEN_PARAMETER
 from web.parameters import PARAMETERS
 from web.problems import malformed
 
@@ -48,7 +48,8 @@ def require_declared_parameters(request: Request) -> None:
     if operation is None or not request.query_string:
         return
     known = _DECLARED[operation.method, operation.path]
-    unknown = next((name[:_LONGEST_NAME] for name in request.args if name not in known), None)
+    taken = (*known, TOKEN_PARAMETER) if operation.call in TOKEN_CALLS else known
+    unknown = next((name[:_LONGEST_NAME] for name in request.args if name not in taken), None)
     if unknown is None:
         return
     hint = "this operation takes none"

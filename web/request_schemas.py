@@ -3,7 +3,7 @@
 from typing import get_args
 
 from loom_worker.core.values.agents import PROVIDERS
-from loom_worker.core.values.api_keys import SCOPES
+from loom_worker.core.values.api_keys import MOST_TOKEN_S, SCOPES, USUAL_TOKEN_S
 from loom_worker.core.values.channels import LEAST_CHARS, MOST_CHARS, ChannelFormat
 from loom_worker.core.values.decisions import ApprovalVerdict
 from loom_worker.core.values.guardrails import ACTIONS, OTHER_WORDS, STAGES, Stage, kinds_at
@@ -341,6 +341,19 @@ ROTATE_KEY = object_of(
         },
     },
     description="How to replace a key; an empty object or no body ends the old one at once.",
+)
+
+NEW_TOKEN = object_of(
+    {
+        "ttl_s": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MOST_TOKEN_S,
+            "default": USUAL_TOKEN_S,
+            "description": "Seconds until the token ends.",
+        },
+    },
+    description="How long a token lasts; an empty object or no body is the default.",
 )
 
 NEW_PAIRING = object_of(

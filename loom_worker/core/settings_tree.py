@@ -19,6 +19,7 @@ from loom_worker.core.variables import (
     HttpHeaders,
     OneOf,
     OneZero,
+    Origins,
     RedisUrl,
     Seconds,
     Text,
@@ -212,6 +213,8 @@ class WebSettings:
     """Likewise, of its turns."""
     trusted_proxies: int = setting("LOOM_TRUSTED_PROXIES", Whole(0, 10), 0)
     """How many reverse proxies in front may set X-Forwarded-*."""
+    cors_origins: tuple[str, ...] = setting("LOOM_CORS_ORIGINS", Origins(), ())
+    """Pages of these may read answers and send changes; unless set, only Loom's own pages may."""
     threads: int = 256
     """256 cost 68 MB and p99 2.8 ms (measured). Event readers and long polls hold none."""
     max_waiting: int = 4096

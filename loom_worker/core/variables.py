@@ -297,6 +297,20 @@ class ApiKeys(Parser[Mapping[str, str]]):
         return ", ".join(value.values())
 
 
+class Origins(Parser[tuple[str, ...]]):
+    """Origins of web pages, as browsers name them."""
+
+    expected = "scheme://host[:port][,scheme://host[:port]…], in small letters and without a path"
+    _ONE = re.compile(r"https?://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(:\d+)?")
+
+    def parse(self, raw: str) -> tuple[str, ...]:
+        """Split the origins; ``*`` is none: without keys any page would read what this machine may read."""
+        origins = tuple(filter(None, map(str.strip, raw.split(","))))
+        if wrong := [each for each in origins if not self._ONE.fullmatch(each)]:
+            raise ValueError(wrong)
+        return origins
+
+
 class VariableNames(Parser[tuple[str, ...]]):
     """Names of variables, separated by commas."""
 

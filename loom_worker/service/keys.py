@@ -146,6 +146,29 @@ class Keys:
         log.info("key revoked", extra={"key": key.id, "workspace": key.workspace})
         return key
 
+    def open_session(self, holder: KeyHolder, session_id: str, *, ttl_s: int) -> tuple[str, int]:
+        """Make a token for one session, which ends with the holder's key at the latest.
+
+        Returns:
+            The token, which cannot be had again, and when it ends, in ms.
+
+        Raises:
+            NotFound: the holder has no such session.
+        """
+        secret, moment_ms = secret_of(secrets.token_bytes(SECRET_BYTES)), now_ms()
+        term = (moment_ms, moment_ms + ttl_s * 1000)
+        self._rows.add_token(holder.tenant, session_id, digest_of(secret), term, by=holder.actor)
+        return secret, term[1]
+
+    def close_session(self, holder: KeyHolder, session_id: str) -> None:
+        """End all tokens of a session, in other processes within CACHED_S.
+
+        Raises:
+            NotFound: the holder has no such session.
+        """
+        self._rows.end_tokens(holder.tenant, session_id, now_ms=now_ms(), by=holder.actor)
+        self.forget()
+
     def page(self, holder: KeyHolder, *, limit: int, after: str | None) -> Page[ApiKey]:
         """List the holder's keys, the newest first; ``after`` is the id of the last one seen."""
         return self._rows.page(holder.tenant, limit=limit, after=after)
@@ -178,6 +201,7 @@ class Keys:
         """Write down that a valid key was used, at most once a minute."""
         moment_ms = now_ms()
         is_noted = key.last_used_ms is not None and moment_ms - key.last_used_ms < TOUCH_MS
+        is_noted = is_noted or key.session is not None  # a token's use is its maker's
         if is_noted or key.end(moment_ms) is not None:
             return key
         used = replace(key, last_used_ms=moment_ms)

@@ -1,8 +1,8 @@
-"""API keys: found by the hash of their secret, listed and ended within their workspace."""
+"""API keys, and tokens for one session: found by the hash of their secret, ended within their workspace."""
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, insert, literal, or_, select, update
 
 from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.api_keys import ApiKey
@@ -10,14 +10,26 @@ from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
+from loom_worker.store.schema import DELETED, sessions
+from loom_worker.store.sessions import found
 from loom_worker.store.turns import checked_cursor
-from loom_worker.store.workspace_tables import api_keys
+from loom_worker.store.workspace_tables import api_keys, session_tokens
 
 TOUCH_MS = 60_000
 """A use is written down no more often than this."""
 
-_COLUMNS = [api_keys.c[name] for name in ApiKey.__slots__]
+_COLUMNS = [column for column in api_keys.c if column.name != "hash"]
 _BY_HASH = select(*_COLUMNS).where(api_keys.c.hash == bindparam("our_hash"))
+_OF_MAKER = [
+    api_keys.c[name].label(f"maker_{name}")
+    for name in ("expires_ms", "revoked_ms", "requests_per_minute", "tokens_per_minute")
+]
+_TOKEN = (
+    select(session_tokens, sessions.c.workspace, sessions.c.user, sessions.c.id.label("session"), *_OF_MAKER)
+    .join(sessions, and_(sessions.c.lane == session_tokens.c.lane, sessions.c.workspace != DELETED))
+    .outerjoin(api_keys, api_keys.c.id == session_tokens.c.made_by)
+    .where(session_tokens.c.hash == bindparam("our_hash"))
+)
 _ANY_KEPT = select(literal(1)).where(api_keys.c.revoked_ms.is_(None)).limit(1)
 _TOUCH = (
     update(api_keys)
@@ -42,10 +54,41 @@ class KeyRows:
             _note(tx, "key.created", key, by, at_ms=key.created_ms)
 
     def by_hash(self, digest: str) -> ApiKey | None:
-        """The key whose secret has this hash, also if it has ended; None: there is none."""
+        """The key or token whose secret has this hash, also if it has ended; None: there is none."""
         with self._database.read() as tx:
             row = tx.execute(_BY_HASH, {"our_hash": digest}).mappings().first()
-        return None if row is None else _key(row)
+            if row is not None:
+                return _key(row)
+            token = tx.execute(_TOKEN, {"our_hash": digest}).mappings().first()
+        return None if token is None else _token(token)
+
+    def add_token(self, tenant: Tenant, session_id: str, digest: str, term: tuple[int, int], *, by: Actor) -> None:
+        """Store the hash of a token for a session, and drop all that have expired.
+
+        Args:
+            term: now, and when the token ends, in ms.
+
+        Raises:
+            NotFound: the tenant has no such session.
+        """
+        now_ms, ends_ms = term
+        with self._database.write(durable=True) as tx:
+            lane = found(tx, tenant, session_id)["lane"]
+            tx.execute(delete(session_tokens).where(session_tokens.c.expires_ms <= now_ms))
+            row = {"hash": digest, "lane": lane, "made_by": by.key_id, "created_ms": now_ms, "expires_ms": ends_ms}
+            tx.execute(insert(session_tokens), row)
+            note_act(tx, "token.created", by, workspace=workspace_of(tenant), at_ms=now_ms, session_id=session_id)
+
+    def end_tokens(self, tenant: Tenant, session_id: str, *, now_ms: int, by: Actor) -> None:
+        """End all tokens of a session.
+
+        Raises:
+            NotFound: the tenant has no such session.
+        """
+        with self._database.write(durable=True) as tx:
+            lane = found(tx, tenant, session_id)["lane"]
+            if tx.execute(delete(session_tokens).where(session_tokens.c.lane == lane)).rowcount:
+                note_act(tx, "token.revoked", by, workspace=workspace_of(tenant), at_ms=now_ms, session_id=session_id)
 
     def has_kept(self) -> bool:
         """True if some key of any workspace is not revoked; one that has expired counts."""
@@ -145,8 +188,27 @@ def _found(tx: Connection, tenant: Tenant, key_id: str) -> ApiKey:
 
 
 def _insert(tx: Connection, key: ApiKey, digest: str) -> None:
-    values = {name: getattr(key, name) for name in ApiKey.__slots__}
+    values = {column.name: getattr(key, column.name) for column in _COLUMNS}
     tx.execute(insert(api_keys), {**values, "scopes": list(key.scopes), "hash": digest})
+
+
+def _token(row: Any) -> ApiKey:
+    """A token as the key that it is for one session; nothing of its maker is there for keys of the environment."""
+    maker_ends_ms = row["maker_expires_ms"]
+    return ApiKey(
+        id=row["made_by"],
+        workspace=row["workspace"],
+        name="",
+        prefix="",
+        scopes=("chat",),
+        created_ms=row["created_ms"],
+        user=row["user"],
+        expires_ms=row["expires_ms"] if maker_ends_ms is None else min(row["expires_ms"], maker_ends_ms),
+        revoked_ms=row["maker_revoked_ms"],
+        requests_per_minute=row["maker_requests_per_minute"],
+        tokens_per_minute=row["maker_tokens_per_minute"],
+        session=row["session"],
+    )
 
 
 def _key(row: Any) -> ApiKey:

@@ -15,7 +15,7 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import new_id, now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession
-from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
+from loom_worker.core.values.tenants import Tenant, session_of, workspace_of
 from loom_worker.core.values.turns import NewTurn, Retry, Turn
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import rows
@@ -183,15 +183,16 @@ def _again(failed: Any, asked: Retry) -> NewTurn:
 
 
 def own_key(tenant: Tenant, key: str | None) -> str | None:
-    """An idempotency key as it is stored: one that no other user of the workspace can send.
+    """An idempotency key as it is stored: one that no other user, and no other session's token, can send.
 
     Otherwise a user would meet the turns of others, or at least learn which keys they have used. No client can send
     a key that begins with a control character.
     """
-    user = user_of(tenant)
-    if user is None or key is None:
+    if isinstance(tenant, str) or key is None:
         return key
-    return "\x1f" + hashlib.sha256(json.dumps([user, key]).encode()).hexdigest()
+    session = session_of(tenant)
+    owner = [tenant.user] if session is None else [tenant.user, session]
+    return "\x1f" + hashlib.sha256(json.dumps([*owner, key]).encode()).hexdigest()
 
 
 def _with_own_key(tenant: Tenant, new: NewTurn) -> NewTurn:

@@ -11,7 +11,7 @@ from loom_worker.core.values.cutting import FIELD_BYTES
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import OPEN_VERDICT
 from loom_worker.core.values.pages import Page, no_cursor, page_of
-from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
+from loom_worker.core.values.tenants import Tenant, workspace_of
 from loom_worker.core.values.turns import UNFINISHED, Step, Turn
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store import rows
@@ -187,9 +187,9 @@ def checked_cursor(after: str, prefix: str) -> str:
 
 
 def _of(tenant: Tenant) -> list[ColumnElement[bool]]:
-    """True of the tenant's turns, those of deleted sessions included unless the tenant is a user."""
+    """True of the tenant's turns, those of deleted sessions included if the tenant is a whole workspace."""
     in_workspace = turns.c.workspace == workspace_of(tenant)
-    return [in_workspace, of_session(turns.c.lane, ours(tenant))] if user_of(tenant) else [in_workspace]
+    return [in_workspace] if isinstance(tenant, str) else [in_workspace, of_session(turns.c.lane, ours(tenant))]
 
 
 def _depths(tenant: Tenant | None) -> Select[int, int]:
@@ -198,7 +198,7 @@ def _depths(tenant: Tenant | None) -> Select[int, int]:
     counted = select(func.coalesce(func.sum(known.turns), 0), func.coalesce(func.sum(known.lanes), 0))
     if tenant is None:
         return counted
-    if user_of(tenant) is None:
+    if isinstance(tenant, str):
         return counted.where(known.workspace == workspace_of(tenant))
     depth = sessions.c.queue_depth
     return select(func.coalesce(func.sum(depth), 0), func.count().filter(depth > 0)).where(ours(tenant))

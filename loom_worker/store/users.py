@@ -17,7 +17,7 @@ from loom_worker.store.fact_changes import remove_of_user
 from loom_worker.store.removal import DELETED_REASON, Deleted, remove
 from loom_worker.store.run_removal import has_runs, remove_runs
 from loom_worker.store.schema import sessions, turns
-from loom_worker.store.workspace_tables import api_keys, pairings
+from loom_worker.store.workspace_tables import api_keys, pairings, session_tokens
 
 SESSIONS = 20
 """Sessions that are deleted in one transaction."""
@@ -63,6 +63,8 @@ class Users:
             if not (known or keys or has_session or has_name or is_paired or has_facts or has_runs(tx, who)):
                 raise NotFound(f"There is nothing of a user {who.user!r}.")
             tx.execute(update(api_keys).where(is_kept).values(revoked_ms=now_ms))
+            lanes = select(sessions.c.lane).where(*_sessions_of(who))
+            tx.execute(delete(session_tokens).where(session_tokens.c.lane.in_(lanes)))
             tx.execute(update(api_keys).where(*_keys_of(who)).values(name=""))
             tx.execute(delete(pairings).where(*_pairings_of(who)))
             for key_id in keys:

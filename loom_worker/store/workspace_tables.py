@@ -1,6 +1,6 @@
 """The tables of workspaces: rules, API keys, who is who in channels, what is spent, and how many turns wait."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, String, Table, Text
 
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
@@ -23,6 +23,18 @@ api_keys = Table(
     Column("tokens_per_minute", Integer),
     Index("api_keys_by_hash", "hash", unique=True),
     Index("api_keys_by_workspace", "workspace", "id"),
+)
+
+session_tokens = Table(
+    "session_tokens",
+    METADATA,
+    Column("hash", String(64), primary_key=True),
+    # The session gives workspace and user.
+    Column("lane", String(40), ForeignKey("sessions.lane", ondelete="CASCADE"), nullable=False),
+    Column("made_by", String(40), nullable=False),  # the key, with which the token ends; also local and env_…
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger, nullable=False),
+    Index("session_tokens_by_lane", "lane"),
 )
 
 spending = Table(

@@ -2,11 +2,11 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from loom_worker.core.values.json import Json, rfc3339
-from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, WorkspaceUser
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, WorkspaceSession, WorkspaceUser
 
 KeyScope = Literal["read", "chat", "admin"]
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
@@ -24,6 +24,9 @@ SHOWN_CHARS = 11
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SECRET_DIGITS = 43
 """62 ** 43 > 2 ** 256, so every secret has this length."""
+MOST_TOKEN_S = 3600
+"""Longest life of a session's token."""
+USUAL_TOKEN_S = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,14 @@ class KeyHolder:
     key_id: str | None = None
     """``key_…``; ``env_…`` for keys of the environment; None where no key is needed."""
     limits: KeyLimits = NO_LIMITS
+    session: str | None = None
+    """The one session that a token opens; None for keys."""
 
     @property
     def tenant(self) -> Tenant:
         """Whose data the holder may reach."""
+        if self.session is not None:
+            return WorkspaceSession(self.workspace, self.user, self.session)
         return self.workspace if self.user is None else WorkspaceUser(self.workspace, self.user)
 
     @property
@@ -94,6 +101,8 @@ class ApiKey:
     """Up to a minute old."""
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+    session: str | None = None
+    """The one session that it opens, which makes it a token; id, limits and end are those of the key that made it."""
 
     @property
     def limits(self) -> KeyLimits:
@@ -103,7 +112,8 @@ class ApiKey:
     @property
     def holder(self) -> KeyHolder:
         """Who uses the key."""
-        return KeyHolder(self.workspace, included(self.scopes), self.user, key_id=self.id, limits=self.limits)
+        holder = KeyHolder(self.workspace, included(self.scopes), self.user, key_id=self.id, limits=self.limits)
+        return replace(holder, session=self.session)
 
     def end(self, now_ms: int) -> Literal["revoked", "expired"] | None:
         """How the key has ended; None while it is valid."""

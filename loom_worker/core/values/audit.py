@@ -34,6 +34,8 @@ ACTIONS = (
     "key.created",
     "key.rotated",
     "key.revoked",
+    "token.created",
+    "token.revoked",
     "workspace.changed",
     "workspace.disabled",
     "workspace.enabled",

@@ -1,4 +1,4 @@
-"""Whose data a request may read and change: a whole workspace's, or that of one user in it."""
+"""Whose data a request may read and change: a whole workspace's, one user's, or that of one session."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,18 @@ class WorkspaceUser:
     user: str
 
 
-Tenant = str | WorkspaceUser
-"""A workspace, by its name, or one user of it."""
+@dataclass(frozen=True, slots=True)
+class WorkspaceSession:
+    """One session of a workspace, for which somebody holds a token."""
+
+    workspace: str
+    user: str | None
+    """The session's user."""
+    session: str
+
+
+Tenant = str | WorkspaceUser | WorkspaceSession
+"""A workspace, by its name, one user of it, or one session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,5 +49,10 @@ def workspace_of(tenant: Tenant) -> str:
 
 
 def user_of(tenant: Tenant) -> str | None:
-    """The user to whom the tenant is limited; None for a whole workspace."""
+    """The user to whom the tenant is limited; None for a whole workspace, and for a session without a user."""
     return None if isinstance(tenant, str) else tenant.user
+
+
+def session_of(tenant: Tenant) -> str | None:
+    """The session to which the tenant is limited; None if it is not."""
+    return tenant.session if isinstance(tenant, WorkspaceSession) else None

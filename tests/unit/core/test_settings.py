@@ -84,6 +84,11 @@ SET: dict[str, tuple[str, str, object]] = {
     "LOOM_KEY_REQUESTS_PER_MINUTE": ("60000", "web.key_requests_per_minute", 60_000),
     "LOOM_KEY_TOKENS_PER_MINUTE": ("1", "web.key_tokens_per_minute", 1),
     "LOOM_TRUSTED_PROXIES": ("10", "web.trusted_proxies", 10),
+    "LOOM_CORS_ORIGINS": (
+        "https://a.example, http://localhost:3000",
+        "web.cors_origins",
+        ("https://a.example", "http://localhost:3000"),
+    ),
     "LOOM_WEBHOOK_SECRET": ("whsec_x", "webhook.secret", "whsec_x"),
     "LOOM_ALLOW_PRIVATE_WEBHOOKS": ("Yes", "webhook.allow_private", True),
     "LOOM_WEBHOOK_TIMEOUT_S": ("0.1", "webhook.timeout_s", 0.1),
@@ -125,6 +130,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "LOOM_EMBEDDING_TIMEOUT_S": ("0", "-1"),
     "LOOM_EMBEDDING_QUERY_TIMEOUT_S": ("0", "1s"),
     "LOOM_WORKFLOWS_DIR": ("/no/such/folder", "/etc/passwd"),
+    "LOOM_CORS_ORIGINS": ("*", "localhost:3000", "https://a.example/", "https://A.example", "ftp://h", "http://[::1"),
     "LOOM_TRACE_ENDPOINT": (
         "localhost:4318", "grpc://h:4317", "http://", "http://h?key=x", "http://user:pw@h", "http://h#x", "http://h:0",
     ),

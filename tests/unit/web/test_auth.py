@@ -151,3 +151,50 @@ def test_our_own_page_may_change_things(client: FlaskClient) -> None:
 )
 def test_loopback_is_decided_by_address_not_by_look(name: str, is_local: bool) -> None:
     assert is_loopback(name) is is_local
+
+
+SITE = "https://app.example.com"
+
+
+def test_a_page_of_a_known_origin_may_ask_send_and_read_and_no_other_page(client_of: ClientOf) -> None:
+    client = client_of(api_keys=KEYS, cors_origins=(SITE,))
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+    allowed = client.options("/v1/sessions/s1/turns", headers={"Origin": SITE, **asks})
+    assert (allowed.status_code, allowed.headers["Access-Control-Allow-Origin"]) == (204, SITE)
+    assert {"POST", "DELETE"} <= set(allowed.headers["Access-Control-Allow-Methods"].split(", "))
+    assert "authorization" in allowed.headers["Access-Control-Allow-Headers"]
+    for headers, status in ((bearer("key-a"), 202), ({}, 401)):
+        sent = client.post("/v1/sessions/s1/turns", json={"input": "x"}, headers={"Origin": SITE, **headers})
+        assert (sent.status_code, sent.headers["Access-Control-Allow-Origin"]) == (status, SITE)
+        assert "Location" in sent.headers["Access-Control-Expose-Headers"]
+        assert "Origin" in sent.headers["Vary"]
+    for origin in ("https://app.example.com.evil.org", "null", "http://app.example.com"):
+        refused = client.options("/v1/sessions", headers={"Origin": origin, **asks})
+        assert (refused.status_code, "Access-Control-Allow-Origin" in refused.headers) == (401, False)
+
+
+def test_without_keys_a_page_of_a_known_origin_may_change_things(client_of: ClientOf) -> None:
+    client = client_of(cors_origins=("http://localhost:3000",))
+    statuses = [
+        client.post("/v1/sessions", json={}, headers={"Origin": origin}).status_code
+        for origin in ("http://localhost:3000", "http://localhost:3001")
+    ]
+    assert statuses == [201, 403]
+
+
+@pytest.mark.cases(
+    "path, nearest",
+    [
+        ("/v1/session", "/v1/sessions"),
+        ("/v1/sessions/", "/v1/sessions"),
+        ("/v1/sessions/s1/turn", "/v1/sessions/s1/turns"),
+        ("/sessions/s1/turns", "/v1/sessions/s1/turns"),
+        ("/v1/turn/turn_1/events", "/v1/turns/turn_1/events"),
+        ("/heathz", "/healthz"),
+        ("/" + "x" * 100_000, None),
+    ],
+)
+def test_an_unknown_path_names_the_nearest_one(client: FlaskClient, path: str, nearest: str | None) -> None:
+    answer = client.get(path)
+    assert (answer.status_code, answer.mimetype) == (404, "application/problem+json")
+    assert answer.get_json().get("nearest") == nearest

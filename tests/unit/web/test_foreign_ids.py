@@ -123,6 +123,7 @@ def body_of(operation: Served, owner: Belongings) -> Any:
         "CancelTurn": {"action": "interrupt"},
         "Decision": {"decision": "approve"},
         "RotateKey": {"grace_s": 60},
+        "NewToken": {"ttl_s": 60},
         "NewRun": {"input": "x"},
         "CancelRun": {"action": "interrupt"},
         "RunDecision": {"decision": "approve"},
