@@ -7,10 +7,12 @@ from loom_worker.core import log_context
 from loom_worker.core.errors import Flaw, Invalid
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.decisions import Decision
+from loom_worker.core.values.guardrails import Stage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import Turn
 from loom_worker.service.announcer import Announcer
+from loom_worker.service.input_guard import InputGuard
 from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store import approvals
 from loom_worker.store.database import Database
@@ -25,12 +27,14 @@ class Approvals:
     def __init__(
         self,
         database: Database,
+        guard: InputGuard,
         *,
         agents: AgentRuntimes,
         announcer: Announcer,
         waits: WaitReports,
     ) -> None:
         self._database = database
+        self._guard = guard
         self._agents = agents
         self._announcer = announcer
         self._waits = waits
@@ -41,11 +45,16 @@ class Approvals:
         Raises:
             NotFound: the tenant has no such turn, or the turn no such call.
             Conflict: the call is already decided, needs no decision, or its turn has ended.
-            Invalid: the tool does not take the new arguments; nothing was decided.
+            Invalid: the tool does not take the new arguments, or a guardrail blocks a text; nothing was decided.
             Unavailable: the database did not answer; nothing was decided.
         """
-        if decision.verdict == "edit":
+        if decision.verdict != "approve":
             turn, call = approvals.waiting(self._database, tenant, turn_id, call_id)
+            about = {"key_id": decision.by.key_id, "session_id": turn.session_id, "turn_id": turn.id}
+            stage: Stage = "arguments" if decision.verdict == "edit" else "input"
+            given = {"arguments": decision.arguments, "reason": decision.reason}
+            decision = replace(decision, **self._guard.kept(tenant, given, (turn.agent,), stage=stage, **about))
+        if decision.verdict == "edit":
             use = ToolUse(call.id, call.name, decision.arguments or {})
             arguments, flaw = self._agents.prepared(turn.agent, use, turn.agent_version)
             if flaw is not None:

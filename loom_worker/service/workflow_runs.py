@@ -21,6 +21,7 @@ from loom_worker.core.values.workflows import Workflow, agent_ids
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service.announcer import Announcer
+from loom_worker.service.input_guard import InputGuard
 from loom_worker.service.run_events import RunEventSource
 from loom_worker.service.user_deletion import SETTLE_S
 from loom_worker.service.waiter import Waiter
@@ -51,7 +52,11 @@ def _misnamed(workflow: Workflow, new: NewRun) -> Iterator[Flaw]:
 
 
 def _flaw(name: str, detail: str) -> Flaw:
-    return Flaw(f"/variables/{name.replace('~', '~0').replace('/', '~1')}", detail)
+    return Flaw(f"/{_place(name)}", detail)
+
+
+def _place(name: str) -> str:
+    return f"variables/{name.replace('~', '~0').replace('/', '~1')}"
 
 
 class NoWaits:
@@ -88,6 +93,7 @@ class WorkflowRuns:
         self._events = events
         self._lanes = lanes
         self._traces = traces
+        self._guard = InputGuard(database, agents)
 
     def workflows(self) -> tuple[Workflow, ...]:
         """All workflows, by name."""
@@ -126,15 +132,16 @@ class WorkflowRuns:
             Invalid: its file has an error, it names an agent that is not there, or the variables are not its.
             QueueFull, Forbidden, Unavailable: nothing was accepted; see ``store/run_journal.py``.
         """
-        try:
-            workflow = self.workflow(name)
-            self._check(workflow, new)
-        except (Invalid, NotFound):
-            # What was accepted once is accepted again: the workflow's file may have changed since.
-            if (earlier := self._journal.replayed(tenant, new)) is None:
-                raise
+        # What was accepted once is accepted again: the workflow's file may have changed since.
+        if (earlier := self._journal.replayed(tenant, new)) is not None:
             return earlier, True
-        new = replace(new, variables=variables_of(workflow, new.variables))
+        workflow = self.workflow(name)
+        self._check(workflow, new)
+        given = {**{_place(each): value for each, value in new.variables.items()}, "metadata": new.metadata}
+        agents = {agent_id for _, agent_id in agent_ids(workflow.pattern)}
+        kept = self._guard.kept(tenant, given, agents, key_id=new.key_id or LOCAL.key_id)
+        variables = {each: kept[_place(each)] for each in new.variables}
+        new = replace(new, variables=variables_of(workflow, variables), metadata=kept["metadata"])
         crash_points.reached("web.received")
         step, is_replay = self._journal.accept(tenant, workflow, new, now_ms=now_ms())
         return self._accepted(step, is_replay=is_replay), is_replay

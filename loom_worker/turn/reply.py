@@ -38,7 +38,7 @@ from loom_worker.events.writer import DELTA, EventWriter
 from loom_worker.llm.meter import BudgetMeter, PaidTry
 from loom_worker.memory.fit import Context
 from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, scale, shown_tokens
-from loom_worker.turn.filtering import filtered
+from loom_worker.turn.filtering import filtered, with_checked_calls
 from loom_worker.turn.reporting import tell_closed
 from loom_worker.turn.state import Bill, TurnState
 from loom_worker.turn.text_calls import settled
@@ -129,10 +129,10 @@ def _ask(
         withdraw(state, writer)
     ids = frozenset(call.id for call in state.calls)
     reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(state.calls)))
-    calls, bill = _calls(reply, state, execution, execution.watch.answered())
+    reply, refused = with_checked_calls(reply, execution.guardrails.arguments)
+    calls, bill = _calls(reply, refused, state, execution, execution.watch.answered())
     _tell_calls(calls, writer)
-    refused = [call for call in calls if not call.is_open]
-    tell_closed(refused, state.turn, execution.runtime, execution.worker.monitor)
+    tell_closed([call for call in calls if not call.is_open], state.turn, execution.runtime, execution.worker.monitor)
     estimated = round(estimate(execution.runtime, context))
     note = used_up(len(state.calls) + len(calls), len(state.replies) + 1, execution.limits) if calls else ""
     notes = {"note": note, "times": execution.watch.calls.take()}
@@ -179,7 +179,7 @@ def _request(state: TurnState, execution: Execution, context: Context, *, may_ca
 
 
 def _calls(
-    reply: Reply, state: TurnState, execution: Execution, held: Reservation | None
+    reply: Reply, refused: Mapping[str, str], state: TurnState, execution: Execution, held: Reservation | None
 ) -> tuple[tuple[Call, ...], Bill]:
     """A reply's calls as they may run, and what budgets say to them and to the reply."""
     calls = planned(
@@ -190,6 +190,7 @@ def _calls(
         reply_n=state.next_n,
         children=sum(call.child_turn_id is not None for call in state.calls),
     )
+    calls = _denied(calls, refused)
     paid = Bill(() if held is None else (held,), held.grant.narrowed if held else "")
     open_calls = sum(call.is_open for call in calls)
     if not open_calls or not execution.is_limited:
@@ -199,11 +200,13 @@ def _calls(
     try:
         held = execution.write(partial(worker.budgets.reserve, execution.payer, need, now_ms=now_ms))
     except BudgetSpent as error:
-        text = f"Not run: {error}"
-        denied = (replace(call, status="denied", finished_ms=now_ms, content=text) for call in calls if call.is_open)
-        by_position = {call.position: call for call in denied}
-        return tuple(by_position.get(call.position, call) for call in calls), replace(paid, refused=str(error))
+        why = {call.id: f"Not run: {error}" for call in calls if call.is_open}
+        return _denied(calls, why), replace(paid, refused=str(error))
     return calls, replace(paid, held=(*paid.held, *(() if held is None else (held,))))
+
+
+def _denied(calls: Sequence[Call], why: Mapping[str, str]) -> tuple[Call, ...]:
+    return tuple(replace(call, status="denied", content=why[call.id]) if call.id in why else call for call in calls)
 
 
 def _tell_calls(calls: Sequence[Call], writer: EventWriter) -> None:

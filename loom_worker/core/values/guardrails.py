@@ -6,8 +6,8 @@ from typing import Literal, get_args
 
 from loom_worker.core.values.json import Json
 
-Stage = Literal["input", "tool_result", "output"]
-"""What a user says, what a tool returns, what the model answers."""
+Stage = Literal["input", "arguments", "tool_result", "output"]
+"""What a user says, what the model calls a tool with, what the tool returns, what the model answers."""
 Action = Literal["flag", "redact", "block"]
 """From the mildest to the strictest: it is noted; it is taken out; the turn, or the tool's result, is refused."""
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -31,13 +31,15 @@ class Guardrails:
     """The rules of an agent or of a workspace; what a stage does not name is not searched for."""
 
     input: StageRules = field(default_factory=dict)
+    arguments: StageRules = field(default_factory=dict)
     tool_result: StageRules = field(default_factory=dict)
     output: StageRules = field(default_factory=dict)
 
     @classmethod
     def of(cls, given: Json | None) -> "Guardrails":
-        """Read what a file or a request says, already checked: ``{stage: {kind: action}}``."""
-        return cls(**{stage: _whole((given or {}).get(stage) or {}) for stage in STAGES})
+        """Read what a file or a request says, already checked; ``arguments`` that are not there follow ``output``."""
+        given = {"arguments": (given or {}).get("output"), **(given or {})}
+        return cls(**{stage: _whole(given.get(stage) or {}) for stage in STAGES})
 
     def at(self, stage: Stage) -> StageRules:
         """The rules of a stage."""
@@ -49,8 +51,8 @@ class Guardrails:
         return Guardrails(**{stage: dict(_stricter(self.at(stage), other.at(stage))) for stage in STAGES})
 
     def as_json(self) -> Json:
-        """``{stage: {kind: action}}``, without stages that have no rule."""
-        return {stage: dict(self.at(stage)) for stage in STAGES if self.at(stage)}
+        """What ``of`` reads: ``{stage: {kind: action}}``."""
+        return {stage: dict(self.at(stage)) for stage in STAGES if self.at(stage) or stage == "arguments"}
 
 
 NO_GUARDRAILS = Guardrails()

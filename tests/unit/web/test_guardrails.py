@@ -7,7 +7,9 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.guardrails import Guardrails
+from tests.support.runs import pipeline, workflow
 from tests.support.web_stage import MakeStage, WebStage
 from web.app import create_app
 
@@ -112,3 +114,43 @@ def test_rules_are_shown_and_cleared(client: FlaskClient, stage: WebStage) -> No
     assert client.get("/v1/workspaces/default").get_json()["guardrails"] is None
     assert ask(client, CARD).status_code == 202
     assert stage.service.audit.verify() == ()
+
+
+DOORS = (
+    ("POST", "/v1/sessions", {}, "kernel", "kernel"),
+    ("POST", "/v1/sessions", {}, "metadata", "metadata"),
+    ("PATCH", "/v1/sessions/s1", {}, "kernel", "kernel"),
+    ("PATCH", "/v1/sessions/s1", {}, "metadata", "metadata"),
+    ("POST", "/v1/sessions/s1/turns", {"input": "Hi"}, "metadata", "metadata"),
+    ("POST", "/v1/workflows/two/runs", {"variables": {"input": "Hi"}}, "metadata", "metadata"),
+    ("POST", "/v1/workflows/two/runs", {}, "variables", "variables/input"),
+)
+
+
+@pytest.mark.cases(("method", "url", "body", "member", "pointer"), DOORS)
+@pytest.mark.cases("action", ["flag", "redact", "block"])
+def test_what_stands_beside_a_message_is_looked_at_as_input(
+    client: FlaskClient, stage: WebStage, method: str, url: str, body: Any, member: str, pointer: str, action: str
+) -> None:
+    stage.workflows["two"] = workflow(pipeline("Look for {{input}}."), "two", needed={"input": 1})
+    ask(client, "Hi")
+    set_rules(client, {"input": {"card": action}})
+    answer = client.open(url, method=method, json={**body, member: {"input": f"by {CARD}"}})
+    found = answer.get_json()
+    if action == "block":
+        assert (answer.status_code, found["type"]) == (422, "/problems/guardrail-blocked")
+        assert found["errors"] == [{"pointer": f"/{pointer}", "detail": "holds card"}]
+    else:
+        assert found[member] == {"input": f"by {CARD}" if action == "flag" else "by [redacted card]"}, answer.text
+    client.post("/v1/turns/" + str(found.get("id")) + "/cancel")
+    assert f'decision="input.card.{action}"' in client.get("/metrics").text
+
+
+def test_arguments_that_a_person_gives_pass_the_rules_for_arguments(client: FlaskClient, stage: WebStage) -> None:
+    turn_id = ask(client, "Hi").get_json()["id"]
+    stage.worker.ask_person(turn_id, Call("c1", "clock", {}, 0, 1, approval="waiting", approve_by_ms=2**42))
+    url, edit = f"/v1/turns/{turn_id}/approvals/c1", {"decision": "edit", "arguments": {"query": CARD}}
+    set_rules(client, {"output": {"card": "block"}})
+    assert client.post(url, json=edit).get_json()["errors"][0]["pointer"] == "/arguments"
+    set_rules(client, {"output": {"card": "redact"}})
+    assert client.post(url, json=edit).get_json()["tool_calls"][0]["arguments"] == {"query": "[redacted card]"}
