@@ -54,9 +54,8 @@ class SessionViews:
 
     def patch(self, session_id: str) -> Response:
         """Change some fields of a session."""
-        patch = session_patch(json_body())
-        known, holder = known_id(session_id, "session"), caller().holder
-        may = "admin" in holder.scopes
+        patch, holder = session_patch(json_body()), caller().holder
+        known, may = known_id(session_id, "session"), "admin" in holder.scopes
         session = self._service.patch_session(caller().tenant, known, patch, may_choose_any=may, by=holder.actor)
         return json_answer(session.as_json())
 

@@ -45,8 +45,7 @@ def decisions_on(stage: Stage, kinds: Iterable[str], rules: StageRules) -> tuple
 
 class _Search:
     def __init__(self, rules: StageRules) -> None:
-        self._rules = rules
-        self._found: dict[str, None] = {}
+        self._rules, self._found = rules, dict[str, None]()
 
     def done(self, stage: Stage, kept: T) -> Checked[T]:
         blocked_for = tuple(kind for kind in self._found if self._rules[kind] == "block")

@@ -39,7 +39,7 @@ class InputGuard:
             named: the agent that the client names.
         """
         given, channel = {"input": new.input, "metadata": new.metadata}, new.channel.name if new.channel else None
-        about = {"key_id": new.key_id or LOCAL.key_id, "session_id": session_id, "channel": channel}
+        about = {"key_id": new.key_id, "session_id": session_id, "channel": channel}
         kept, decisions = self._checked(tenant, given, (named,), about)
         return replace(new, **kept, guard=list(decisions)) if decisions else new
 
@@ -90,5 +90,9 @@ class InputGuard:
         return own.with_those_of(Guardrails.of(rules.guardrails))
 
     def _note(self, action: str, tenant: Tenant, decisions: tuple[Json, ...], about: Json) -> None:
-        fields: Json = {"workspace": workspace_of(tenant), "user": user_of(tenant), "at_ms": now_ms(), **about}
-        self._audit.add(AuditEntry(action=action, decisions=decisions, **fields))
+        who = {
+            "workspace": workspace_of(tenant),
+            "user": user_of(tenant),
+            "key_id": about.get("key_id") or LOCAL.key_id,
+        }
+        self._audit.add(AuditEntry(at_ms=now_ms(), action=action, decisions=decisions, **(about | who)))

@@ -138,9 +138,7 @@ class Service:
         self.contexts = parts.contexts
         self.patterns = parts.patterns
         self._input_guard = guard = InputGuard(database, agents)
-        self.approvals = Approvals(
-            database, guard, agents=parts.runtimes, announcer=parts.announcer, waits=waiter.waits
-        )
+        self.approvals = Approvals(database, guard, parts.runtimes, parts.announcer, waiter.waits)
         self._ledger = Ledger(database)
         self.rate_limits = RateLimits(settings.web, parts.rates, self._ledger)
         self.workspaces = WorkspaceRules(database, parts.announcer)

@@ -12,6 +12,7 @@ from loom_worker.core.errors import Flaw, Invalid, NotFound, Unavailable
 from loom_worker.core.text import closest
 from loom_worker.core.values.budgets import has_usd
 from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.values.runs import NewRun, Run, RunDecision
@@ -52,11 +53,7 @@ def _misnamed(workflow: Workflow, new: NewRun) -> Iterator[Flaw]:
 
 
 def _flaw(name: str, detail: str) -> Flaw:
-    return Flaw(f"/{_place(name)}", detail)
-
-
-def _place(name: str) -> str:
-    return f"variables/{name.replace('~', '~0').replace('/', '~1')}"
+    return Flaw(f"/variables/{name.replace('~', '~0').replace('/', '~1')}", detail)
 
 
 class NoWaits:
@@ -137,11 +134,10 @@ class WorkflowRuns:
             return earlier, True
         workflow = self.workflow(name)
         self._check(workflow, new)
-        given = {**{_place(each): value for each, value in new.variables.items()}, "metadata": new.metadata}
-        agents = {agent_id for _, agent_id in agent_ids(workflow.pattern)}
-        kept = self._guard.kept(tenant, given, agents, key_id=new.key_id or LOCAL.key_id)
-        variables = {each: kept[_place(each)] for each in new.variables}
-        new = replace(new, variables=variables_of(workflow, variables), metadata=kept["metadata"])
+        given: Json = {f"variables/{each}": value for each, value in new.variables.items()} | {"metadata": new.metadata}
+        kept = self._guard.kept(tenant, given, {each for _, each in agent_ids(workflow.pattern)}, key_id=new.key_id)
+        variables = variables_of(workflow, {each: kept[f"variables/{each}"] for each in new.variables})
+        new = replace(new, variables=variables, metadata=kept["metadata"])
         crash_points.reached("web.received")
         step, is_replay = self._journal.accept(tenant, workflow, new, now_ms=now_ms())
         return self._accepted(step, is_replay=is_replay), is_replay

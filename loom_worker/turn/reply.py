@@ -1,6 +1,7 @@
 """Asks the model, streams its answer into the event log, and plans the tool calls it asks for."""
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -141,13 +142,19 @@ def _ask(
 
 
 def _settled(reply: Reply, request: Request, state: TurnState, execution: Execution, writer: EventWriter) -> Reply:
-    """The reply with the calls that are to be run; readers lose the text of those that were written as text."""
-    found = settled(reply, request, execution.runtime)
+    """The reply with the calls that are to be run; readers see its text without those that were written as text."""
+    found, shown = settled(reply, request, execution.runtime), _shown(reply.text, execution.holds_calls)
     if found.text != reply.text and writer.drop_deltas(reply_n=state.next_n):
         retell(state, writer, "the model wrote calls of tools as text")
-        if found.text.strip():
-            _tell(found.text, [], state, writer, tries=())
+        shown = ""
+    if found.text.strip() and (rest := found.text[len(shown) :]):
+        _tell(rest, [shown] if shown else [], state, writer, tries=())
     return found
+
+
+def _shown(text: str, holds_calls: bool) -> str:
+    """What readers see of a text while it comes: any call that is written as text begins with one of these."""
+    return re.split(r"[<\[{`]", text, maxsplit=1)[0] if holds_calls else text
 
 
 def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -> None:
@@ -234,20 +241,22 @@ def _listen(
     stream: Iterator[ReplyEvent], state: TurnState, execution: Execution, writer: EventWriter, *, sent_tokens: int
 ) -> tuple[Reply, int | None]:
     first_token_ms: int | None = None
-    said: list[str] = []
+    said, is_held, holds_calls = list[str](), False, execution.holds_calls
     try:
         for event in stream:
             if isinstance(event, Reply) and not execution.cancel_requests.must_cut():
                 return event, first_token_ms  # whole and paid for: whether it counts is for the journal's fence to say
             _check_wanted(execution)
             match event:
-                case TextDelta(text):
+                case TextDelta(text) if not is_held:
                     first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
-                    _tell(text, said, state, writer, tries=execution.watch.said(text))
+                    if shown := _shown(text, holds_calls):
+                        _tell(shown, said, state, writer, tries=execution.watch.said(shown))
+                    is_held = shown != text
                     crash_points.reached("llm.streaming")
                 case Restarted(why):
                     writer.drop_deltas(reply_n=state.next_n)
-                    said.clear()
+                    said, is_held = [], False
                     retell(state, writer, why)
     except Interrupted:
         if not execution.cancel_requests.must_cut():

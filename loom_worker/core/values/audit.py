@@ -51,8 +51,7 @@ ACTIONS = (
     "message.replayed",
     "fact.corrected",
     "fact.forgotten",
-    INPUT_BLOCKED,
-    INPUT_GUARDED,
+    *(INPUT_BLOCKED, INPUT_GUARDED),
 )
 """All that is written to the audit."""
 ID_PREFIX = "aud_"

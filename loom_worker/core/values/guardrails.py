@@ -1,6 +1,6 @@
 """Guardrails: what texts are searched for at which stage of a turn, and what becomes of what is found."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -48,7 +48,7 @@ class Guardrails:
 
     def with_those_of(self, other: "Guardrails") -> "Guardrails":
         """Both together; of two actions for the same the stricter one holds."""
-        return Guardrails(**{stage: dict(_stricter(self.at(stage), other.at(stage))) for stage in STAGES})
+        return Guardrails(**{each: by_kind((*self.at(each).items(), *other.at(each).items())) for each in STAGES})
 
     def as_json(self) -> Json:
         """What ``of`` reads: ``{stage: {kind: action}}``."""
@@ -89,9 +89,3 @@ def _whole(given: Mapping[str, Action]) -> dict[str, Action]:
     group = given.get(PERSONAL)
     spelt = dict.fromkeys(SENSITIVE[1:], group) if group else {}
     return {**spelt, **{kind: action for kind, action in given.items() if kind != PERSONAL}}
-
-
-def _stricter(one: StageRules, two: StageRules) -> Iterator[tuple[str, Action]]:
-    for kind in (*one, *(kind for kind in two if kind not in one)):
-        actions = [rules[kind] for rules in (one, two) if kind in rules]
-        yield kind, max(actions, key=ACTIONS.index)

@@ -64,26 +64,24 @@ KEY = "sk-ant-api03-abcdefghij0123456789"
 @pytest.mark.cases(
     ("given_value", "kept"),
     [
-        ({"a": [{"b": f"use {KEY}"}], "n": 1.5}, {"a": [{"b": "use [redacted]"}], "n": 1.5}),
+        (
+            {"a": [{"b": f"use {KEY}"}], "password": "hunter2"},
+            {"a": [{"b": "use [redacted]"}], "password": "[redacted]"},
+        ),
         ({KEY: 1, f"{KEY}x": 2}, {"[redacted]": 1, "[redacted] 1": 2}),
         ({"body": f'{{"note":"\\n{KEY}", "n": 1}}'}, {"body": '{"note": "\\n[redacted]", "n": 1}'}),
         ({"body": '[{"password": 123456789}]'}, {"body": '[{"password": "[redacted]"}]'}),
-        ({"password": "hunter2 or so", "pin": True}, {"password": "[redacted]", "pin": True}),
         ({"card": 4111111111111111, "same": 4111111111111111.0}, dict.fromkeys(("card", "same"), "[redacted card]")),
         ({"a": "[" * 5000 + KEY, "n": 10**30}, {"a": "[" * 5000 + "[redacted]", "n": 10**30}),
-        ({"page": 7, "body": '{"a" : 1}', "none": None}, {"page": 7, "body": '{"a" : 1}', "none": None}),
+        *(({"a": as_is}, {"a": as_is}) for as_is in (7, 1.5, True, None, '{"a" : 1}')),
     ],
 )
 def test_all_of_a_json_value_is_searched_and_it_keeps_its_shape(given_value: Json, kept: Json) -> None:
     checked = check_json("arguments", given_value, {"secret": "redact", "card": "redact"})
     assert checked.kept == kept
     assert bool(checked.decisions) == (given_value != kept)
-    blocked = check_json("arguments", given_value, {"secret": "block", "card": "block"})
-    assert bool(blocked.blocked_for) == (given_value != kept)
 
 
 def test_rules_for_arguments_follow_those_for_output_unless_they_are_given() -> None:
-    output, own = {"secret": "redact"}, {"card": "block"}
-    assert Guardrails.of({"output": output}).arguments == output
-    assert Guardrails.of({"output": output, "arguments": own}).arguments == own
-    assert Guardrails.of({"output": output, "arguments": {}}).arguments == {}
+    assert Guardrails.of({"output": {"secret": "redact"}}).arguments == {"secret": "redact"}
+    assert Guardrails.of({"output": {"secret": "redact"}, "arguments": {}}).arguments == {}

