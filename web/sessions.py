@@ -40,7 +40,7 @@ class SessionViews:
 
     def create(self) -> Response:
         """Make a session."""
-        session = self._service.create_session(caller().tenant, new_session(json_body()))
+        session = self._service.create_session(caller().tenant, new_session(json_body()), by=caller().holder.actor)
         return json_answer(session.as_json(), 201, {"Location": f"/v1/sessions/{session.id}"})
 
     def list(self) -> Response:
@@ -54,9 +54,9 @@ class SessionViews:
 
     def patch(self, session_id: str) -> Response:
         """Change some fields of a session."""
-        patch = session_patch(json_body())
-        known, is_admin = known_id(session_id, "session"), "admin" in caller().holder.scopes
-        session = self._service.patch_session(caller().tenant, known, patch, may_choose_any=is_admin)
+        patch, holder = session_patch(json_body()), caller().holder
+        known, may = known_id(session_id, "session"), "admin" in holder.scopes
+        session = self._service.patch_session(caller().tenant, known, patch, may_choose_any=may, by=holder.actor)
         return json_answer(session.as_json())
 
     def delete(self, session_id: str) -> Response:

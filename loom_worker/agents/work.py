@@ -90,7 +90,7 @@ def guardrails(spec: Fields) -> Guardrails:
     for stage in STAGES:
         if isinstance(fields.get(stage), list):
             found[stage] = by_kind(_rule(entry, stage) for entry in fields.each(stage))
-        else:
+        elif fields.get(stage) is not None:
             found[stage] = _rules_by_kind(fields.under(stage), stage)
     return Guardrails.of(found)
 

@@ -1,38 +1,80 @@
-"""Holds a text against the rules of a stage: what is taken out of it, and whether it may be used at all."""
+"""Holds texts, and JSON with all that is in it, against the rules of a stage: what is taken out, and may it be used?"""
 
+import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from loom_worker.core.values.guardrails import Stage, StageRules
 from loom_worker.core.values.json import Json
 from loom_worker.guard.findings import scan
-from loom_worker.guard.redact import redacted
+from loom_worker.guard.redact import SECRET, redacted
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedText:
-    """A text that was held against rules."""
+class Checked(Generic[T]):
+    """A text or JSON that was held against rules."""
 
-    text: str
+    kept: T
     """Without what the rules take out."""
     decisions: tuple[Json, ...] = ()
     """What was decided, as the audit keeps it: ``{kind, name, outcome}``, and nothing of the text."""
     blocked_for: tuple[str, ...] = ()
-    """The kinds for which the text may not be used; empty: it may."""
+    """The kinds for which it may not be used; empty: it may."""
 
 
-def check(stage: Stage, text: str, rules: StageRules) -> CheckedText:
+def check(stage: Stage, text: str, rules: StageRules) -> Checked[str]:
     """Search a text for what the rules of its stage name."""
-    if not rules or not text:
-        return CheckedText(text)
-    kinds = [each.kind for each in scan(text, tuple(rules))]
-    if not kinds:
-        return CheckedText(text)
-    taken = tuple(kind for kind, action in rules.items() if action == "redact" and kind in kinds)
-    blocked = tuple(kind for kind, action in rules.items() if action == "block" and kind in kinds)
-    return CheckedText(redacted(text, taken) if taken else text, decisions_on(stage, kinds, rules), blocked)
+    search = _Search(rules)
+    return search.done(stage, search.text(text))
+
+
+def check_json(stage: Stage, value: T, rules: StageRules, *, name: str = "") -> Checked[T]:
+    """Search all names, texts and numbers of a JSON value, also of JSON in its texts; it keeps its shape."""
+    search = _Search(rules)
+    return search.done(stage, search.value(value, name) if rules else value)
 
 
 def decisions_on(stage: Stage, kinds: Iterable[str], rules: StageRules) -> tuple[Json, ...]:
     """What the rules of a stage make of what was found, each kind once."""
     return tuple({"kind": "guard", "name": f"{stage}.{kind}", "outcome": rules[kind]} for kind in dict.fromkeys(kinds))
+
+
+class _Search:
+    def __init__(self, rules: StageRules) -> None:
+        self._rules, self._found = rules, dict[str, None]()
+
+    def done(self, stage: Stage, kept: T) -> Checked[T]:
+        blocked_for = tuple(kind for kind in self._found if self._rules[kind] == "block")
+        return Checked(kept, decisions_on(stage, self._found, self._rules), blocked_for)
+
+    def text(self, text: str) -> str:
+        kinds = dict.fromkeys(each.kind for each in scan(text, tuple(self._rules)))
+        self._found.update(kinds)
+        taken = [kind for kind in kinds if self._rules[kind] == "redact"]
+        return redacted(text, taken) if taken else text
+
+    def value(self, value: Any, name: str = "") -> Any:
+        if isinstance(value, dict):
+            kept: Json = {}
+            for key, each in value.items():
+                shown = self.text(key)
+                kept[f"{shown} {len(kept)}" if shown in kept else shown] = self.value(each, shown)
+            return kept
+        if isinstance(value, list):
+            return [self.value(each, name) for each in value]
+        return value if value is None or isinstance(value, bool) else self._leaf(value, name)
+
+    def _leaf(self, value: str | float, name: str) -> str | float:
+        text = was = str(int(value) if isinstance(value, float) and value.is_integer() else value)
+        with suppress(ValueError, RecursionError):  # no JSON, or too deep: it is searched as any text
+            if text.lstrip()[:1] in ("{", "[") and (kept := self.value(inner := json.loads(text), name)) != inner:
+                text = json.dumps(kept, ensure_ascii=False)
+        text = self.text(text)
+        if name and "secret" in self._rules and scan(json.dumps({name: text}), ("secret",)):  # its name gives it away
+            self._found["secret"] = None
+            text = SECRET if "redact" in self._rules["secret"] else text
+        return value if text == was else text

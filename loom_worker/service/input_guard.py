@@ -1,27 +1,31 @@
-"""Holds what users say against the guardrails of their agent and workspace, before it is stored."""
+"""Holds what clients say against the guardrails of their agents and workspace, before it is stored."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import reduce
+from typing import Any, TypeVar
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.core.errors import BadFile, Flaw, Invalid
-from loom_worker.core.values.audit import INPUT_BLOCKED, AuditEntry
-from loom_worker.core.values.guardrails import NO_GUARDRAILS, Guardrails
+from loom_worker.core.values.audit import INPUT_BLOCKED, INPUT_GUARDED, AuditEntry
+from loom_worker.core.values.guardrails import NO_GUARDRAILS, Guardrails, Stage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.sessions import DEFAULT_AGENT
+from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession, SessionPatch
 from loom_worker.core.values.tenants import LOCAL, Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import NewTurn
-from loom_worker.guard.rails import check
+from loom_worker.guard.rails import check_json
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
 from loom_worker.store.sessions import Sessions
 
 BLOCKED = "guardrail-blocked"
-"""The problem of a message that may not be answered."""
+"""The problem of a request that may not be stored."""
+S = TypeVar("S", NewSession, SessionPatch)
 
 
 class InputGuard:
-    """The stage *input* of guardrails."""
+    """The stage *input* of guardrails, and *arguments* for those that a person gives."""
 
     def __init__(self, database: Database, agents: AgentSource) -> None:
         self._sessions = Sessions(database)
@@ -29,14 +33,53 @@ class InputGuard:
         self._agents = agents
 
     def admitted(self, tenant: Tenant, session_id: str, new: NewTurn, *, named: str | None) -> NewTurn:
-        """The turn with a message without what the rules take out, and with what was decided.
+        """The turn without what the rules take out, and with what was decided; raises Invalid as ``kept``.
 
         Args:
             named: the agent that the client names.
+        """
+        given, channel = {"input": new.input, "metadata": new.metadata}, new.channel.name if new.channel else None
+        about = {"key_id": new.key_id, "session_id": session_id, "channel": channel}
+        kept, decisions = self._checked(tenant, given, (named,), about)
+        return replace(new, **kept, guard=list(decisions)) if decisions else new
+
+    def kept(
+        self, tenant: Tenant, given: Json, agents: Iterable[str | None], *, stage: Stage = "input", **about: Any
+    ) -> Json:
+        """Members of a request without what the rules take out; what was found is noted.
+
+        Args:
+            agents: who reads them, unless it is the agent of a session.
+            about: fields of the audit's row; ``session_id`` says whose rules count.
 
         Raises:
-            Invalid: a rule blocks the message; nothing is stored but that (slug ``guardrail-blocked``).
+            Invalid: a rule blocks them; nothing is stored but that (slug ``guardrail-blocked``).
         """
+        kept, decisions = self._checked(tenant, given, agents, about, stage)
+        if decisions:
+            self._note(INPUT_GUARDED, tenant, decisions, about)
+        return kept
+
+    def kept_session(self, tenant: Tenant, asked: S, agent: str | None, **about: Any) -> S:
+        """A session, or a change of one, likewise."""
+        given = {name: value for name in ("title", "metadata", "kernel") if (value := getattr(asked, name))}
+        return replace(asked, **self.kept(tenant, given, (agent,), **about)) if given else asked
+
+    def _checked(
+        self, tenant: Tenant, given: Json, agents: Iterable[str | None], about: Json, stage: Stage = "input"
+    ) -> tuple[Json, tuple[Json, ...]]:
+        each_rules = (self._rules(tenant, about.get("session_id") or "", named) for named in agents)
+        rules = reduce(Guardrails.with_those_of, each_rules, NO_GUARDRAILS).at(stage)
+        found = {name: check_json(stage, value, rules, name=name) for name, value in given.items()}
+        decisions = tuple(decision for each in found.values() for decision in each.decisions)
+        held = {name: ", ".join(each.blocked_for) for name, each in found.items() if each.blocked_for}
+        if held:
+            self._note(INPUT_BLOCKED, tenant, decisions, about)
+            text = " ".join(f"A guardrail refuses {name}: it holds {kinds}." for name, kinds in held.items())
+            raise Invalid(text, tuple(Flaw(f"/{name}", f"holds {kinds}") for name, kinds in held.items()), BLOCKED)
+        return {name: each.kept for name, each in found.items()}, decisions
+
+    def _rules(self, tenant: Tenant, session_id: str, named: str | None) -> Guardrails:
         # The session's agent answers, or the one that is named where it has none yet; perhaps its file is gone.
         name, version, rules = self._sessions.asked(tenant, session_id, named or DEFAULT_AGENT)
         try:
@@ -44,25 +87,12 @@ class InputGuard:
         except BadFile:  # no turn of it can run; its text may not be stored, either, unless the file lets it pass
             agent = self._agents.kept(name, None)
         own = NO_GUARDRAILS if agent is None else agent.guardrails
-        checked = check("input", new.input, own.with_those_of(Guardrails.of(rules.guardrails)).input)
-        if not checked.decisions:
-            return new
-        if checked.blocked_for:
-            self._note(tenant, session_id, new, checked.decisions)
-            held = ", ".join(checked.blocked_for)
-            flaw = Flaw("/input", f"holds {held}")
-            raise Invalid(f"A guardrail refuses the message: it holds {held}.", (flaw,), BLOCKED)
-        return replace(new, input=checked.text, guard=list(checked.decisions))
+        return own.with_those_of(Guardrails.of(rules.guardrails))
 
-    def _note(self, tenant: Tenant, session_id: str, new: NewTurn, decisions: tuple[Json, ...]) -> None:
-        entry = AuditEntry(
-            workspace=workspace_of(tenant),
-            at_ms=now_ms(),
-            action=INPUT_BLOCKED,
-            key_id=new.key_id or LOCAL.key_id,
-            user=user_of(tenant),
-            channel=new.channel.name if new.channel else None,
-            session_id=session_id,
-            decisions=decisions,
-        )
-        self._audit.add(entry)
+    def _note(self, action: str, tenant: Tenant, decisions: tuple[Json, ...], about: Json) -> None:
+        who = {
+            "workspace": workspace_of(tenant),
+            "user": user_of(tenant),
+            "key_id": about.get("key_id") or LOCAL.key_id,
+        }
+        self._audit.add(AuditEntry(at_ms=now_ms(), action=action, decisions=decisions, **(about | who)))

@@ -56,37 +56,20 @@ class Starter:
             Conflict: another process has taken the due time (slug ``schedule-taken``).
             LoomError: it was refused, as a client's would be; nothing was committed.
         """
-        metadata: Json = {"schedule": schedule.name, "due_at": rfc3339(firing.due_ms)}
+        about: Json = {"schedule": schedule.name, "due_at": rfc3339(firing.due_ms)}
+        asked: Json = {"deadline_s": schedule.max_execution_s, "metadata": about, "key_id": key_id, "firing": firing}
+        asked["traceparent"] = new_traceparent()
         if schedule.kind == "workflow":
-            asked = NewRun(
-                variables=dict(schedule.variables),
-                deadline_s=schedule.max_execution_s,
-                metadata=metadata,
-                key_id=key_id,
-                firing=firing,
-                traceparent=new_traceparent(),
+            run, _ = self.runs.start(
+                schedule.workspace, schedule.target, NewRun(variables=dict(schedule.variables), **asked)
             )
-            run, _ = self.runs.start(schedule.workspace, schedule.target, asked)
             return run
-        new = NewTurn(
-            input=schedule.input,
-            deadline_s=schedule.max_execution_s,
-            metadata=metadata,
-            key_id=key_id,
-            firing=firing,
-            traceparent=new_traceparent(),
-        )
+        new = NewTurn(input=schedule.input, **asked)
         session = NewSession(id=schedule.session_id(firing.due_ms), agent=schedule.target)
         guard = InputGuard(self.database, self.agents)
         new = guard.admitted(schedule.workspace, session.id or "", new, named=schedule.target)
-        turn, _ = submit(
-            self.database,
-            self.settings.limits,
-            (schedule.workspace, session),
-            new,
-            Terms(self.settings, self.agents),
-            now_ms=moment_ms,
-        )
+        whose, terms = (schedule.workspace, session), Terms(self.settings, self.agents)
+        turn, _ = submit(self.database, self.settings.limits, whose, new, terms, now_ms=moment_ms)
         crash_points.reached("schedule.begun")
         log.info("turn.accepted", extra={"turn": turn.id, "session": turn.session_id, "agent": turn.agent})
         self.announcer.accepted(turn)

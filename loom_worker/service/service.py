@@ -137,7 +137,8 @@ class Service:
         self.references = parts.references
         self.contexts = parts.contexts
         self.patterns = parts.patterns
-        self.approvals = Approvals(database, agents=parts.runtimes, announcer=parts.announcer, waits=waiter.waits)
+        self._input_guard = guard = InputGuard(database, agents)
+        self.approvals = Approvals(database, guard, parts.runtimes, parts.announcer, waiter.waits)
         self._ledger = Ledger(database)
         self.rate_limits = RateLimits(settings.web, parts.rates, self._ledger)
         self.workspaces = WorkspaceRules(database, parts.announcer)
@@ -159,15 +160,14 @@ class Service:
         self.agent_versions = AgentCatalog(database, agents, pins=settings.agent_pin == "session")
         self._changes = SessionChanges(self.sessions, agents, parts.runtimes, self.contexts, self.agent_versions)
         self._terms = Terms(settings, agents)
-        self._input_guard = InputGuard(database, agents)
 
-    def create_session(self, tenant: Tenant, new: NewSession) -> Session:
+    def create_session(self, tenant: Tenant, new: NewSession, *, by: Actor = LOCAL) -> Session:
         """Make a session.
 
         Raises:
             Conflict: the id exists.
             Forbidden: it would be another user's than the tenant.
-            Invalid: there is no such agent, or the kernel is larger than its share of the agent's window.
+            Invalid: there is no such agent, a guardrail blocks a text, or the kernel is too large.
         """
         if new.user is not None and user_of(tenant) not in (None, new.user):
             raise Forbidden("This key acts for a user and creates sessions for that user only.")
@@ -175,10 +175,11 @@ class Service:
         self._check_agent(agent)
         if new.kernel:
             self.contexts.check_kernel(agent, new.kernel)
+        new = self._input_guard.kept_session(tenant, new, agent, key_id=by.key_id)
         return self.sessions.create(tenant, new, now_ms=now_ms())
 
     def patch_session(
-        self, tenant: Tenant, session_id: str, patch: SessionPatch, *, may_choose_any: bool = True
+        self, tenant: Tenant, session_id: str, patch: SessionPatch, *, may_choose_any: bool = True, by: Actor = LOCAL
     ) -> Session:
         """Change a session; one that becomes active goes on with its queue.
 
@@ -186,6 +187,7 @@ class Service:
             NotFound, Invalid, Forbidden, Conflict: nothing was changed; see ``SessionChanges.checked``.
         """
         patch = self._changes.checked(tenant, session_id, patch, may_choose_any=may_choose_any)
+        patch = self._input_guard.kept_session(tenant, patch, None, key_id=by.key_id, session_id=session_id)
         session = self.sessions.patch(tenant, session_id, patch, now_ms=now_ms())
         if patch.status == "active" and session.queue_depth:
             self._announcer.wake(session.lane)

@@ -12,6 +12,7 @@ from loom_worker.core.errors import Flaw, Invalid, NotFound, Unavailable
 from loom_worker.core.text import closest
 from loom_worker.core.values.budgets import has_usd
 from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.values.runs import NewRun, Run, RunDecision
@@ -21,6 +22,7 @@ from loom_worker.core.values.workflows import Workflow, agent_ids
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service.announcer import Announcer
+from loom_worker.service.input_guard import InputGuard
 from loom_worker.service.run_events import RunEventSource
 from loom_worker.service.user_deletion import SETTLE_S
 from loom_worker.service.waiter import Waiter
@@ -88,6 +90,7 @@ class WorkflowRuns:
         self._events = events
         self._lanes = lanes
         self._traces = traces
+        self._guard = InputGuard(database, agents)
 
     def workflows(self) -> tuple[Workflow, ...]:
         """All workflows, by name."""
@@ -126,15 +129,15 @@ class WorkflowRuns:
             Invalid: its file has an error, it names an agent that is not there, or the variables are not its.
             QueueFull, Forbidden, Unavailable: nothing was accepted; see ``store/run_journal.py``.
         """
-        try:
-            workflow = self.workflow(name)
-            self._check(workflow, new)
-        except (Invalid, NotFound):
-            # What was accepted once is accepted again: the workflow's file may have changed since.
-            if (earlier := self._journal.replayed(tenant, new)) is None:
-                raise
+        # What was accepted once is accepted again: the workflow's file may have changed since.
+        if (earlier := self._journal.replayed(tenant, new)) is not None:
             return earlier, True
-        new = replace(new, variables=variables_of(workflow, new.variables))
+        workflow = self.workflow(name)
+        self._check(workflow, new)
+        given: Json = {f"variables/{each}": value for each, value in new.variables.items()} | {"metadata": new.metadata}
+        kept = self._guard.kept(tenant, given, {each for _, each in agent_ids(workflow.pattern)}, key_id=new.key_id)
+        variables = variables_of(workflow, {each: kept[f"variables/{each}"] for each in new.variables})
+        new = replace(new, variables=variables, metadata=kept["metadata"])
         crash_points.reached("web.received")
         step, is_replay = self._journal.accept(tenant, workflow, new, now_ms=now_ms())
         return self._accepted(step, is_replay=is_replay), is_replay

@@ -188,8 +188,8 @@ def _planned(call: Call, state: TurnState, execution: Execution, now_ms: int) ->
     if call.name == ASK:
         until_ms = now_ms + int(float(call.arguments.get("reply_timeout_s", USUAL_REPLY_S)) * 1000)
         session = f"{agent[:NAME_CHARS]}:{blake2b(f'{turn.lane} {agent}'.encode(), digest_size=16).hexdigest()}"
-    kept = by_reference(checked.text, turn, call.name, execution)
-    shown = checked.text if kept is None else kept.preview
+    kept = by_reference(checked.kept, turn, call.name, execution)
+    shown = checked.kept if kept is None else kept.preview
     ends = [moment_ms for moment_ms in (turn.deadline_ms, until_ms) if moment_ms is not None]
     return NewChild(
         position=call.position,

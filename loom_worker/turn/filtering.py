@@ -1,7 +1,7 @@
-"""Holds what a tool returned and what the model says against the guardrails of a turn."""
+"""Holds what tools are called with and return, and what the model says, against the guardrails of a turn."""
 
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -9,7 +9,7 @@ from loom_worker.core.text import KEY_CHARS, KEY_LETTERS
 from loom_worker.core.values.chat import Reply, ReplyEvent, Restarted, TextDelta
 from loom_worker.core.values.guardrails import StageRules
 from loom_worker.core.values.tools import Outcome
-from loom_worker.guard.rails import check, decisions_on
+from loom_worker.guard.rails import check, check_json, decisions_on
 from loom_worker.guard.stream import StreamFilter
 
 MOST_MARK_CHARS = 32  # the longest mark of a fence, its spaces included
@@ -27,7 +27,18 @@ def allowed(outcome: Outcome, rules: StageRules) -> Outcome:
     if blocked_for:
         text = f"The result is withheld by a guardrail: it holds {', '.join(blocked_for)}."
         return Outcome("failed", text, code=WITHHELD, guard=decisions)
-    return replace(outcome, content=content.text, detail=detail.text, guard=decisions)
+    return replace(outcome, content=content.kept, detail=detail.kept, guard=decisions)
+
+
+def with_checked_calls(reply: Reply, rules: StageRules) -> tuple[Reply, Mapping[str, str]]:
+    """The reply with calls as they may leave the worker, and why some are refused, by id: these keep no arguments."""
+    found = {use.id: check_json("arguments", use.arguments, rules) for use in reply.tool_uses}
+    text = "Not run: a guardrail refuses the arguments, for they hold {} (rules for arguments)."
+    why = {call_id: text.format(", ".join(each.blocked_for)) for call_id, each in found.items() if each.blocked_for}
+    kept = {call_id: {} if call_id in why else each.kept for call_id, each in found.items()}
+    uses = (replace(use, arguments=kept[use.id], flaw=why.get(use.id, use.flaw)) for use in reply.tool_uses)
+    decisions = (decision for each in found.values() for decision in each.decisions)
+    return replace(reply, tool_uses=tuple(uses), guard=(*reply.guard, *decisions)), why
 
 
 def filtered(stream: Iterator[ReplyEvent], rules: StageRules, key: str) -> Generator[ReplyEvent]:
@@ -114,15 +125,12 @@ class _Answer:
         self._is_stopped = False
 
     def take(self, text: str) -> str:
-        """What can be seen of the next piece."""
         return self._see(self._filter.feed(text))
 
     def end(self) -> str:
-        """What can be seen of the rest."""
         return self._see(self._filter.end())
 
     def of(self, reply: Reply) -> Reply:
-        """The reply with the text that was seen, and what was decided on it."""
         text = "".join(self._seen)
         decisions = decisions_on("output", self._filter.found, self._rules) + self._flags(text).decisions
         if not decisions:

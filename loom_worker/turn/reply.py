@@ -1,6 +1,7 @@
 """Asks the model, streams its answer into the event log, and plans the tool calls it asks for."""
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,7 +39,7 @@ from loom_worker.events.writer import DELTA, EventWriter
 from loom_worker.llm.meter import BudgetMeter, PaidTry
 from loom_worker.memory.fit import Context
 from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, scale, shown_tokens
-from loom_worker.turn.filtering import filtered
+from loom_worker.turn.filtering import filtered, with_checked_calls
 from loom_worker.turn.reporting import tell_closed
 from loom_worker.turn.state import Bill, TurnState
 from loom_worker.turn.text_calls import settled
@@ -129,10 +130,10 @@ def _ask(
         withdraw(state, writer)
     ids = frozenset(call.id for call in state.calls)
     reply = replace(reply, tool_uses=named(reply.tool_uses, ids, position=len(state.calls)))
-    calls, bill = _calls(reply, state, execution, execution.watch.answered())
+    reply, refused = with_checked_calls(reply, execution.guardrails.arguments)
+    calls, bill = _calls(reply, refused, state, execution, execution.watch.answered())
     _tell_calls(calls, writer)
-    refused = [call for call in calls if not call.is_open]
-    tell_closed(refused, state.turn, execution.runtime, execution.worker.monitor)
+    tell_closed([call for call in calls if not call.is_open], state.turn, execution.runtime, execution.worker.monitor)
     estimated = round(estimate(execution.runtime, context))
     note = used_up(len(state.calls) + len(calls), len(state.replies) + 1, execution.limits) if calls else ""
     notes = {"note": note, "times": execution.watch.calls.take()}
@@ -141,13 +142,19 @@ def _ask(
 
 
 def _settled(reply: Reply, request: Request, state: TurnState, execution: Execution, writer: EventWriter) -> Reply:
-    """The reply with the calls that are to be run; readers lose the text of those that were written as text."""
-    found = settled(reply, request, execution.runtime)
+    """The reply with the calls that are to be run; readers see its text without those that were written as text."""
+    found, shown = settled(reply, request, execution.runtime), _shown(reply.text, execution.holds_calls)
     if found.text != reply.text and writer.drop_deltas(reply_n=state.next_n):
         retell(state, writer, "the model wrote calls of tools as text")
-        if found.text.strip():
-            _tell(found.text, [], state, writer, tries=())
+        shown = ""
+    if found.text.strip() and (rest := found.text[len(shown) :]):
+        _tell(rest, [shown] if shown else [], state, writer, tries=())
     return found
+
+
+def _shown(text: str, holds_calls: bool) -> str:
+    """What readers see of a text while it comes: any call that is written as text begins with one of these."""
+    return re.split(r"[<\[{`]", text, maxsplit=1)[0] if holds_calls else text
 
 
 def _tell_changes(state: TurnState, execution: Execution, writer: EventWriter) -> None:
@@ -179,7 +186,7 @@ def _request(state: TurnState, execution: Execution, context: Context, *, may_ca
 
 
 def _calls(
-    reply: Reply, state: TurnState, execution: Execution, held: Reservation | None
+    reply: Reply, refused: Mapping[str, str], state: TurnState, execution: Execution, held: Reservation | None
 ) -> tuple[tuple[Call, ...], Bill]:
     """A reply's calls as they may run, and what budgets say to them and to the reply."""
     calls = planned(
@@ -190,6 +197,7 @@ def _calls(
         reply_n=state.next_n,
         children=sum(call.child_turn_id is not None for call in state.calls),
     )
+    calls = _denied(calls, refused)
     paid = Bill(() if held is None else (held,), held.grant.narrowed if held else "")
     open_calls = sum(call.is_open for call in calls)
     if not open_calls or not execution.is_limited:
@@ -199,11 +207,13 @@ def _calls(
     try:
         held = execution.write(partial(worker.budgets.reserve, execution.payer, need, now_ms=now_ms))
     except BudgetSpent as error:
-        text = f"Not run: {error}"
-        denied = (replace(call, status="denied", finished_ms=now_ms, content=text) for call in calls if call.is_open)
-        by_position = {call.position: call for call in denied}
-        return tuple(by_position.get(call.position, call) for call in calls), replace(paid, refused=str(error))
+        why = {call.id: f"Not run: {error}" for call in calls if call.is_open}
+        return _denied(calls, why), replace(paid, refused=str(error))
     return calls, replace(paid, held=(*paid.held, *(() if held is None else (held,))))
+
+
+def _denied(calls: Sequence[Call], why: Mapping[str, str]) -> tuple[Call, ...]:
+    return tuple(replace(call, status="denied", content=why[call.id]) if call.id in why else call for call in calls)
 
 
 def _tell_calls(calls: Sequence[Call], writer: EventWriter) -> None:
@@ -231,20 +241,22 @@ def _listen(
     stream: Iterator[ReplyEvent], state: TurnState, execution: Execution, writer: EventWriter, *, sent_tokens: int
 ) -> tuple[Reply, int | None]:
     first_token_ms: int | None = None
-    said: list[str] = []
+    said, is_held, holds_calls = list[str](), False, execution.holds_calls
     try:
         for event in stream:
             if isinstance(event, Reply) and not execution.cancel_requests.must_cut():
                 return event, first_token_ms  # whole and paid for: whether it counts is for the journal's fence to say
             _check_wanted(execution)
             match event:
-                case TextDelta(text):
+                case TextDelta(text) if not is_held:
                     first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
-                    _tell(text, said, state, writer, tries=execution.watch.said(text))
+                    if shown := _shown(text, holds_calls):
+                        _tell(shown, said, state, writer, tries=execution.watch.said(shown))
+                    is_held = shown != text
                     crash_points.reached("llm.streaming")
                 case Restarted(why):
                     writer.drop_deltas(reply_n=state.next_n)
-                    said.clear()
+                    said, is_held = [], False
                     retell(state, writer, why)
     except Interrupted:
         if not execution.cancel_requests.must_cut():

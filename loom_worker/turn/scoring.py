@@ -59,7 +59,7 @@ def scored(
 def _shown(text: str, rules: StageRules) -> str:
     """What a judge says as everybody may read it: it can quote an answer, and hold what that may not say."""
     found = check("output", without_middle(clean(text), MOST_CHARS), rules)
-    return "" if found.blocked_for else found.text
+    return "" if found.blocked_for else found.kept
 
 
 def _evaluated(

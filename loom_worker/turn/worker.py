@@ -163,6 +163,11 @@ class Execution:
         return guardrails(self.runtime.agent, self.claim.rules)
 
     @property
+    def holds_calls(self) -> bool:
+        """True if calls may not hold what answers may: text that may be a call is told once it is known to be none."""
+        return not self.guardrails.arguments.items() <= self.guardrails.output.items()
+
+    @property
     def is_limited(self) -> bool:
         """True if a budget limited the turn when it was claimed; one that is set later counts from the next claim."""
         return self.claim.is_limited(self.runtime.agent.budget)

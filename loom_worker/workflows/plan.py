@@ -75,7 +75,7 @@ class Planner:
             agent_id=ask.agent_id,
             session_id=session_of(ask, run, len(run.stages) + n),
             conversation=ask.conversation_key,
-            input=checked.text,
+            input=checked.kept,
             deadline_ms=min([*ends, *([] if run.deadline_ms is None else [run.deadline_ms])], default=None),
             guard=checked.decisions,
             blocked=f"A guardrail refuses the prompt of stage {ask.key}: it holds {held}." if held else "",

@@ -23,7 +23,7 @@ NOT_RUN = "(not run)"
 """Stands for the tools of calls that were never sent: their name may be any text of the model."""
 TURN_ENDED = "turn.ended"
 RUN_ENDED = "run.ended"
-INPUT_BLOCKED = "input.blocked"
+INPUT_BLOCKED, INPUT_GUARDED = "input.blocked", "input.guarded"
 ACTIONS = (
     TURN_ENDED,
     RUN_ENDED,
@@ -53,7 +53,7 @@ ACTIONS = (
     "message.replayed",
     "fact.corrected",
     "fact.forgotten",
-    INPUT_BLOCKED,
+    *(INPUT_BLOCKED, INPUT_GUARDED),
 )
 """All that is written to the audit."""
 ID_PREFIX = "aud_"

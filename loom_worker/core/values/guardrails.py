@@ -1,13 +1,13 @@
 """Guardrails: what texts are searched for at which stage of a turn, and what becomes of what is found."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from loom_worker.core.values.json import Json
 
-Stage = Literal["input", "tool_result", "output"]
-"""What a user says, what a tool returns, what the model answers."""
+Stage = Literal["input", "arguments", "tool_result", "output"]
+"""What a user says, what the model calls a tool with, what the tool returns, what the model answers."""
 Action = Literal["flag", "redact", "block"]
 """From the mildest to the strictest: it is noted; it is taken out; the turn, or the tool's result, is refused."""
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -31,13 +31,15 @@ class Guardrails:
     """The rules of an agent or of a workspace; what a stage does not name is not searched for."""
 
     input: StageRules = field(default_factory=dict)
+    arguments: StageRules = field(default_factory=dict)
     tool_result: StageRules = field(default_factory=dict)
     output: StageRules = field(default_factory=dict)
 
     @classmethod
     def of(cls, given: Json | None) -> "Guardrails":
-        """Read what a file or a request says, already checked: ``{stage: {kind: action}}``."""
-        return cls(**{stage: _whole((given or {}).get(stage) or {}) for stage in STAGES})
+        """Read what a file or a request says, already checked; ``arguments`` that are not there follow ``output``."""
+        given = {"arguments": (given or {}).get("output"), **(given or {})}
+        return cls(**{stage: _whole(given.get(stage) or {}) for stage in STAGES})
 
     def at(self, stage: Stage) -> StageRules:
         """The rules of a stage."""
@@ -46,11 +48,11 @@ class Guardrails:
 
     def with_those_of(self, other: "Guardrails") -> "Guardrails":
         """Both together; of two actions for the same the stricter one holds."""
-        return Guardrails(**{stage: dict(_stricter(self.at(stage), other.at(stage))) for stage in STAGES})
+        return Guardrails(**{each: by_kind((*self.at(each).items(), *other.at(each).items())) for each in STAGES})
 
     def as_json(self) -> Json:
-        """``{stage: {kind: action}}``, without stages that have no rule."""
-        return {stage: dict(self.at(stage)) for stage in STAGES if self.at(stage)}
+        """What ``of`` reads: ``{stage: {kind: action}}``."""
+        return {stage: dict(self.at(stage)) for stage in STAGES if self.at(stage) or stage == "arguments"}
 
 
 NO_GUARDRAILS = Guardrails()
@@ -87,9 +89,3 @@ def _whole(given: Mapping[str, Action]) -> dict[str, Action]:
     group = given.get(PERSONAL)
     spelt = dict.fromkeys(SENSITIVE[1:], group) if group else {}
     return {**spelt, **{kind: action for kind, action in given.items() if kind != PERSONAL}}
-
-
-def _stricter(one: StageRules, two: StageRules) -> Iterator[tuple[str, Action]]:
-    for kind in (*one, *(kind for kind in two if kind not in one)):
-        actions = [rules[kind] for rules in (one, two) if kind in rules]
-        yield kind, max(actions, key=ACTIONS.index)

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.guardrails import ACTIONS, KINDS, NO_GUARDRAILS, SENSITIVE, STAGES, Action, Guardrails
-from loom_worker.guard.rails import CheckedText, check
+from loom_worker.core.values.json import Json
+from loom_worker.guard.rails import Checked, check, check_json
 
 rules = st.dictionaries(st.sampled_from(KINDS), st.sampled_from(ACTIONS))
 guardrails = st.fixed_dictionaries({}, optional=dict.fromkeys(STAGES, rules)).map(Guardrails.of)
@@ -14,7 +15,7 @@ TEXT = "I am jo@example.org, my card is 4111 1111 1111 1111."
 
 def test_a_text_is_redacted_and_the_decision_says_nothing_of_it() -> None:
     checked = check("input", TEXT, {"email": "redact", "card": "flag", "ssn": "block"})
-    assert checked == CheckedText(
+    assert checked == Checked(
         "I am [redacted email], my card is 4111 1111 1111 1111.",
         (
             {"kind": "guard", "name": "input.email", "outcome": "redact"},
@@ -30,8 +31,8 @@ def test_a_text_that_may_not_be_used_is_told_with_its_kinds() -> None:
 
 @pytest.mark.cases("text", ["", "Nothing here."])
 def test_what_holds_nothing_stays_as_it_is(text: str) -> None:
-    assert check("output", text, dict.fromkeys(KINDS, "block")) == CheckedText(text)
-    assert check("output", TEXT, {}) == CheckedText(TEXT)
+    assert check("output", text, dict.fromkeys(KINDS, "block")) == Checked(text)
+    assert check("output", TEXT, {}) == Checked(TEXT)
 
 
 def test_a_group_stands_for_its_kinds_and_one_that_is_named_keeps_its_own_action() -> None:
@@ -55,3 +56,32 @@ def test_together_the_stricter_action_holds_and_none_is_lost(one: Guardrails, tw
 @given(guardrails)
 def test_rules_are_the_same_after_they_were_stored(given_rules: Guardrails) -> None:
     assert Guardrails.of(given_rules.as_json()) == given_rules
+
+
+KEY = "sk-ant-api03-abcdefghij0123456789"
+
+
+@pytest.mark.cases(
+    ("given_value", "kept"),
+    [
+        (
+            {"a": [{"b": f"use {KEY}"}], "password": "hunter2"},
+            {"a": [{"b": "use [redacted]"}], "password": "[redacted]"},
+        ),
+        ({KEY: 1, f"{KEY}x": 2}, {"[redacted]": 1, "[redacted] 1": 2}),
+        ({"body": f'{{"note":"\\n{KEY}", "n": 1}}'}, {"body": '{"note": "\\n[redacted]", "n": 1}'}),
+        ({"body": '[{"password": 123456789}]'}, {"body": '[{"password": "[redacted]"}]'}),
+        ({"card": 4111111111111111, "same": 4111111111111111.0}, dict.fromkeys(("card", "same"), "[redacted card]")),
+        ({"a": "[" * 5000 + KEY, "n": 10**30}, {"a": "[" * 5000 + "[redacted]", "n": 10**30}),
+        *(({"a": as_is}, {"a": as_is}) for as_is in (7, 1.5, True, None, '{"a" : 1}')),
+    ],
+)
+def test_all_of_a_json_value_is_searched_and_it_keeps_its_shape(given_value: Json, kept: Json) -> None:
+    checked = check_json("arguments", given_value, {"secret": "redact", "card": "redact"})
+    assert checked.kept == kept
+    assert bool(checked.decisions) == (given_value != kept)
+
+
+def test_rules_for_arguments_follow_those_for_output_unless_they_are_given() -> None:
+    assert Guardrails.of({"output": {"secret": "redact"}}).arguments == {"secret": "redact"}
+    assert Guardrails.of({"output": {"secret": "redact"}, "arguments": {}}).arguments == {}

@@ -17,15 +17,18 @@ from loom_worker.core.values.tools import Outcome, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.guard.redact import redacted
 from loom_worker.store.audit import AuditRows
+from loom_worker.store.table_parts import METADATA
 from loom_worker.store.workspaces import Workspaces
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.filtering import allowed, filtered
-from tests.support.models import ONE_CALL, says, wants
+from tests.support.models import ONE_CALL, Beat, says, wants
 from tests.support.stage import WORKSPACE, Stage, spec
+from tests.unit.turn.test_handover import visible_text
 
 KEY = "bcdfgh"
 CARD = "4111 1111 1111 1111"
 SAID = f"Your card is {CARD}, as you told me."
+TEXT_CALL = f'<tool_call>{{"name": "look", "arguments": {{"for": ["{SAID}"]}}}}</tool_call>'
 
 
 def under(stage: Stage, **rules: dict[str, str]) -> None:
@@ -68,6 +71,42 @@ def test_an_answer_that_may_not_be_given_ends_before_it_and_its_calls_are_not_ru
     assert (stage.ran, turn.calls) == ([], ())
     assert turn.usage == ONE_CALL
     assert decided(stage) == [{"kind": "guard", "name": "output.card", "outcome": "block"}]
+
+
+def everything(stage: Stage, turn: Turn) -> str:
+    with stage.database.read() as tx:
+        rows = [tx.execute(table.select()).all() for table in METADATA.sorted_tables]
+    return f"{turn} {rows} {stage.live(turn)} {stage.model.asked}"
+
+
+@pytest.mark.cases("wanted", [wants(("look", {"for": [SAID]})), says(f"I [look].\n\n{TEXT_CALL}", pieces=40)])
+@pytest.mark.cases("at", ["output", "arguments"])
+def test_arguments_are_redacted_before_they_leave_the_worker(stage: Stage, wanted: list[Beat], at: str) -> None:
+    under(stage, **{at: {"card": "redact"}})
+    look = Tool(spec("look", **{"for": {"type": "array"}}), lambda _arguments, _caller: "Found.", is_read_only=True)
+    stage.registry = Registry((*stage.tools(), look))
+    turn, worker = stage.served(wanted, says("Done."))
+    stage.answer_calls(turn, worker)
+    turn = stage.serve(turn, worker)
+    assert (turn.status, turn.calls[0].arguments) == ("completed", {"for": [SAID.replace(CARD, "[redacted card]")]})
+    assert CARD not in everything(stage, turn)
+
+
+@pytest.mark.cases("name", ["pay", "look", "ask_agent"])
+def test_a_call_whose_arguments_may_not_leave_is_denied_and_the_turn_goes_on(stage: Stage, name: str) -> None:
+    under(stage, output={}, arguments={"card": "block", "email": "flag"})
+    turn = stage.answered(wants((name, {"to": "jo@example.org", "with": {"card": SAID}})), says(SAID[:12]))
+    assert (turn.status, turn.output_text, stage.ran) == ("completed", SAID[:12], [])
+    assert (turn.calls[0].status, turn.calls[0].arguments, turn.calls[0].approval) == ("denied", {}, None)
+    assert "they hold card" in stage.model.asked[1].messages[-1].outcomes[0].content
+    assert CARD not in everything(stage, turn)
+    assert [each["name"] for each in decided(stage)] == ["arguments.email", "arguments.card"]
+
+
+def test_an_answer_is_told_whole_whatever_rules_calls_have(stage: Stage) -> None:
+    under(stage, arguments={"card": "redact"})
+    turn = stage.answered(says(f"A [link] and {SAID}", pieces=9))
+    assert turn.output_text == f"A [link] and {SAID}" == visible_text(stage, turn.id)
 
 
 def test_what_is_only_flagged_is_said(stage: Stage) -> None:

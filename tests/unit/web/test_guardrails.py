@@ -7,7 +7,9 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.calls import Call
 from loom_worker.core.values.guardrails import Guardrails
+from tests.support.runs import pipeline, workflow
 from tests.support.web_stage import MakeStage, WebStage
 from web.app import create_app
 
@@ -47,15 +49,6 @@ def test_a_message_is_redacted_before_it_is_stored(client: FlaskClient) -> None:
     client.post(f"/v1/turns/{turn['id']}/cancel")
     [ended] = client.get(f"/v1/audit?turn={turn['id']}").get_json()["data"]
     assert {"kind": "guard", "name": "input.card", "outcome": "redact"} in ended["decisions"]
-
-
-def test_what_is_only_flagged_is_answered(client: FlaskClient) -> None:
-    set_rules(client, {"input": {"injection": "flag"}})
-    turn = ask(client, ATTACK).get_json()
-    assert turn["input"] == ATTACK
-    client.post(f"/v1/turns/{turn['id']}/cancel")
-    metrics = client.get("/metrics").text
-    assert 'loom_guard_decisions_total{decision="input.injection.flag"} 1.0' in metrics
 
 
 def test_the_agents_own_rules_hold_for_its_sessions(make_stage: MakeStage) -> None:
@@ -112,3 +105,41 @@ def test_rules_are_shown_and_cleared(client: FlaskClient, stage: WebStage) -> No
     assert client.get("/v1/workspaces/default").get_json()["guardrails"] is None
     assert ask(client, CARD).status_code == 202
     assert stage.service.audit.verify() == ()
+
+
+@pytest.mark.cases(
+    "door",
+    [
+        ("POST /v1/sessions", {}, "metadata", "metadata"),
+        ("PATCH /v1/sessions/s1", {}, "kernel", "kernel"),
+        ("POST /v1/sessions/s1/turns", {"input": "Hi"}, "metadata", "metadata"),
+        ("POST /v1/sessions/s1/turns", {}, "input", "input"),
+        ("POST /v1/workflows/two/runs", {}, "variables", "variables/input"),
+    ],
+)
+@pytest.mark.cases("action", ["flag", "redact", "block"])
+def test_what_stands_beside_a_message_is_looked_at_as_input(
+    client: FlaskClient, stage: WebStage, door: Any, action: str
+) -> None:
+    (method, url), body, member, pointer = door[0].split(), *door[1:]
+    stage.workflows["two"] = workflow(pipeline("Look for {{input}}."), "two", needed={"input": 1})
+    ask(client, "Hi")
+    set_rules(client, {"input": {"card": action}})
+    given: Any = f"by {CARD}" if member == "input" else {"input": f"by {CARD}"}
+    found = client.open(url, method=method, json={**body, member: given}).get_json()
+    if action == "block":
+        assert found["errors"] == [{"pointer": f"/{pointer}", "detail": "holds card"}]
+    else:
+        assert str(found[member]) == str(given).replace(CARD, CARD if action == "flag" else "[redacted card]")
+    client.post("/v1/turns/" + str(found.get("id")) + "/cancel")
+    assert f'decision="input.card.{action}"' in client.get("/metrics").text
+
+
+def test_arguments_that_a_person_gives_pass_the_rules_for_arguments(client: FlaskClient, stage: WebStage) -> None:
+    turn_id = ask(client, "Hi").get_json()["id"]
+    stage.worker.ask_person(turn_id, Call("c1", "clock", {}, 0, 1, approval="waiting", approve_by_ms=2**42))
+    url, edit = f"/v1/turns/{turn_id}/approvals/c1", {"decision": "edit", "arguments": {"query": CARD}}
+    set_rules(client, {"output": {"card": "block"}})
+    assert client.post(url, json=edit).get_json()["errors"][0]["pointer"] == "/arguments"
+    set_rules(client, {"output": {"card": "redact"}})
+    assert client.post(url, json=edit).get_json()["tool_calls"][0]["arguments"] == {"query": "[redacted card]"}
