@@ -1,7 +1,6 @@
 """The doors of the room: a wake-up rang, a tool call came, a wait is over."""
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,7 +22,7 @@ from loom_worker.turn.reporting import call_work, tell_call, tell_verdict, turn_
 from loom_worker.turn.run import advance, ticket
 from loom_worker.turn.scoring import scored
 from loom_worker.turn.waits import ModelWatch
-from loom_worker.turn.worker import Execution, SessionContext, TurnWorker, guardrails
+from loom_worker.turn.worker import Execution, RunClock, SessionContext, TurnWorker, guardrails
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
     if _needs_own_process(claim, worker):
         _run_isolated(claim, held, worker)
         return
-    began_s = time.monotonic()
+    clock = RunClock(claim.turn.run_ms)
     try:
         worker.content.catch_up(lease.content)  # the turn has what any process had accepted when its lane was taken
         claim = worker.agents.keeping(claim)
@@ -93,28 +92,30 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         session = SessionContext(worker, runtime, claim)
         own = "a2a" if runtime.agent.remote else runtime.agent.provider
         provider, model = own or worker.settings.llm.provider, runtime.model.name
-        watch = ModelWatch(claim.turn, worker.waits, provider=provider, model=model, clock_ms=worker.clock_ms)
+        watch = ModelWatch(
+            claim.turn, worker.waits, provider=provider, model=model, clock_ms=worker.clock_ms, count=clock.add
+        )
         asked = (ownership, cancel_requests, watch, session, TurnWebhook(worker.claims, claim))
-        execution = Execution(worker, claim, runtime, held, began_s, claim.turn.run_ms, *asked)
+        execution = Execution(worker, claim, runtime, held, clock, *asked)
         advance(claim, execution)
     except Interrupted as error:
         log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})
-        is_ours = _quietly(lambda: worker.claims.release(claim, run_ms=_run_ms(claim, began_s)))
-        _tell_handover(work, claim, began_s, worker, is_ours=is_ours)
+        is_ours = _quietly(lambda: worker.claims.release(claim, run_ms=clock.ms()))
+        _tell_handover(work, clock, worker, is_ours=is_ours)
         _wake_if(worker.lanes.release(lease), lane, worker)
     except Fenced as error:
         log.warning("fenced off: %s", error, extra={"turn": claim.turn.id})
-        _tell_handover(work, claim, began_s, worker, is_ours=False)
+        _tell_handover(work, clock, worker, is_ours=False)
         _wake_if(worker.lanes.release(lease), lane, worker)
     except Unavailable as error:
         log.warning("turn given back: %s", error, extra={"turn": claim.turn.id})
-        worker.monitor.waits(work, "the database", run_ms=_run_ms(claim, began_s))
-        _quietly(lambda: worker.claims.release(claim, run_ms=_run_ms(claim, began_s)))
+        worker.monitor.waits(work, "the database", run_ms=clock.ms())
+        _quietly(lambda: worker.claims.release(claim, run_ms=clock.ms()))
         _quietly(lambda: worker.lanes.release(lease, wait_ms=AGAIN_MS))
     except Exception as error:  # the top of a task: whatever else failed counts as a death of the owner, and is logged
         log.exception("turn failed unforeseen", extra={"turn": claim.turn.id})
         why = f"another attempt, after {type(error).__name__}"
-        worker.monitor.waits(work, why, run_ms=_run_ms(claim, began_s))
+        worker.monitor.waits(work, why, run_ms=clock.ms())
         worker.lanes.release(lease, wait_ms=AGAIN_MS)
 
 
@@ -130,18 +131,12 @@ def _run_isolated(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         leave(held, turn, worker)
 
 
-def _tell_handover(work: Work, claim: Claim, began_s: float, worker: TurnWorker, *, is_ours: bool) -> None:
+def _tell_handover(work: Work, clock: RunClock, worker: TurnWorker, *, is_ours: bool) -> None:
     """Report that this worker leaves a turn; should another one have it by now, its reports take the place of this."""
-    run_ms = _run_ms(claim, began_s)
     if is_ours:
-        worker.monitor.waits(work, "another worker", run_ms=run_ms)
+        worker.monitor.waits(work, "another worker", run_ms=clock.ms())
     else:
-        worker.monitor.cancelled(work, "taken over, or deleted with its session", run_ms=run_ms)
-
-
-def _run_ms(claim: Claim, began_s: float) -> int:
-    """Milliseconds the turn has run, over all its owners."""
-    return claim.turn.run_ms + int((time.monotonic() - began_s) * 1000)
+        worker.monitor.cancelled(work, "taken over, or deleted with its session", run_ms=clock.ms())
 
 
 def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> None:

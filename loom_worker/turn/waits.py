@@ -52,12 +52,20 @@ class ModelWatch(Watch):
     """The Watch of one owner of a turn; ``begin`` it before each reply. For the turn's thread alone."""
 
     def __init__(
-        self, turn: Turn, teller: WaitTeller, *, provider: str, model: str, clock_ms: Callable[[], int]
+        self,
+        turn: Turn,
+        teller: WaitTeller,
+        *,
+        provider: str,
+        model: str,
+        clock_ms: Callable[[], int],
+        count: Callable[[int], None],
     ) -> None:
         """Watch nothing yet.
 
         Args:
             provider, model: that are asked.
+            count: adds milliseconds to the turn's running time, or takes them off.
         """
         self._turn = turn
         self._teller = teller
@@ -71,7 +79,7 @@ class ModelWatch(Watch):
         self.under_way: PaidTry | None = None
         self.is_under_way = False  # true from when a request goes out until it fails
         self._noted = self._told_ms = 0
-        self._clock_ms = clock_ms
+        self._clock_ms, self._count = clock_ms, count
         self._waiting = Waiting("model", 0, attempt=0)
         self._is_told = False
         self._began_ms = self._received_ms = 0
@@ -139,6 +147,7 @@ class ModelWatch(Watch):
         self.is_under_way = False
         self._note()
         next_ms = self._clock_ms() + int(wait_s * 1000)
+        self._count(-min(int(wait_s * 1000), named_ms(error)))
         self._change(waits_for=_for(error), next_try_ms=next_ms, last_error=self._cause(error))
         self._show()
 
@@ -225,6 +234,13 @@ def _for(error: LoomError) -> WaitsFor:
     if not isinstance(error, Overloaded) or isinstance(error, LeftAlone):
         return "model"
     return "rate_limit" if is_rate_limit(error) or error.retry_after_s is not None else "model"
+
+
+def named_ms(error: LoomError) -> int:
+    """How long the provider asked to wait; 0 if it did not say, or is left alone by a breaker."""
+    if isinstance(error, LeftAlone) or not isinstance(error, Overloaded):
+        return 0
+    return int((error.retry_after_s or 0.0) * 1000)
 
 
 def log_wait(state: TurnState, teller: WaitTeller, *, now_ms: int) -> None:

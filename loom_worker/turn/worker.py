@@ -130,6 +130,21 @@ def guardrails(agent: Agent, rules: Rules) -> Guardrails:
     return agent.guardrails.with_those_of(Guardrails.of(rules.guardrails))
 
 
+class RunClock:
+    """Milliseconds that a turn has run, over all its owners, the pauses before it asks its model again included."""
+
+    def __init__(self, ran_before_ms: int) -> None:
+        self._began_s = time.monotonic() - ran_before_ms / 1000
+
+    def ms(self) -> int:
+        """As of now."""
+        return max(0, int((time.monotonic() - self._began_s) * 1000))
+
+    def add(self, span_ms: int) -> None:
+        """Count a pause that nobody sits through; a negative one is not to count although somebody does."""
+        self._began_s -= span_ms / 1000
+
+
 @dataclass(frozen=True, slots=True)
 class Execution:
     """One worker's time with one turn."""
@@ -138,9 +153,7 @@ class Execution:
     claim: Claim
     runtime: AgentRuntime
     held: HeldLease
-    began_s: float
-    """Monotonic."""
-    ran_before_ms: int
+    clock: RunClock
     ownership: Ownership
     cancel_requests: CancelRequests
     watch: ModelWatch
@@ -196,16 +209,11 @@ class Execution:
         own = {"timeout_seconds": agent.timeout_s, "max_turns": agent.max_llm_calls}
         return frozenset(name for name, limit in own.items() if limit)
 
-    @property
-    def run_ms(self) -> int:
-        """Milliseconds the turn has run, over all its owners."""
-        return self.ran_before_ms + int((time.monotonic() - self.began_s) * 1000)
-
     def progress(self, state: TurnState) -> Json:
         """The columns of a turn that follow from what was done."""
         return {
             "usage": state.usage.as_json(),
-            "run_ms": self.run_ms,
+            "run_ms": self.clock.ms(),
             "patterns": list(state.patterns),
             "first_token_ms": state.first_token_ms,
             "agent_version": self.claim.turn.agent_version,
