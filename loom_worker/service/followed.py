@@ -33,8 +33,8 @@ class EventSink(Protocol):
     def send(self, batch: EventBatch) -> None:
         """Take the next events."""
 
-    def send_heartbeat(self) -> None:
-        """Nothing has come for some time."""
+    def send_heartbeat(self, waits_for: str) -> None:
+        """Nothing has come for some time; what is waited for, in words, empty if nobody knows."""
 
     def end(self, error: LoomError | None) -> None:
         """Nothing more comes; called once.
@@ -60,6 +60,17 @@ class ReadableEvents(Protocol):
 
         Raises:
             Unavailable: nobody answered.
+        """
+
+
+class WaitWords(Protocol):
+    """What turns or runs wait for (``WaitReports``, ``NoWaits``)."""
+
+    def in_words(self, places: Sequence[Place], /) -> Mapping[str, str]:
+        """For people who look on, by id; what nobody knows is missing.
+
+        Raises:
+            LoomError: the database did not answer.
         """
 
 

@@ -1,11 +1,13 @@
 """What turns wait for: out of their rows and journals, and for a call of the model that is under way out of Redis."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import get_args
 
 from loom_worker.agents.known import AgentSource
-from loom_worker.core.errors import BadFile
+from loom_worker.core.errors import BadFile, NotFound
+from loom_worker.core.text import one_line
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
@@ -13,10 +15,13 @@ from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.lanes.live_waits import LiveWaits, WaitRecord
+from loom_worker.service.event_source import Place
 from loom_worker.store.turns import Turns
 
 LATE_MS = 2_000
 """A parked turn that nobody took up so long after it was due waits for a worker: sweeping and waking take less."""
+WORDS_CHARS = 300
+"""Longest text for people about what a turn waits for."""
 MOST_COUNTED = 500
 """Of the turns that have begun, so many of the oldest are looked at for figures."""
 
@@ -51,6 +56,15 @@ class WaitReports:
             else replace(turn, waiting=by_judges.get(turn.id) or self._waiting(turn, seen, waited, moment_ms))
             for turn in listed
         )
+
+    def in_words(self, places: Sequence[Place]) -> Mapping[str, str]:
+        """See WaitWords."""
+        found = []
+        for place in places:
+            with suppress(NotFound):
+                found.append(self.turns.get(place.tenant, place.turn_id))
+        moment_ms = now_ms()
+        return {turn.id: one_line(in_words(turn, moment_ms), WORDS_CHARS) for turn in self.with_waits(found)}
 
     def figures(self, tenant: Tenant | None) -> Json:
         """The queue's figures, and how old the oldest turns are that run and that wait.
@@ -122,6 +136,33 @@ def _parked(turn: Turn, waited: Json | None, moment_ms: int) -> Waiting:
         return Waiting("lane", due_ms, attempt=tries, last_error=last_error)
     since_ms = waited.get("since_ms", _latest_ms(turn))
     return Waiting(waited.get("for", "model"), since_ms, attempt=tries, next_try_ms=due_ms, last_error=last_error)
+
+
+def in_words(turn: Turn, moment_ms: int) -> str:
+    """What a turn waits for, for people who look on; empty for one that has ended."""
+    waiting, calls = turn.waiting, _open(turn)
+    if waiting is None:
+        return ""
+    waited = f"{_age_s(waiting.since_ms, moment_ms):.0f} s"
+    names = ", ".join(sorted({call.name for call in calls if call.is_waiting == (waiting.waits_for == "person")}))
+    match waiting.waits_for:
+        case "lane" if turn.position:
+            return f"queued behind {turn.position} turn{'s' * (turn.position > 1)} of its session for {waited}"
+        case "lane":
+            return f"queued for {waited}: no worker has taken it yet"
+        case "person":
+            return f"waiting for approval of {names} for {waited}: `loom turns approve {turn.id}`"
+        case "tools" | "agents" as what:
+            return f"waiting for {what} for {waited}: {names}"
+        case "judges":
+            return f"waiting for judges for {waited}"
+    error = f": {waiting.last_error}" if waiting.last_error else ""
+    if waiting.next_try_ms is not None:
+        who = f"attempt {waiting.attempt}" if waiting.waits_for == "model" else "rate limited by the provider"
+        return f"{who}, next in {max(0, waiting.next_try_ms - moment_ms) / 1000:.0f} s{error}"
+    if error:
+        return f"attempt {waiting.attempt}, the model has not answered for {waited}; the last attempt failed{error}"
+    return f"the model has been reading for {waited}"
 
 
 def _open(turn: Turn) -> tuple[Call, ...]:

@@ -13,7 +13,14 @@ from loom_worker.core.values.tenants import Tenant
 from loom_worker.events.log import EventLog
 from loom_worker.service.end_waits import EndWait
 from loom_worker.service.event_source import Place
-from loom_worker.service.followed import EventBatch, EventSink, FollowedReader, FollowedStatuses, ReadableEvents
+from loom_worker.service.followed import (
+    EventBatch,
+    EventSink,
+    FollowedReader,
+    FollowedStatuses,
+    ReadableEvents,
+    WaitWords,
+)
 from loom_worker.service.turn_follower import TurnFollower
 
 CHECK_S = 0.25
@@ -53,7 +60,7 @@ class AwaitedRows(Protocol[Found_co]):
         """It, or NotFound."""
 
 
-class WaitTexts(Protocol[A]):
+class WaitTexts(WaitWords, Protocol[A]):
     """Adds what an unfinished one waits for (``WaitReports``, ``NoWaits``)."""
 
     def with_wait(self, awaited: A, /) -> A:
@@ -82,7 +89,7 @@ class Waiter(Generic[A]):
         self._rows = rows
         self._source = source
         self._texts = waits
-        self._follower = TurnFollower(source, statuses, events)
+        self._follower = TurnFollower(source, statuses, events, waits)
 
     @property
     def count(self) -> int:
@@ -153,7 +160,7 @@ class Waiter(Generic[A]):
     def events(
         self, tenant: Tenant, awaited_id: str, *, after: int, is_stopping: Callable[[], bool]
     ) -> Iterator[Event | None]:
-        """Read in this thread: events behind an id, as they come; None when nothing came for 15 s.
+        """Read in this thread: events behind an id, as they come; None when nothing came for 5 s.
 
         Ends after a final one. A reader that is ahead of the log (it was lost, and rebuilt shorter) gets
         ``stream.reset`` and then all of it.
@@ -230,7 +237,7 @@ class _QueueSink:
     def send(self, batch: EventBatch) -> None:
         self._given.put([*batch.events])
 
-    def send_heartbeat(self) -> None:
+    def send_heartbeat(self, waits_for: str) -> None:
         self._given.put([None])
 
     def end(self, error: LoomError | None) -> None:

@@ -1,5 +1,7 @@
 """What turns wait for, as those see it who ask."""
 
+from dataclasses import replace
+
 import pytest
 
 from loom_worker.agents import load as agent_files
@@ -9,7 +11,7 @@ from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting
 from loom_worker.lanes import keys
 from loom_worker.lanes.live_waits import LiveWaits
-from loom_worker.service.wait_reports import LATE_MS, WaitReports
+from loom_worker.service.wait_reports import LATE_MS, WaitReports, in_words
 from tests.support.models import Killed, says, wants
 from tests.support.stage import START_MS, WORKSPACE, Stage
 
@@ -37,6 +39,36 @@ def held(stage: Stage) -> Turn:
 def test_a_queued_turn_waits_for_its_lane(stage: Stage, waits: WaitReports) -> None:
     turn = stage.submit()
     assert waiting(stage, waits, turn) == Waiting("lane", START_MS)
+
+
+@pytest.mark.cases(
+    "waiting, position, words",
+    [
+        (Waiting("lane", START_MS), 2, "queued behind 2 turns of its session for 40 s"),
+        (Waiting("lane", START_MS), 0, "queued for 40 s: no worker has taken it yet"),
+        (Waiting("model", START_MS, attempt=1), 0, "the model has been reading for 40 s"),
+        (
+            Waiting("model", START_MS, attempt=3, next_try_ms=START_MS + 48_000, last_error="refused"),
+            0,
+            "attempt 3, next in 8 s: refused",
+        ),
+        (
+            Waiting("model", START_MS, attempt=2, last_error="refused"),
+            0,
+            "attempt 2, the model has not answered for 40 s; the last attempt failed: refused",
+        ),
+        (
+            Waiting("rate_limit", START_MS, attempt=1, next_try_ms=START_MS + 70_000, last_error="busy (429)"),
+            0,
+            "rate limited by the provider, next in 30 s: busy (429)",
+        ),
+        (Waiting("judges", START_MS), 0, "waiting for judges for 40 s"),
+        (None, 0, ""),
+    ],
+)
+def test_a_wait_is_told_in_words(stage: Stage, waiting: Waiting | None, position: int, words: str) -> None:
+    turn = replace(stage.submit(), waiting=waiting, position=position)
+    assert in_words(turn, START_MS + 40_000) == words
 
 
 def test_a_turn_that_has_ended_waits_for_nothing(stage: Stage, waits: WaitReports) -> None:
