@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from loom_worker.cli import setting_checks
-from loom_worker.core.errors import Unavailable
+from loom_worker.core.errors import BadSettings, Unavailable
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import SettingCheck, Settings, from_env
 from loom_worker.core.sqlite_driver import sqlite3
@@ -85,7 +85,26 @@ def _with_database(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...]
 
     settings = _settings(needs, checks=checks)
     database.check(settings)
+    _look_for_redis(settings)
     return settings
+
+
+def _look_for_redis(settings: Settings) -> None:
+    """Say which setting is wrong if Redis does not answer; a process goes on and tries again by itself.
+
+    Raises:
+        BadSettings: nobody will start it, as LOOM_REDIS_URL is not set and no `loom up` runs.
+    """
+    from loom_worker.core import redis_client
+    from loom_worker.supervisor import home
+
+    try:
+        redis_client.probe(redis_client.client(settings.redis_url, connections=1, timeout_s=redis_client.LOOK_S))
+    except Unavailable as error:
+        if settings.has_embedded_redis and home.running(settings.home) is None:
+            why = f"LOOM_REDIS_URL is not set, and no `loom up` runs on {settings.home}: set it to a Redis that runs"
+            raise BadSettings(f"{why}, or run `loom up`, which brings its own ({error})") from error
+        log.error("LOOM_REDIS_URL: %s Start that server, or correct the setting; still trying.", error)
 
 
 @click.command()

@@ -12,8 +12,6 @@ from loom_worker.core.values.notifications import Event
 RESET = "stream.reset"
 COMMENT = ":"
 """A comment of the stream, handed on as an event without an id; ``data["text"]`` says what is waited for."""
-IDLE = ("still here", "it is gone")
-"""Comments that say nothing of a wait."""
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 3.0
 PATIENCE_S = 60.0
@@ -118,7 +116,7 @@ def _event(message: SseMessage | None) -> Event | None:
     if message is None:
         return None
     if message.type == COMMENT:
-        return None if message.data in IDLE else Event(0, COMMENT, {"text": message.data})
+        return None if message.data in ("still here", "it is gone") else Event(0, COMMENT, {"text": message.data})
     if message.type == RESET:
         return Event(0, RESET, {})
     try:

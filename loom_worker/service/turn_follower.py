@@ -7,7 +7,7 @@ delays nobody. News can be lost, so once a second the turns are looked up: one q
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -23,7 +23,6 @@ from loom_worker.service.followed import (
     FollowedTurn,
     ReadableEvents,
     ReaderState,
-    WaitWords,
 )
 from loom_worker.service.inbox_thread import InboxThread
 from loom_worker.service.news_listener import NewsListener
@@ -40,8 +39,8 @@ POOL_THREADS = 4
 class TurnFollower:
     """Follows turns; its thread runs while there is anybody to follow them for."""
 
-    def __init__(self, source: ReadableEvents, statuses: FollowedStatuses, events: EventLog, waits: WaitWords) -> None:
-        self._source, self._waits = source, waits
+    def __init__(self, source: ReadableEvents, statuses: FollowedStatuses, events: EventLog) -> None:
+        self._source = source
         self._looks = TurnLooks(source, statuses)
         self._ends = EndWaits()
         self._turns: dict[str, FollowedTurn] = {}
@@ -230,30 +229,21 @@ class TurnFollower:
         """See ``ThreadWork``: what is done at times."""
         self._forget_unread()
         self._ends.tick(now_s)
-        live = (each for turn in self._turns.values() for each in turn.readers if each.state is ReaderState.LIVE)
-        if quiet := [reader for reader in live if now_s - reader.told_s >= HEARTBEAT_S]:
-            for reader in quiet:
-                reader.told_s = now_s
-            self._pool.submit(self._find_words, quiet)
+        for turn in self._turns.values():
+            for reader in turn.readers:
+                if now_s - reader.told_s >= HEARTBEAT_S and reader.state is ReaderState.LIVE:
+                    reader.told_s = now_s
+                    self._pool.submit(self._find_words, reader)
         # Rows apart from logs: a Redis that does not answer must not keep the database's answer back.
         if not self._is_looking:
             self._look(now_s)
         if not self._is_comparing:
             self._compare(now_s)
 
-    def _find_words(self, quiet: list[FollowedReader]) -> None:
+    def _find_words(self, reader: FollowedReader) -> None:
         """Run by the pool."""
-        words: Mapping[str, str] = {}
-        try:
-            words = self._waits.in_words([reader.place for reader in quiet])
-        except LoomError as error:
-            log.warning("what turns wait for is not told: %s", error)
-        self._thread.post(partial(self._send_heartbeats, quiet, words))
-
-    def _send_heartbeats(self, quiet: list[FollowedReader], words: Mapping[str, str]) -> None:
-        for reader in quiet:
-            if reader.state is ReaderState.LIVE:
-                reader.sink.send_heartbeat(words.get(reader.place.turn_id, ""))
+        words = reader.sink.wait_words()
+        self._thread.post(lambda: reader.sink.send_heartbeat(words) if reader.state is ReaderState.LIVE else None)
 
     def _forget_unread(self) -> None:
         unread = [turn_id for turn_id, turn in self._turns.items() if not turn.readers]

@@ -1,12 +1,11 @@
 """What turns wait for: out of their rows and journals, and for a call of the model that is under way out of Redis."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import get_args
 
 from loom_worker.agents.known import AgentSource
-from loom_worker.core.errors import BadFile, NotFound
+from loom_worker.core.errors import BadFile
 from loom_worker.core.text import one_line
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.ids import now_ms
@@ -15,13 +14,10 @@ from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.lanes.live_waits import LiveWaits, WaitRecord
-from loom_worker.service.event_source import Place
 from loom_worker.store.turns import Turns
 
 LATE_MS = 2_000
 """A parked turn that nobody took up so long after it was due waits for a worker: sweeping and waking take less."""
-WORDS_CHARS = 300
-"""Longest text for people about what a turn waits for."""
 MOST_COUNTED = 500
 """Of the turns that have begun, so many of the oldest are looked at for figures."""
 
@@ -57,14 +53,9 @@ class WaitReports:
             for turn in listed
         )
 
-    def in_words(self, places: Sequence[Place]) -> Mapping[str, str]:
-        """See WaitWords."""
-        found = []
-        for place in places:
-            with suppress(NotFound):
-                found.append(self.turns.get(place.tenant, place.turn_id))
-        moment_ms = now_ms()
-        return {turn.id: one_line(in_words(turn, moment_ms), WORDS_CHARS) for turn in self.with_waits(found)}
+    def in_words(self, turn: Turn) -> str:
+        """What a turn waits for, for people; empty for one that has ended."""
+        return one_line(in_words(self.with_wait(turn), now_ms()))
 
     def figures(self, tenant: Tenant | None) -> Json:
         """The queue's figures, and how old the oldest turns are that run and that wait.
@@ -140,29 +131,25 @@ def _parked(turn: Turn, waited: Json | None, moment_ms: int) -> Waiting:
 
 def in_words(turn: Turn, moment_ms: int) -> str:
     """What a turn waits for, for people who look on; empty for one that has ended."""
-    waiting, calls = turn.waiting, _open(turn)
+    waiting = turn.waiting
     if waiting is None:
         return ""
-    waited = f"{_age_s(waiting.since_ms, moment_ms):.0f} s"
-    names = ", ".join(sorted({call.name for call in calls if call.is_waiting == (waiting.waits_for == "person")}))
-    match waiting.waits_for:
-        case "lane" if turn.position:
-            return f"queued behind {turn.position} turn{'s' * (turn.position > 1)} of its session for {waited}"
-        case "lane":
-            return f"queued for {waited}: no worker has taken it yet"
-        case "person":
-            return f"waiting for approval of {names} for {waited}: `loom turns approve {turn.id}`"
-        case "tools" | "agents" as what:
-            return f"waiting for {what} for {waited}: {names}"
-        case "judges":
-            return f"waiting for judges for {waited}"
+    what, waited = waiting.waits_for, f"{_age_s(waiting.since_ms, moment_ms):.0f} s"
+    calls = sorted({call.name for call in _open(turn) if call.is_waiting == (what == "person")})
     error = f": {waiting.last_error}" if waiting.last_error else ""
+    match what:
+        case "lane":
+            many = f"{turn.position} turn{'s' * (turn.position > 1)} of its session"
+            return f"queued {f'behind {many}' if turn.position else 'and no worker has taken it'} for {waited}"
+        case "person":
+            return f"waiting for approval of {', '.join(calls)} for {waited}: `loom turns approve {turn.id}`"
+        case "tools" | "agents" | "judges":
+            return f"waiting for {what} for {waited}: {', '.join(calls)}".rstrip(": ")
     if waiting.next_try_ms is not None:
-        who = f"attempt {waiting.attempt}" if waiting.waits_for == "model" else "rate limited by the provider"
+        who = f"attempt {waiting.attempt}" if what == "model" else "rate limited by the provider"
         return f"{who}, next in {max(0, waiting.next_try_ms - moment_ms) / 1000:.0f} s{error}"
-    if error:
-        return f"attempt {waiting.attempt}, the model has not answered for {waited}; the last attempt failed{error}"
-    return f"the model has been reading for {waited}"
+    again = f"attempt {waiting.attempt}, " if error else ""
+    return f"{again}the model has been reading for {waited}" + error.replace(":", "; before:", 1)
 
 
 def _open(turn: Turn) -> tuple[Call, ...]:

@@ -13,14 +13,7 @@ from loom_worker.core.values.tenants import Tenant
 from loom_worker.events.log import EventLog
 from loom_worker.service.end_waits import EndWait
 from loom_worker.service.event_source import Place
-from loom_worker.service.followed import (
-    EventBatch,
-    EventSink,
-    FollowedReader,
-    FollowedStatuses,
-    ReadableEvents,
-    WaitWords,
-)
+from loom_worker.service.followed import EventBatch, EventSink, FollowedReader, FollowedStatuses, ReadableEvents
 from loom_worker.service.turn_follower import TurnFollower
 
 CHECK_S = 0.25
@@ -60,11 +53,14 @@ class AwaitedRows(Protocol[Found_co]):
         """It, or NotFound."""
 
 
-class WaitTexts(WaitWords, Protocol[A]):
+class WaitTexts(Protocol[A]):
     """Adds what an unfinished one waits for (``WaitReports``, ``NoWaits``)."""
 
     def with_wait(self, awaited: A, /) -> A:
         """The same, with what it waits for."""
+
+    def in_words(self, awaited: A, /) -> str:
+        """What it waits for, for people who look on; empty if that is nothing, or not known."""
 
 
 class EventPlaces(ReadableEvents, Protocol[Read_contra]):
@@ -89,7 +85,7 @@ class Waiter(Generic[A]):
         self._rows = rows
         self._source = source
         self._texts = waits
-        self._follower = TurnFollower(source, statuses, events, waits)
+        self._follower = TurnFollower(source, statuses, events)
 
     @property
     def count(self) -> int:
@@ -107,6 +103,13 @@ class Waiter(Generic[A]):
     def with_wait(self, awaited: A) -> A:
         """The same, with what it waits for if it is unfinished."""
         return self._texts.with_wait(awaited)
+
+    def in_words(self, place: Place) -> str:
+        """What is waited for where somebody reads, for people; empty if nobody knows."""
+        try:
+            return self._texts.in_words(self._rows.get(place.tenant, place.turn_id))
+        except LoomError:
+            return ""
 
     def expect(self, awaited_id: str, *, since_s: float | None = None) -> EndWait:
         """A wait for its end that needs no thread, and hears of it from now on: look at it after this.
@@ -237,7 +240,10 @@ class _QueueSink:
     def send(self, batch: EventBatch) -> None:
         self._given.put([*batch.events])
 
-    def send_heartbeat(self, waits_for: str) -> None:
+    def wait_words(self) -> str:
+        return ""
+
+    def send_heartbeat(self, words: str) -> None:
         self._given.put([None])
 
     def end(self, error: LoomError | None) -> None:

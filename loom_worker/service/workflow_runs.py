@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -21,7 +21,6 @@ from loom_worker.core.values.workflows import Workflow, agent_ids
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service.announcer import Announcer
-from loom_worker.service.event_source import Place
 from loom_worker.service.run_events import RunEventSource
 from loom_worker.service.user_deletion import SETTLE_S
 from loom_worker.service.waiter import Waiter
@@ -62,9 +61,9 @@ class NoWaits:
         """The run as it is."""
         return run
 
-    def in_words(self, _places: Sequence[Place]) -> Mapping[str, str]:
+    def in_words(self, _run: Run) -> str:
         """Nothing."""
-        return {}
+        return ""
 
 
 class WorkflowRuns:

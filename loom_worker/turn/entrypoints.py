@@ -7,7 +7,6 @@ from functools import partial
 
 from loom_worker.core import crash_points, log_context
 from loom_worker.core.errors import Fenced, Interrupted, LoomError, Unavailable
-from loom_worker.core.monitor import Work
 from loom_worker.core.stopping import retry_until_stored
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.tools import Caller, Outcome, Tool
@@ -15,14 +14,14 @@ from loom_worker.core.values.turns import Claim
 from loom_worker.lanes.lanes import Lease
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.store.claims import Idle
-from loom_worker.turn.control import CancelRequests, Ownership, TurnWebhook
+from loom_worker.turn.control import CancelRequests, Ownership, RunClock, TurnWebhook
 from loom_worker.turn.ending import leave
 from loom_worker.turn.filtering import allowed
 from loom_worker.turn.reporting import call_work, tell_call, tell_verdict, turn_work, verdict_work
 from loom_worker.turn.run import advance, ticket
 from loom_worker.turn.scoring import scored
 from loom_worker.turn.waits import ModelWatch
-from loom_worker.turn.worker import Execution, RunClock, SessionContext, TurnWorker, guardrails
+from loom_worker.turn.worker import Execution, SessionContext, TurnWorker, guardrails
 
 log = logging.getLogger(__name__)
 
@@ -92,20 +91,18 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         session = SessionContext(worker, runtime, claim)
         own = "a2a" if runtime.agent.remote else runtime.agent.provider
         provider, model = own or worker.settings.llm.provider, runtime.model.name
-        watch = ModelWatch(
-            claim.turn, worker.waits, provider=provider, model=model, clock_ms=worker.clock_ms, count=clock.add
-        )
+        watch = ModelWatch(claim.turn, worker.waits, provider=provider, model=model, clock_ms=worker.clock_ms)
         asked = (ownership, cancel_requests, watch, session, TurnWebhook(worker.claims, claim))
         execution = Execution(worker, claim, runtime, held, clock, *asked)
         advance(claim, execution)
-    except Interrupted as error:
-        log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})
-        is_ours = _quietly(lambda: worker.claims.release(claim, run_ms=clock.ms()))
-        _tell_handover(work, clock, worker, is_ours=is_ours)
-        _wake_if(worker.lanes.release(lease), lane, worker)
-    except Fenced as error:
-        log.warning("fenced off: %s", error, extra={"turn": claim.turn.id})
-        _tell_handover(work, clock, worker, is_ours=False)
+    except (Interrupted, Fenced) as error:
+        is_ours = isinstance(error, Interrupted)
+        say = log.info if is_ours else log.warning
+        say("turn handed over: %s", error, extra={"turn": claim.turn.id})
+        if is_ours and _quietly(lambda: worker.claims.release(claim, run_ms=clock.ms())):
+            worker.monitor.waits(work, "another worker", run_ms=clock.ms())
+        else:  # should another one have it by now, its reports take the place of this
+            worker.monitor.cancelled(work, "taken over, or deleted with its session", run_ms=clock.ms())
         _wake_if(worker.lanes.release(lease), lane, worker)
     except Unavailable as error:
         log.warning("turn given back: %s", error, extra={"turn": claim.turn.id})
@@ -129,14 +126,6 @@ def _run_isolated(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         _wake_if(worker.lanes.release(held.lease), turn.lane, worker)
     elif worker.claims.resume(turn.id, fence=turn.fence) is None:
         leave(held, turn, worker)
-
-
-def _tell_handover(work: Work, clock: RunClock, worker: TurnWorker, *, is_ours: bool) -> None:
-    """Report that this worker leaves a turn; should another one have it by now, its reports take the place of this."""
-    if is_ours:
-        worker.monitor.waits(work, "another worker", run_ms=clock.ms())
-    else:
-        worker.monitor.cancelled(work, "taken over, or deleted with its session", run_ms=clock.ms())
 
 
 def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> None:

@@ -170,7 +170,7 @@ def _ask(
     state: TurnState, execution: Execution, writer: EventWriter, *, may_call_tools: bool
 ) -> TurnState | Parked | Done:
     """Ask the model; or why the turn must wait, or ends, for want of a reply."""
-    execution.watch.begin(state, writer)
+    execution.watch.begin(state, writer, clock=execution.clock)
     try:
         state = ask(state, execution, writer, may_call_tools=may_call_tools)
     except Unavailable:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from loom_worker.core.errors import LeftAlone, LoomError, Overloaded
 from loom_worker.core.values.budgets import Reservation
@@ -18,6 +18,7 @@ from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits
 from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.meter import BudgetMeter, PaidTry
 from loom_worker.turn.call_times import CallRecorder
+from loom_worker.turn.control import RunClock
 from loom_worker.turn.state import TurnState
 
 log = logging.getLogger(__name__)
@@ -52,20 +53,12 @@ class ModelWatch(Watch):
     """The Watch of one owner of a turn; ``begin`` it before each reply. For the turn's thread alone."""
 
     def __init__(
-        self,
-        turn: Turn,
-        teller: WaitTeller,
-        *,
-        provider: str,
-        model: str,
-        clock_ms: Callable[[], int],
-        count: Callable[[int], None],
+        self, turn: Turn, teller: WaitTeller, *, provider: str, model: str, clock_ms: Callable[[], int]
     ) -> None:
         """Watch nothing yet.
 
         Args:
             provider, model: that are asked.
-            count: adds milliseconds to the turn's running time, or takes them off.
         """
         self._turn = turn
         self._teller = teller
@@ -79,17 +72,17 @@ class ModelWatch(Watch):
         self.under_way: PaidTry | None = None
         self.is_under_way = False  # true from when a request goes out until it fails
         self._noted = self._told_ms = 0
-        self._clock_ms, self._count = clock_ms, count
+        self._clock_ms = clock_ms
         self._waiting = Waiting("model", 0, attempt=0)
         self._is_told = False
         self._began_ms = self._received_ms = 0
         self._shown_ms: int | None = None
 
-    def begin(self, state: TurnState, writer: EventWriter) -> None:
+    def begin(self, state: TurnState, writer: EventWriter, *, clock: RunClock) -> None:
         """A reply is needed; what was tried for it before, by whomever, counts."""
         self.calls.begin()
         self.paid, self.under_way, self.is_under_way, self._noted = [], None, False, 0
-        self._writer, self._reply_n = writer, state.next_n
+        self._writer, self._reply_n, self._run_clock = writer, state.next_n, clock
         now_ms = self._clock_ms()
         earlier = state.waited_last or {}
         self._waiting = Waiting(
@@ -103,7 +96,7 @@ class ModelWatch(Watch):
         """See Watch."""
         self.calls.asked()
         self.under_way, self.is_under_way = None, True
-        self._change(waits_for="model", attempt=self._tries + 1)
+        self._waiting = replace(self._waiting, waits_for="model", attempt=self._tries + 1, next_try_ms=None)
         if self._shown_ms is not None:
             self._show()
 
@@ -147,8 +140,8 @@ class ModelWatch(Watch):
         self.is_under_way = False
         self._note()
         next_ms = self._clock_ms() + int(wait_s * 1000)
-        self._count(-min(int(wait_s * 1000), named_ms(error)))
-        self._change(waits_for=_for(error), next_try_ms=next_ms, last_error=self._cause(error))
+        self._run_clock.add(-min(int(wait_s * 1000), named_ms(error)))
+        self._waiting = self._after(error, next_ms)
         self._show()
 
     def parked(self, error: LoomError, wait_ms: int) -> Json:
@@ -157,7 +150,7 @@ class ModelWatch(Watch):
         Args:
             wait_ms: until it is asked again.
         """
-        self._change(waits_for=_for(error), last_error=self._cause(error))
+        self._waiting = self._after(error, None)
         self._tell_log(f"it is asked again in {wait_ms / 1000:g} s")
         waiting = self._waiting
         return {
@@ -172,27 +165,11 @@ class ModelWatch(Watch):
     def _tries(self) -> int:
         return self._waiting.attempt or 0
 
-    def _cause(self, error: LoomError) -> str:
-        """The error, or the one before it if this only says that the provider is left alone."""
+    def _after(self, error: LoomError, next_try_ms: int | None) -> Waiting:
+        """The wait after an error; its cause is the one before it if this only says that the provider is left alone."""
         earlier = self._waiting.last_error
-        return earlier if earlier and isinstance(error, LeftAlone) else str(error)
-
-    def _change(
-        self,
-        *,
-        waits_for: WaitsFor,
-        attempt: int | None = None,
-        next_try_ms: int | None = None,
-        last_error: str | None = None,
-    ) -> None:
-        before = self._waiting
-        self._waiting = Waiting(
-            waits_for,
-            before.since_ms,
-            attempt=before.attempt if attempt is None else attempt,
-            next_try_ms=next_try_ms,
-            last_error=last_error or before.last_error,
-        )
+        cause = earlier if earlier and isinstance(error, LeftAlone) else str(error)
+        return replace(self._waiting, waits_for=_for(error), next_try_ms=next_try_ms, last_error=cause)
 
     def _new_tries(self) -> list[Json]:
         new, self._noted = [asdict(each) for each in self.paid[self._noted :]], len(self.paid)

@@ -1,6 +1,5 @@
 """The parts of a worker process that turns run on; ``runtime/build.py`` puts them together."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -38,7 +37,7 @@ from loom_worker.tools.execution import ToolExecutor
 from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.turn.agent_runtime import AgentRuntime, AgentRuntimes, PromptKnowledge
 from loom_worker.turn.context import HISTORY_MESSAGES, Rom, new_rom
-from loom_worker.turn.control import CancelRequests, Ownership, TurnWebhook
+from loom_worker.turn.control import CancelRequests, Ownership, RunClock, TurnWebhook
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.waits import ModelWatch, WaitTeller
 from loom_worker.webhook.body import WebhookBodies
@@ -128,21 +127,6 @@ class SessionContext:
 def guardrails(agent: Agent, rules: Rules) -> Guardrails:
     """Those of an agent and of a workspace together: of two actions for the same the stricter one holds."""
     return agent.guardrails.with_those_of(Guardrails.of(rules.guardrails))
-
-
-class RunClock:
-    """Milliseconds that a turn has run, over all its owners, the pauses before it asks its model again included."""
-
-    def __init__(self, ran_before_ms: int) -> None:
-        self._began_s = time.monotonic() - ran_before_ms / 1000
-
-    def ms(self) -> int:
-        """As of now."""
-        return max(0, int((time.monotonic() - self._began_s) * 1000))
-
-    def add(self, span_ms: int) -> None:
-        """Count a pause that nobody sits through; a negative one is not to count although somebody does."""
-        self._began_s -= span_ms / 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
-from loom_worker.agents import load as agent_files
 from loom_worker.core.errors import LoomError, NotFound, Unavailable
 from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import Step, Turn
 from loom_worker.events.log import EventLog
-from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.event_source import EventSource, Place
 from loom_worker.service.followed import EventBatch, FollowedReader
 from loom_worker.service.turn_follower import HEARTBEAT_S, TurnFollower
-from loom_worker.service.wait_reports import WaitReports
 from loom_worker.store.turns import Turns, TurnStatuses
 from tests.support.stage import WORKSPACE, Stage
 from tests.support.until import until
@@ -43,8 +40,11 @@ class Taken:
         self.room -= 1
         self.events += batch.events
 
-    def send_heartbeat(self, waits_for: str) -> None:
-        self.waits.append(waits_for)
+    def wait_words(self) -> str:
+        return "queued"
+
+    def send_heartbeat(self, words: str) -> None:
+        self.waits.append(words)
 
     def end(self, error: LoomError | None) -> None:
         self.ends.append(error)
@@ -99,13 +99,9 @@ def turns(stage: Stage) -> HeldTurns:
     return HeldTurns(stage)
 
 
-def waits(stage: Stage) -> WaitReports:
-    return WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
-
-
 @pytest.fixture
 def follower(stage: Stage, log: CountedLog, turns: HeldTurns) -> Iterator[TurnFollower]:
-    made = TurnFollower(EventSource(turns, log), TurnStatuses(stage.database), log, waits(stage))
+    made = TurnFollower(EventSource(turns, log), TurnStatuses(stage.database), log)
     with closing(made):
         yield made
 
@@ -255,7 +251,7 @@ def test_readers_are_cut_off_while_the_database_does_not_answer(stage: Stage, lo
             raise Unavailable("The database does not answer.")
 
     turn, sink, told = stage.submit(), Taken(), Told()
-    with closing(TurnFollower(EventSource(stage.turns, log), Broken(stage.database), log, waits(stage))) as follower:
+    with closing(TurnFollower(EventSource(stage.turns, log), Broken(stage.database), log)) as follower:
         read(follower, turn, sink)
         follower.expect(turn.id).begin(told, until_s=float("inf"))
         until(lambda: sink.ends and told.count == 1, 10, "all are told")
@@ -263,16 +259,12 @@ def test_readers_are_cut_off_while_the_database_does_not_answer(stage: Stage, lo
 
 
 def test_a_reader_that_nothing_comes_for_hears_what_its_turn_waits_for(stage: Stage, follower: TurnFollower) -> None:
-    stage.submit()
     turn, sink = stage.submit(), Taken()
     read(follower, turn, sink)
     until(lambda: sink.events, 10, "it reads")
-    follower.tick(time.monotonic() + HEARTBEAT_S - 1)
     follower.tick(time.monotonic() + HEARTBEAT_S + 1)
     until(lambda: sink.waits, 10, "it hears")
-    (said,) = sink.waits
-    assert said.startswith("queued behind 1 turn of its session for ")
-    assert [event.id for event in sink.events] == [1]
+    assert (sink.waits, [event.id for event in sink.events]) == (["queued"], [1])
 
 
 def test_who_leaves_or_comes_while_the_process_stops_is_told_of_the_end_once(

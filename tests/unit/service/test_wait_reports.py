@@ -45,7 +45,7 @@ def test_a_queued_turn_waits_for_its_lane(stage: Stage, waits: WaitReports) -> N
     "waiting, position, words",
     [
         (Waiting("lane", START_MS), 2, "queued behind 2 turns of its session for 40 s"),
-        (Waiting("lane", START_MS), 0, "queued for 40 s: no worker has taken it yet"),
+        (Waiting("lane", START_MS), 0, "queued and no worker has taken it for 40 s"),
         (Waiting("model", START_MS, attempt=1), 0, "the model has been reading for 40 s"),
         (
             Waiting("model", START_MS, attempt=3, next_try_ms=START_MS + 48_000, last_error="refused"),
@@ -55,7 +55,7 @@ def test_a_queued_turn_waits_for_its_lane(stage: Stage, waits: WaitReports) -> N
         (
             Waiting("model", START_MS, attempt=2, last_error="refused"),
             0,
-            "attempt 2, the model has not answered for 40 s; the last attempt failed: refused",
+            "attempt 2, the model has been reading for 40 s; before: refused",
         ),
         (
             Waiting("rate_limit", START_MS, attempt=1, next_try_ms=START_MS + 70_000, last_error="busy (429)"),

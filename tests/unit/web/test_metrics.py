@@ -195,7 +195,7 @@ def test_the_figures_of_patterns_are_those_that_are_told(
 
 def told_of(library: LiveLibrary) -> dict[str, float]:
     nothing: Any = None
-    figures = Figures(nothing, nothing, nothing, nothing, nothing, library)
+    figures = Figures(nothing, nothing, nothing, nothing, library)
     return samples(exposition(figures.of_patterns())[0].decode())
 
 
