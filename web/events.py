@@ -31,7 +31,6 @@ log = logging.getLogger("loom.web")
 OPENING = b"retry: 1000\n\n"
 """Sent at once, as headers leave with the first bytes only; a reader that is cut off comes back after 1000 ms."""
 HEARTBEAT = b": still here\n\n"
-"""In place of it a comment says what is waited for, where that is known."""
 GONE = b": it is gone\n\n"
 """For people who look on: programs skip comments, come back, and get 404, which ends an EventSource for good."""
 AHEAD_BYTES = 64 * 1024

@@ -189,13 +189,7 @@ def _values(name: str, figures: Json) -> Json:
     match name:
         case "loom_turns":
             return {status: figures[status] for status in STATUSES if status in figures}
-        case "loom_oldest_waiting_age_seconds":
-            return dict(figures.get("waiting_ages", {}))
-        case "loom_agent_messages":
-            return dict(figures.get("agent_messages", {}))
         case "loom_breaker_open":
             return {breaker: OPENNESS[state] for breaker, state in figures.get("breakers", {}).items()}
-        case "loom_guard_decisions_total":
-            return dict(figures.get("guard_decisions", {}))
-        case _:
-            return dict(figures.get("known", {}))
+    own = {"loom_oldest_waiting_age_seconds": "waiting_ages", "loom_figures_known": "known"}
+    return dict(figures.get(own.get(name, name.removeprefix("loom_").removesuffix("_total")), {}))

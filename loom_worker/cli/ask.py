@@ -23,8 +23,7 @@ def ask(
 ) -> None:
     """Ask one question and print the answer; exit code 0 if the turn completed.
 
-    On a terminal the answer is streamed; into a pipe or file goes the turn's text alone. While nothing comes, stderr
-    says what is waited for.
+    On a terminal the answer is streamed; into a pipe or file goes the turn's text alone. Stderr tells of waits.
     """
     if any("\ud800" <= letter <= "\udfff" for letter in question):  # bytes that were no UTF-8
         raise click.UsageError("the question is not valid text in this terminal's encoding")

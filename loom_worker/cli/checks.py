@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loom_worker.agents.load import load
-from loom_worker.core import sqlite_driver
+from loom_worker.core import redis_client, sqlite_driver
 from loom_worker.core.errors import BadSettings, LoomError, Unavailable
 from loom_worker.core.isolation import landlock
 from loom_worker.core.settings import Settings
@@ -24,8 +24,7 @@ from loom_worker.store.file import full_disks
 from loom_worker.supervisor import home, ready, valkey
 from loom_worker.supervisor.screen import model_line
 
-ASK_S = 10.0
-"""Longest answer of the model to each of two requests."""
+ASK_S = 10.0  # longest answer of the model to each of two requests
 LEAST_PYTHON = (3, 11)
 PING = ToolSpec("ping", "Answers pong.", {"type": "object", "properties": {}})
 BACKEND_URL = "LOOM_BACKEND_URL"
@@ -60,7 +59,6 @@ def of_settings(
     Args:
         problems: what is wrong with variables, agents, their tools and data.
         is_full: look through the database's indexes too.
-        asks_model: send the model two small requests.
     """
     yield data_directory(settings)
     yield server_binary(settings)
@@ -151,13 +149,8 @@ def redis(settings: Settings) -> InstallationCheck:
     shown = without_password(settings.redis_url)
     if settings.has_embedded_redis and home.running(settings.home) is None:
         return InstallationCheck("redis", True, "embedded; starts with `loom up`")
-
-    def ping() -> None:
-        from redis import Redis
-
-        Redis.from_url(settings.redis_url, socket_timeout=3, socket_connect_timeout=3).ping()
-
-    return _tried("redis", shown, ping, "start the server, or correct LOOM_REDIS_URL")
+    client = redis_client.client(settings.redis_url, connections=1, timeout_s=redis_client.LOOK_S)
+    return _tried("redis", shown, lambda: redis_client.probe(client), "start the server, or correct LOOM_REDIS_URL")
 
 
 def database(settings: Settings) -> InstallationCheck:
@@ -266,14 +259,11 @@ def model(settings: Settings, *, asks: bool = True) -> InstallationCheck:
     """Does it answer, and call a tool? Two requests of some hundred tokens; the demo is sound, and a warning."""
     llm, shown = replace(settings.llm, call_timeout_s=ASK_S), model_line(settings)
     if llm.provider == "scripted" or not asks:
-        return InstallationCheck(
-            "model", True, shown, warning="not asked" if not asks else "its answers are a script's"
-        )
+        why = "its answers are a script's" if asks else "it was not asked"
+        return InstallationCheck("model", True, shown, warning=why)
     from loom_worker.runtime.models import adapter
 
-    call = Request(
-        "", (ChatMessage("user", "Call the tool ping."),), tools=(PING,), must_call=PING.name, max_tokens=256
-    )
+    call = Request("", (ChatMessage("user", "Call the tool ping."),), tools=(PING,), must_call="ping", max_tokens=256)
     began_s = time.monotonic()
     try:
         made = adapter(llm, llm.provider, llm.model, Stopping(ASK_S))

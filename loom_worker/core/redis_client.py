@@ -26,7 +26,6 @@ def client(
         connections: most of them at once; redis-py's own pool stops at 100.
         wait_s: longest blocking read. redis-py's default timeout of 5 s would end a longer one.
         decodes: False: responses are bytes.
-        timeout_s: longest a call may take, and connecting.
     """
     # Retried once only, for a connection that Redis closed while it was idle: the lease renewer, the sweep and the
     # writers each try again by themselves.

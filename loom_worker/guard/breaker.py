@@ -35,8 +35,8 @@ OPENED = "loom:breaker-opened:"
 NAMES = "loom:breakers"
 """Sorted set of the names that have a hash, by the time (ms) at which that goes."""
 
-UNANSWERED = "loom:unanswered"
-"""Hash: each model whose latest call failed, to when that began (ms), a space, and why it failed last."""
+UNANSWERED = "loom:models-unanswered"
+"""Hash, for a day: each model whose latest call failed, to when that began (ms), a space, and why it failed last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,7 @@ class Breakers:
             else:
                 since_ms = (self._redis.hget(UNANSWERED, model) or str(now_ms())).partition(" ")[0]
                 self._redis.hset(UNANSWERED, model, f"{since_ms} {one_line(failure)}")
+                self._redis.expire(UNANSWERED, 86_400)
 
         self._tolerant.ask(tell, otherwise=None)
 

@@ -109,8 +109,7 @@ def service(settings: Settings) -> Service:
     celery = configure(settings)
     database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.web.threads + POOL_THREADS)
     client, events = redis_of(settings), events_of(settings)
-    most = settings.web.threads + POOL_THREADS
-    looks = redis_client.client(settings.redis_url, connections=most, timeout_s=redis_client.LOOK_S)
+    looks = redis_client.client(settings.redis_url, connections=2 * settings.web.threads, timeout_s=redis_client.LOOK_S)
     lanes = Lanes(client, settings.lanes)
     workflows = workflows_of(settings)
     agents = agents_of(settings, database, workflows)

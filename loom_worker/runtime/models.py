@@ -162,11 +162,7 @@ class Models:
 
 
 def adapter(llm: LlmSettings, provider: str, name: str, stopping: Stopping) -> Model:
-    """What asks a provider's model: one request for one reply.
-
-    Raises:
-        BadSettings: it cannot be had.
-    """
+    """What asks a provider's model: one request for one reply; BadSettings if it cannot be had."""
     options: CallOptions = {
         "call_timeout_s": llm.call_timeout_s,
         "stopping": stopping,

@@ -41,7 +41,7 @@ class Health:
 
     def problems(self) -> tuple[str, ...]:
         """What is missing before a turn could be answered; empty: ready."""
-        found = [f"disk: {each}" for each in self.full_disks()]
+        found = [f"disk: {each}" for each in full_disks(*self.folders)]
         try:
             self.database.probe()
         except LoomError as error:
@@ -52,10 +52,6 @@ class Health:
         except LoomError as error:
             found.append(f"redis: {error}")
         return tuple(found)
-
-    def full_disks(self) -> tuple[str, ...]:
-        """For ``/readyz``, ``loom status``, ``loom doctor`` and the metrics alike: where there is no room."""
-        return full_disks(*self.folders)
 
     def warnings(self) -> tuple[str, ...]:
         """Models whose latest call failed, since when and why; nothing is known while Redis does not answer."""
@@ -83,10 +79,10 @@ class Figures:
         """Figures by name; see collected."""
         return collected(
             {
-                "disks": self._disks,
+                "disks": lambda: {"disks_full": len(full_disks(*self.health.folders))},
                 "turns": self.of_turns,
                 "workers": self._workers,
-                "waits": self._waits,
+                "waits": lambda: self.waits.figures(None),
                 "tools": self._tools,
                 "results": self._results,
                 "patterns": self.of_patterns,
@@ -94,9 +90,6 @@ class Figures:
                 "counters": self.of_counters,
             }
         )
-
-    def _disks(self) -> Json:
-        return {"disks_full": len(self.health.full_disks())}
 
     def _results(self) -> Json:
         redis_client.probe(self.health.redis)  # the client of large results waits longer for an answer
@@ -113,9 +106,6 @@ class Figures:
     def _workers(self) -> Json:
         # Asked alone, breakers would be reported as closed while Redis is away.
         return {"workers": len(LiveWorkers(self.health.redis).alive()), "breakers": self.breakers.states()}
-
-    def _waits(self) -> Json:
-        return self.waits.figures(None)
 
     def _tools(self) -> Json:
         counted = tool_counts(self.health.database, now_ms=now_ms())

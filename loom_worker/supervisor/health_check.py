@@ -100,5 +100,4 @@ class Rounds:
 
 def looking(redis_url: str) -> Callable[[], Readiness]:
     """How to look at this Redis; nothing is connected yet."""
-    client = redis_client.client(redis_url, connections=1, timeout_s=redis_client.LOOK_S)
-    return partial(read_readiness, client)
+    return partial(read_readiness, redis_client.client(redis_url, connections=1, timeout_s=redis_client.LOOK_S))

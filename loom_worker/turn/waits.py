@@ -55,11 +55,7 @@ class ModelWatch(Watch):
     def __init__(
         self, turn: Turn, teller: WaitTeller, *, provider: str, model: str, clock_ms: Callable[[], int]
     ) -> None:
-        """Watch nothing yet.
-
-        Args:
-            provider, model: that are asked.
-        """
+        """Watch nothing yet; provider and model are those that are asked."""
         self._turn = turn
         self._teller = teller
         self.model = f"{model} ({provider})"
@@ -145,11 +141,7 @@ class ModelWatch(Watch):
         self._show()
 
     def parked(self, error: LoomError, wait_ms: int) -> Json:
-        """The tries are used up and the turn waits; what the journal keeps of that.
-
-        Args:
-            wait_ms: until it is asked again.
-        """
+        """The tries are used up, and the model is asked again in ``wait_ms``; what the journal keeps of that."""
         self._waiting = self._after(error, None)
         self._tell_log(f"it is asked again in {wait_ms / 1000:g} s")
         waiting = self._waiting
@@ -221,11 +213,7 @@ def named_ms(error: LoomError) -> int:
 
 
 def log_wait(state: TurnState, teller: WaitTeller, *, now_ms: int) -> None:
-    """Say once for each reply that a person is asked, and once that its tools take long.
-
-    Args:
-        work: about to be saved and parked.
-    """
+    """Say once for each reply that a person is asked, and once that its tools take long."""
     asked = [call for call in state.unsaved_calls if call.is_waiting]
     if asked:
         _warn(state, f"waiting for a person to decide on {_names(asked)}")

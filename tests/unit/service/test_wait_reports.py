@@ -8,7 +8,7 @@ from loom_worker.agents import load as agent_files
 from loom_worker.core.errors import Overloaded, StreamBroken
 from loom_worker.core.values.agents import Agent, ApprovalPolicy
 from loom_worker.core.values.turns import Turn
-from loom_worker.core.values.waiting import Waiting
+from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.lanes import keys
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.wait_reports import LATE_MS, WaitReports, in_words
@@ -42,33 +42,22 @@ def test_a_queued_turn_waits_for_its_lane(stage: Stage, waits: WaitReports) -> N
 
 
 @pytest.mark.cases(
-    "waiting, position, words",
+    "what, attempt, next_s, error, words",
     [
-        (Waiting("lane", START_MS), 2, "queued behind 2 turns of its session for 40 s"),
-        (Waiting("lane", START_MS), 0, "queued and no worker has taken it for 40 s"),
-        (Waiting("model", START_MS, attempt=1), 0, "the model has been reading for 40 s"),
-        (
-            Waiting("model", START_MS, attempt=3, next_try_ms=START_MS + 48_000, last_error="refused"),
-            0,
-            "attempt 3, next in 8 s: refused",
-        ),
-        (
-            Waiting("model", START_MS, attempt=2, last_error="refused"),
-            0,
-            "attempt 2, the model has been reading for 40 s; before: refused",
-        ),
-        (
-            Waiting("rate_limit", START_MS, attempt=1, next_try_ms=START_MS + 70_000, last_error="busy (429)"),
-            0,
-            "rate limited by the provider, next in 30 s: busy (429)",
-        ),
-        (Waiting("judges", START_MS), 0, "waiting for judges for 40 s"),
-        (None, 0, ""),
+        ("lane", None, None, None, "queued behind 2 turns of its session for 40 s"),
+        ("model", 1, None, None, "the model has been reading for 40 s"),
+        ("model", 3, 48, "refused", "attempt 3, next in 8 s: refused"),
+        ("model", 2, None, "refused", "attempt 2, the model has been reading for 40 s; before: refused"),
+        ("rate_limit", 1, 70, "busy (429)", "rate limited by the provider, next in 30 s: busy (429)"),
+        ("judges", None, None, None, "waiting for judges for 40 s"),
     ],
 )
-def test_a_wait_is_told_in_words(stage: Stage, waiting: Waiting | None, position: int, words: str) -> None:
-    turn = replace(stage.submit(), waiting=waiting, position=position)
-    assert in_words(turn, START_MS + 40_000) == words
+def test_a_wait_is_told_in_words(
+    stage: Stage, what: WaitsFor, attempt: int | None, next_s: int | None, error: str | None, words: str
+) -> None:
+    next_try_ms = None if next_s is None else START_MS + 1000 * next_s
+    wait = Waiting(what, START_MS, attempt=attempt, next_try_ms=next_try_ms, last_error=error)
+    assert in_words(replace(stage.submit(), waiting=wait, position=2), START_MS + 40_000) == words
 
 
 def test_a_turn_that_has_ended_waits_for_nothing(stage: Stage, waits: WaitReports) -> None:
