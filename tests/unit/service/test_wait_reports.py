@@ -1,6 +1,7 @@
 """What turns wait for, as those see it who ask."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -42,22 +43,19 @@ def test_a_queued_turn_waits_for_its_lane(stage: Stage, waits: WaitReports) -> N
 
 
 @pytest.mark.cases(
-    "what, attempt, next_s, error, words",
+    "what, rest, words",
     [
-        ("lane", None, None, None, "queued behind 2 turns of its session for 40 s"),
-        ("model", 1, None, None, "the model has been reading for 40 s"),
-        ("model", 3, 48, "refused", "attempt 3, next in 8 s: refused"),
-        ("model", 2, None, "refused", "attempt 2, the model has been reading for 40 s; before: refused"),
-        ("rate_limit", 1, 70, "busy (429)", "rate limited by the provider, next in 30 s: busy (429)"),
-        ("judges", None, None, None, "waiting for judges for 40 s"),
+        ("lane", (None, None, None), "queued behind 2 turns of its session for 40 s"),
+        ("model", (1, None, None), "the model has been reading for 40 s"),
+        ("model", (3, START_MS + 48_000, "refused"), "attempt 3, next in 8 s: refused"),
+        ("model", (2, None, "refused"), "attempt 2, the model has been reading for 40 s; before: refused"),
+        ("rate_limit", (1, START_MS + 70_000, "busy"), "rate limited by the provider, next in 30 s: busy"),
+        ("judges", (None, None, None), "waiting for judges for 40 s"),
     ],
 )
-def test_a_wait_is_told_in_words(
-    stage: Stage, what: WaitsFor, attempt: int | None, next_s: int | None, error: str | None, words: str
-) -> None:
-    next_try_ms = None if next_s is None else START_MS + 1000 * next_s
-    wait = Waiting(what, START_MS, attempt=attempt, next_try_ms=next_try_ms, last_error=error)
-    assert in_words(replace(stage.submit(), waiting=wait, position=2), START_MS + 40_000) == words
+def test_a_wait_is_told_in_words(stage: Stage, what: WaitsFor, rest: Any, words: str) -> None:
+    turn = replace(stage.submit(), waiting=Waiting(what, START_MS, *rest), position=2)
+    assert in_words(turn, START_MS + 40_000) == words
 
 
 def test_a_turn_that_has_ended_waits_for_nothing(stage: Stage, waits: WaitReports) -> None:

@@ -183,8 +183,7 @@ def test_only_a_provider_that_asked_to_wait_is_waited_for_as_such(
 
 
 def impatient(stage: Stage, timeout_s: float) -> Stage:
-    limits = replace(stage.settings.limits, turn_timeout_s=timeout_s)
-    stage.settings = replace(stage.settings, limits=limits)
+    stage.settings = replace(stage.settings, limits=replace(stage.settings.limits, turn_timeout_s=timeout_s))
     return stage
 
 
