@@ -192,8 +192,11 @@ class _EventStream(Generic[A]):
         if self._frames.is_over:
             self.leave()
 
-    def send_heartbeat(self) -> None:
-        self._send(HEARTBEAT)
+    def wait_words(self) -> str:
+        return self._waiter.in_words(self._place)
+
+    def send_heartbeat(self, words: str) -> None:
+        self._send(b": %s\n\n" % words.encode() if words else HEARTBEAT)
 
     def end(self, error: LoomError | None) -> None:
         if isinstance(error, NotFound):

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from flask import Response
+from flask import Response, request
 
 from loom_worker.core.metric_recorder import Cell, Cells, Family, Histogram
 from loom_worker.core.metrics import FAMILIES
 from loom_worker.core.values.json import Json
 from web.answers import Route, json_answer
+from web.auth import is_loopback, socket_address
 from web.connection_limits import ConnectionLimiter
 from web.problems import RETRY_S, ProblemDetails, Refused
 
@@ -35,6 +36,7 @@ class Figure(NamedTuple):
 GAUGES = (
     Figure("loom_lanes", "lanes", "Sessions with unfinished turns."),
     Figure("loom_lane_depth_max", "lane_depth", "Unfinished turns of the session that has most of them."),
+    Figure("loom_disks_full", "disks_full", "Folders of Loom on disks without room: nothing more is stored there."),
     Figure("loom_workers", "workers", "Worker processes that are alive."),
     Figure("loom_dead_turns", "dead", "Turns that killed each worker that ran them."),
     Figure("loom_oldest_queued_age_seconds", "oldest_queued_age_s", "Age of the oldest queued turn; 0: none."),
@@ -94,7 +96,10 @@ class HealthViews:
         if missing:
             headers = {"Retry-After": str(RETRY_S)}
             raise Refused(ProblemDetails(503, "not-ready", "; ".join(missing), {"reasons": list(missing)}, headers))
-        return json_answer({"status": "ready"})
+        # What a provider says of the account is for this machine alone.
+        is_local = is_loopback(socket_address(request)) and not any("FORWARDED" in name for name in request.environ)
+        warnings = self._service.health.warnings() if is_local else ()
+        return json_answer({"status": "ready", **({"warnings": list(warnings)} if warnings else {})})
 
 
 class MetricsViews:
@@ -184,13 +189,7 @@ def _values(name: str, figures: Json) -> Json:
     match name:
         case "loom_turns":
             return {status: figures[status] for status in STATUSES if status in figures}
-        case "loom_oldest_waiting_age_seconds":
-            return dict(figures.get("waiting_ages", {}))
-        case "loom_agent_messages":
-            return dict(figures.get("agent_messages", {}))
         case "loom_breaker_open":
             return {breaker: OPENNESS[state] for breaker, state in figures.get("breakers", {}).items()}
-        case "loom_guard_decisions_total":
-            return dict(figures.get("guard_decisions", {}))
-        case _:
-            return dict(figures.get("known", {}))
+    own = {"loom_oldest_waiting_age_seconds": "waiting_ages", "loom_figures_known": "known"}
+    return dict(figures.get(own.get(name, name.removeprefix("loom_").removesuffix("_total")), {}))

@@ -23,7 +23,7 @@ def ask(
 ) -> None:
     """Ask one question and print the answer; exit code 0 if the turn completed.
 
-    On a terminal the answer is streamed; into a pipe or file goes the turn's text alone.
+    On a terminal the answer is streamed; into a pipe or file goes the turn's text alone. Stderr tells of waits.
     """
     if any("\ud800" <= letter <= "\udfff" for letter in question):  # bytes that were no UTF-8
         raise click.UsageError("the question is not valid text in this terminal's encoding")
@@ -31,8 +31,9 @@ def ask(
     turn = talk.submit(loom, session or talk.fresh_session("ask"), question, agent=agent)
     is_streamed = sys.stdout.isatty() and not as_json
     teller = talk.terminal_teller()
+    tell = teller.tell if is_streamed else _say_nothing if as_json else teller.tell_wait
     try:
-        turn = talk.follow(loom, turn["id"], teller.tell if is_streamed else _say_nothing)
+        turn = talk.follow(loom, turn["id"], tell)
     except KeyboardInterrupt:
         click.echo(f"\n{talk.still_running(turn['id'])}", err=True)
         ctx.exit(1)

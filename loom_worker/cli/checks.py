@@ -11,17 +11,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loom_worker.agents.load import load
-from loom_worker.core import sqlite_driver
+from loom_worker.core import redis_client, sqlite_driver
 from loom_worker.core.errors import BadSettings, LoomError, Unavailable
 from loom_worker.core.isolation import landlock
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.stopping import Stopping
+from loom_worker.core.values.chat import ChatMessage, Reply, Request, ToolSpec
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.variables import database_path, without_password
+from loom_worker.store.file import full_disks
 from loom_worker.supervisor import home, ready, valkey
 from loom_worker.supervisor.screen import model_line
 
+ASK_S = 10.0  # longest answer of the model to each of two requests
 LEAST_PYTHON = (3, 11)
+PING = ToolSpec("ping", "Answers pong.", {"type": "object", "properties": {}})
 BACKEND_URL = "LOOM_BACKEND_URL"
 """What is wrong with it, the check ``backend`` says."""
 
@@ -47,7 +52,7 @@ def of_installation() -> Iterator[InstallationCheck]:
 
 
 def of_settings(
-    settings: Settings, problems: Sequence[Problem] = (), *, is_full: bool = False
+    settings: Settings, problems: Sequence[Problem] = (), *, is_full: bool = False, asks_model: bool = True
 ) -> Iterator[InstallationCheck]:
     """What the settings name; each check stands alone, so that one failure hides no other.
 
@@ -66,7 +71,7 @@ def of_settings(
         yield from audit(settings)
     yield backend(settings)
     yield from agents(settings, [each for each in problems if each.field != BACKEND_URL])
-    yield model(settings)
+    yield model(settings, asks=asks_model)
     yield running(settings)
 
 
@@ -109,6 +114,8 @@ def data_directory(settings: Settings) -> InstallationCheck:
     nearest = settings.home
     while not nearest.exists():
         nearest = nearest.parent
+    if full := full_disks(nearest, database_path(settings.database_url).parent):
+        return InstallationCheck("data directory", False, "; ".join(full), "Loom cannot store anything before that")
     is_ok = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     found = str(settings.home) if nearest == settings.home else f"{settings.home} (will be made)"
     return InstallationCheck(
@@ -142,13 +149,8 @@ def redis(settings: Settings) -> InstallationCheck:
     shown = without_password(settings.redis_url)
     if settings.has_embedded_redis and home.running(settings.home) is None:
         return InstallationCheck("redis", True, "embedded; starts with `loom up`")
-
-    def ping() -> None:
-        from redis import Redis
-
-        Redis.from_url(settings.redis_url, socket_timeout=3, socket_connect_timeout=3).ping()
-
-    return _tried("redis", shown, ping, "start the server, or correct LOOM_REDIS_URL")
+    client = redis_client.client(settings.redis_url, connections=1, timeout_s=redis_client.LOOK_S)
+    return _tried("redis", shown, lambda: redis_client.probe(client), "start the server, or correct LOOM_REDIS_URL")
 
 
 def database(settings: Settings) -> InstallationCheck:
@@ -253,10 +255,27 @@ def _subject(problem: Problem, settings: Settings) -> str:
     return "workflows" if Path(problem.file).parent == settings.workflows_dir else "agents"
 
 
-def model(settings: Settings) -> InstallationCheck:
-    """Which model answers? The demo is sound, and a warning."""
-    warning = "its answers are a script's" if settings.llm.provider == "scripted" else ""
-    return InstallationCheck("model", True, model_line(settings), warning=warning)
+def model(settings: Settings, *, asks: bool = True) -> InstallationCheck:
+    """Does it answer, and call a tool? Two requests of some hundred tokens; the demo is sound, and a warning."""
+    llm, shown = replace(settings.llm, call_timeout_s=ASK_S), model_line(settings)
+    if llm.provider == "scripted" or not asks:
+        why = "its answers are a script's" if asks else "it was not asked"
+        return InstallationCheck("model", True, shown, warning=why)
+    from loom_worker.runtime.models import adapter
+
+    call = Request("", (ChatMessage("user", "Call the tool ping."),), tools=(PING,), must_call="ping", max_tokens=256)
+    began_s = time.monotonic()
+    try:
+        made = adapter(llm, llm.provider, llm.model, Stopping(ASK_S))
+        one_token = replace(call, tools=(), must_call="", max_tokens=1)
+        said, called = (next(e for e in made.reply(each) if isinstance(e, Reply)) for each in (one_token, call))
+    except LoomError as error:
+        return InstallationCheck("model", False, f"{shown}: {error}", "docs/providers.md; --offline asks no model")
+    took_ms, usage = (time.monotonic() - began_s) * 1000, said.usage + called.usage
+    cost = "no known price" if usage.cost_usd is None else f"{usage.cost_usd:.5f} USD"
+    warning = "" if called.tool_uses else "it answers, but called no tool: agents with tools need a model that does"
+    found = f"{shown}: answered two requests in {took_ms:.0f} ms ({usage.tokens} tokens, {cost})"
+    return InstallationCheck("model", True, found, warning=warning)
 
 
 def running(settings: Settings) -> InstallationCheck:
@@ -265,10 +284,9 @@ def running(settings: Settings) -> InstallationCheck:
     if state is None:
         return InstallationCheck("loom", True, "not running; start it with `make up`")
     body = ready.readiness(state.url)
-    is_ok = bool(body and body["ready"])
-    return InstallationCheck(
-        "loom", is_ok, f"pid {state.pid}, {state.url}", f"/readyz says {body}; see {settings.home / home.LOGS}"
-    )
+    is_ok, found = bool(body and body["ready"]), f"pid {state.pid}, {state.url}"
+    warning = "; ".join((body or {}).get("warnings", ()))
+    return InstallationCheck("loom", is_ok, found, f"/readyz says {body}; see {settings.home / home.LOGS}", warning)
 
 
 def _tried(name: str, shown: str, attempt: Callable[[], None], fix: str) -> InstallationCheck:

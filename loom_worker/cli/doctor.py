@@ -25,11 +25,15 @@ from loom_worker.core.values.problems import Problem
 @click.command()
 @click.option("--full", "is_full", is_flag=True, help="Look through the database's indexes too, which takes longer.")
 @click.option("--problems", "only_problems", is_flag=True, help="Only what is wrong with variables, agents and tools.")
+@click.option(
+    "--offline", "is_offline", is_flag=True, help="Ask no model: else it gets two requests, which cost little."
+)
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.pass_context
-def doctor(ctx: click.Context, *, is_full: bool, only_problems: bool, as_json: bool) -> None:
+def doctor(ctx: click.Context, *, is_full: bool, only_problems: bool, is_offline: bool, as_json: bool) -> None:
     """Check the installation, print every setting with its source and what grows; exit code 1 if anything is wrong."""
-    report = _problems() if only_problems else _look(is_full=is_full, project=ctx.find_object(dict) or {})
+    project = ctx.find_object(dict) or {}
+    report = _problems() if only_problems else _look(is_full=is_full, project=project, asks_model=not is_offline)
     if as_json:
         click.echo(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
     elif only_problems:
@@ -99,7 +103,7 @@ def _show(report: Report) -> None:
         click.echo(f"{each.name:<30}{each.size:<34}{each.bound}")
 
 
-def _look(*, is_full: bool, project: Container[str]) -> Report:
+def _look(*, is_full: bool, project: Container[str], asks_model: bool) -> Report:
     try:
         settings = from_env(checks=(*setting_checks.START, setting_checks.serving))
     except BadSettings as error:
@@ -108,7 +112,7 @@ def _look(*, is_full: bool, project: Container[str]) -> Report:
         return Report((*of_installation(), *wrong))
     rows = setting_rows(settings, os.environ, project=project)
     found = _found(settings)
-    checks = (*of_installation(), *of_settings(settings, found, is_full=is_full))
+    checks = (*of_installation(), *of_settings(settings, found, is_full=is_full, asks_model=asks_model))
     return Report(checks, rows, tuple(growth(settings)), found)
 
 

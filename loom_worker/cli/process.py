@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from loom_worker.cli import setting_checks
-from loom_worker.core.errors import Unavailable
+from loom_worker.core.errors import BadSettings, Unavailable
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import SettingCheck, Settings, from_env
 from loom_worker.core.sqlite_driver import sqlite3
@@ -88,6 +88,21 @@ def _with_database(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...]
     return settings
 
 
+def _with_redis(settings: Settings) -> Settings:
+    """Say which setting is wrong if Redis does not answer; BadSettings if nobody will start it, else it is retried."""
+    from loom_worker.core import redis_client
+    from loom_worker.supervisor import home
+
+    try:
+        redis_client.probe(redis_client.client(settings.redis_url, connections=1, timeout_s=redis_client.LOOK_S))
+    except Unavailable as error:
+        if settings.has_embedded_redis and home.running(settings.home) is None:
+            why = f"LOOM_REDIS_URL is not set, and no `loom up` runs on {settings.home}: set it to a Redis that runs"
+            raise BadSettings(f"{why}, or run `loom up`, which brings its own ({error})") from error
+        log.error("LOOM_REDIS_URL: %s. Start that server, or correct the setting; still trying", error)
+    return settings
+
+
 @click.command()
 def web() -> None:
     """Serve the HTTP API on LOOM_HOST and LOOM_PORT."""
@@ -99,7 +114,7 @@ def web() -> None:
     # For its error about a host that is not this machine's; a port in use is reported by the server.
     ports.is_free(settings.web.host, settings.web.port)
     with web_address.announced(settings.home, ports.url_of(settings.web.host, settings.web.port)):
-        serve(service(settings))
+        serve(service(_with_redis(settings)))
 
 
 def _queues(_ctx: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -123,7 +138,7 @@ def worker(ctx: click.Context, queues: tuple[str, ...], concurrency: int | None,
     calls_model = process_env.PROVIDER in needs
     settings = _with_database(needs, checks=setting_checks.WITH_MODEL if calls_model else setting_checks.ALL)
     threads = concurrency or settings.worker_concurrency
-    ctx.exit(run_worker(settings, queues=queues, concurrency=threads, name=name))
+    ctx.exit(run_worker(_with_redis(settings), queues=queues, concurrency=threads, name=name))
 
 
 @click.command()
@@ -131,7 +146,7 @@ def beat() -> None:
     """Re-send lost wake-ups, even when no worker is running."""
     from loom_worker.runtime.sweeping import run_beat
 
-    run_beat(_with_database(process_env.NOTHING))
+    run_beat(_with_redis(_with_database(process_env.NOTHING)))
 
 
 @click.command()

@@ -8,6 +8,7 @@ import click
 
 from loom_worker.cli.http import address, nobody
 from loom_worker.core.settings import from_env
+from loom_worker.core.text import clean
 from loom_worker.core.values.json import Json
 from loom_worker.supervisor import home
 
@@ -58,8 +59,10 @@ def _told(report: Json, directory: Path) -> str:
         lines.append(f"Flower at {report['flower_url']}")
         lines += [f"  {name:<10} pid {pid}" for name, pid in report["children"].items()]
         lines += [f"  {name:<10} DOES NOT STAY UP ({n} deaths in a row)" for name, n in report["failing"].items()]
+    told: Json = report["readyz"] or {}
+    lines += [f"warning: {clean(str(each))}" for each in told.get("warnings", ())]
     if not report["ready"]:
-        lines.append(f"/readyz says: {report['readyz'] or 'nothing'}")
+        lines += [clean(str(each)) for each in told.get("reasons", [f"/readyz says: {told or 'nothing'}"])]
     return "\n".join(lines)
 
 

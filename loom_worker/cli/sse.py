@@ -10,6 +10,8 @@ from loom_worker.core.errors import StreamBroken
 from loom_worker.core.values.notifications import Event
 
 RESET = "stream.reset"
+COMMENT = ":"
+"""A comment of the stream, handed on as an event without an id; ``data["text"]`` says what is waited for."""
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 3.0
 PATIENCE_S = 60.0
@@ -34,7 +36,7 @@ class SseParser:
         self._fields: dict[str, list[str]] = {}
 
     def feed(self, piece: bytes) -> list[SseMessage]:
-        """The messages that this piece completes."""
+        """The messages that this piece completes, and comments."""
         text = self._rest + self._decoder.decode(piece)
         # A carriage return at the end may be half of a line end.
         held = "\r" if text.endswith("\r") else ""
@@ -47,8 +49,9 @@ class SseParser:
         if not line:
             return self._finished()
         name, _, value = line.partition(":")
-        if name:
-            self._fields.setdefault(name, []).append(value.removeprefix(" "))
+        if not name:
+            return SseMessage("", COMMENT, value.strip())
+        self._fields.setdefault(name, []).append(value.removeprefix(" "))
         return None
 
     def _finished(self) -> SseMessage | None:
@@ -83,7 +86,8 @@ def follow(
             event = _event(message)
             if event is None or not _is_next(event, last_id):
                 continue
-            last_id, pause_s = event.id, FIRST_PAUSE_S
+            if event.type != COMMENT:
+                last_id, pause_s = event.id, FIRST_PAUSE_S
             yield event
             if event.is_final:
                 return
@@ -104,13 +108,15 @@ def _messages(connect: Callable[[int], Iterable[bytes]], last_id: int) -> Iterat
 
 
 def _is_next(event: Event, last_id: int) -> bool:
-    return event.id > last_id or event.type == RESET
+    return event.id > last_id or event.type in (RESET, COMMENT)
 
 
 def _event(message: SseMessage | None) -> Event | None:
     """None for what is not an event of Loom's; a reset counts as before the first."""
     if message is None:
         return None
+    if message.type == COMMENT:
+        return None if message.data in ("still here", "it is gone") else Event(0, COMMENT, {"text": message.data})
     if message.type == RESET:
         return Event(0, RESET, {})
     try:

@@ -42,8 +42,15 @@ class Teller:
                 self._remark(f"· {printable(str(event.data.get('name', 'tool')))} …")
             case "judge.verdict":
                 self._remark(f"· {judged(event.data)}")
+            case sse.COMMENT if not self.is_mid_line:
+                self._remark(f"· {printable(str(event.data.get('text', '')))}")
             case "turn.retrying" | "stream.reset":
                 self._remark("· from the start again: what was said before this line does not count")
+
+    def tell_wait(self, event: Event) -> None:
+        """Say only what is waited for."""
+        if event.type == sse.COMMENT:
+            self.tell(event)
 
     def end(self) -> None:
         """Close the line that is open."""

@@ -13,9 +13,13 @@ from loom_worker.core.errors import Unavailable
 FULL = "Redis is full (maxmemory): it takes no writes until it has room; nothing that was accepted is lost meanwhile."
 TIMEOUT_S = 5.0
 """Longest a call may take: a Redis that accepts bytes and never answers holds a caller no longer."""
+LOOK_S = 0.5
+"""The same for those who only look, and are looked at within 2 s: each call is tried twice."""
 
 
-def client(url: str, *, connections: int, wait_s: float = 0.0, decodes: bool = True) -> Any:
+def client(
+    url: str, *, connections: int, wait_s: float = 0.0, decodes: bool = True, timeout_s: float = TIMEOUT_S
+) -> Any:
     """Return a client; nothing is connected yet.
 
     Args:
@@ -29,8 +33,8 @@ def client(url: str, *, connections: int, wait_s: float = 0.0, decodes: bool = T
     return redis.Redis.from_url(
         url,
         decode_responses=decodes,
-        socket_timeout=TIMEOUT_S + wait_s,
-        socket_connect_timeout=TIMEOUT_S,
+        socket_timeout=timeout_s + wait_s,
+        socket_connect_timeout=timeout_s,
         max_connections=connections,
         retry=retry,
     )

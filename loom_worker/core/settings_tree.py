@@ -95,7 +95,7 @@ class LimitSettings:
     """Deaths of a turn's owner before the turn is given up."""
     tool_timeout_s: float = setting("LOOM_TOOL_TIMEOUT_S", Seconds(), 30.0)
     turn_timeout_s: float = setting("LOOM_TURN_TIMEOUT_S", Seconds(), 300.0)
-    """Running time only: neither time in the queue nor time spent waiting counts."""
+    """Pauses before the model is asked again count; queue, tools, people, and waits that a provider named do not."""
     max_llm_calls: int = setting("LOOM_MAX_LLM_CALLS", Whole(), 25)
     """Per turn."""
     max_tool_calls: int = setting("LOOM_MAX_TOOL_CALLS", Whole(least=0), 50)

@@ -22,6 +22,8 @@ from importlib.resources import files
 from typing import Any, Literal, get_args
 
 from loom_worker.core import metrics
+from loom_worker.core.text import one_line
+from loom_worker.core.values.ids import now_ms
 from loom_worker.guard.tolerant import Tolerant
 
 State = Literal["closed", "half-open", "open"]
@@ -32,6 +34,9 @@ OPENED = "loom:breaker-opened:"
 """Sorted set per name: the processes that have opened theirs since anyone last succeeded."""
 NAMES = "loom:breakers"
 """Sorted set of the names that have a hash, by the time (ms) at which that goes."""
+
+UNANSWERED = "loom:models-unanswered"
+"""Hash, for a day: each model whose latest call failed, to when that began (ms), a space, and why it failed last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,19 @@ class Breakers:
         """Report a call whose end says nothing, because it was cancelled, say: another call may be the probe."""
         if token is not None:
             self._report("let_go", name, token)
+
+    def tell_answer(self, model: str, failure: str | None = None) -> None:
+        """Keep for people why a model did not answer, and since when, until it does; None: it answered."""
+
+        def tell() -> None:
+            if failure is None:
+                self._redis.hdel(UNANSWERED, model)
+            else:
+                since_ms = (self._redis.hget(UNANSWERED, model) or str(now_ms())).partition(" ")[0]
+                self._redis.hset(UNANSWERED, model, f"{since_ms} {one_line(failure)}")
+                self._redis.expire(UNANSWERED, 86_400)
+
+        self._tolerant.ask(tell, otherwise=None)
 
     def open_now(self, names: Iterable[str]) -> dict[str, float]:
         """Those of them that are open now, with the seconds left; in one round trip, and without becoming the probe."""

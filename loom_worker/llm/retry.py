@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from loom_worker.core.errors import LeftAlone, Overloaded, ProviderFailed, StreamBroken, Transient
+from loom_worker.core.errors import LeftAlone, Overloaded, PromptTooLong, ProviderFailed, StreamBroken, Transient
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta
 from loom_worker.guard.breaker import Breakers
 from loom_worker.llm.anthropic_errors import is_rate_limit
@@ -113,7 +113,7 @@ class Guarded:
         self._model = model
         self._breakers = breakers
         self._provider = provider
-        self._breaker = f"llm:{provider}:{model.name}"
+        self._breaker, self._told_as = f"llm:{provider}:{model.name}", f"{model.name} ({provider})"
         self._probe_s = probe_s
 
     @property
@@ -139,15 +139,18 @@ class Guarded:
             for event in self._model.reply(request):
                 if isinstance(event, Reply):
                     report = self._breakers.succeeded
+                    self._breakers.tell_answer(self._told_as)
                 yield event
         except (StreamBroken, Overloaded) as error:
+            self._breakers.tell_answer(self._told_as, str(error))
             is_well = isinstance(error, Overloaded) and is_rate_limit(error)
             report = self._breakers.abandoned if is_well else partial(self._breakers.failed, source=request.source)
             raise
-        except NotSent:
-            raise
-        except ProviderFailed:
-            report = self._breakers.succeeded  # it answered, if with a refusal
+        except ProviderFailed as error:
+            if not isinstance(error, PromptTooLong):
+                self._breakers.tell_answer(self._told_as, str(error))
+            if not isinstance(error, NotSent):
+                report = self._breakers.succeeded  # it answered, if with a refusal
             raise
         finally:
             report(self._breaker, permit.token)

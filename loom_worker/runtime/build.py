@@ -13,9 +13,10 @@ from celery import Celery
 from loom_worker.agents.known import KnownAgents
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.versions import RecordedAgents
-from loom_worker.core import crash_points
+from loom_worker.core import crash_points, redis_client
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
+from loom_worker.core.variables import database_path
 from loom_worker.demo.workflows import shipped_workflows
 from loom_worker.events.log import EventLog
 from loom_worker.events.run_news import RunNews
@@ -108,13 +109,15 @@ def service(settings: Settings) -> Service:
     celery = configure(settings)
     database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.web.threads + POOL_THREADS)
     client, events = redis_of(settings), events_of(settings)
+    looks = redis_client.client(settings.redis_url, connections=2 * settings.web.threads, timeout_s=redis_client.LOOK_S)
     lanes = Lanes(client, settings.lanes)
     workflows = workflows_of(settings)
     agents = agents_of(settings, database, workflows)
     stopping = Stopping(settings.lanes.drain_s)
     fitted = components(settings, agents, database, client, process=process_name(), stopping=stopping)
     fitted.metrics.start()
-    waits = WaitReports(Turns(database), LiveWaits(client), agents)
+    waits = WaitReports(Turns(database), LiveWaits(looks), agents)
+    health = Health(database, looks, (settings.home, database_path(settings.database_url).parent))
     announcer = _announcer(celery, client, lanes, events, Publisher())
     runs = _workflow_runs(settings, database, (agents, workflows), announcer, (events, lanes))
     parts = ServiceParts(
@@ -127,8 +130,8 @@ def service(settings: Settings) -> Service:
         patterns=_pattern_catalog(fitted, client),
         references=fitted.expiring.references,
         bodies=_bodies(settings),
-        health=Health(database, client),
-        figures=_figures(fitted, database, client, waits),
+        health=health,
+        figures=Figures(health, fitted.breakers, waits, fitted.expiring.references, fitted.knowledge.library),
         components=fitted,
         rates=fitted.executor.rates,
     )
@@ -174,11 +177,6 @@ def _pattern_catalog(fitted: Components, client: Any) -> PatternCatalog:
         workers=LiveWorkers(client),
         learns=fitted.knowledge.learns,
     )
-
-
-def _figures(fitted: Components, database: Database, client: Any, waits: WaitReports) -> Figures:
-    references, library = fitted.expiring.references, fitted.knowledge.library
-    return Figures(database, client, fitted.breakers, waits, references, library)
 
 
 def _announcer(

@@ -9,6 +9,7 @@ from importlib import import_module
 from loom_worker.backends.rest import auth
 from loom_worker.core.errors import BadSettings, Interrupted, LoomError, ProviderFailed
 from loom_worker.core.settings import Settings
+from loom_worker.core.settings_tree import LlmSettings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent, RemoteAgent
 from loom_worker.core.values.chat import ReplyEvent, Request
@@ -71,10 +72,10 @@ class Models:
             )
             return Metered(Measured(scripted))
         try:
-            adapter = self._adapter(provider, name)
+            made = adapter(self._settings.llm, provider, name, self._stopping)
         except LoomError as error:
             return Absent(str(error))
-        return self._guarded(adapter, provider, self._settings.llm.call_timeout_s + PROBE_SLACK_S)
+        return self._guarded(made, provider, self._settings.llm.call_timeout_s + PROBE_SLACK_S)
 
     def answering(self, agent: Agent, provider: str | None, name: str) -> Model:
         """What answers an agent's turns: the agent elsewhere that its file names, or a model.
@@ -151,24 +152,6 @@ class Models:
         )
         return A2aAgent(name, address, stopping=self._stopping)
 
-    def _adapter(self, provider: str, name: str) -> Model:
-        llm = self._settings.llm
-        options: CallOptions = {
-            "call_timeout_s": llm.call_timeout_s,
-            "stopping": self._stopping,
-            "max_reply_bytes": llm.max_reply_bytes,
-            "cache_marks": llm.cache_marks,
-        }
-        if provider == "ollama":
-            from loom_worker.llm.ollama import Ollama
-
-            return Ollama(model=name, host=llm.ollama_host, **options)
-        if provider == "bedrock":
-            from loom_worker.llm.bedrock import Bedrock
-
-            return Bedrock(model=name, **options)
-        return Anthropic(model=name, api_key=llm.api_key, base_url=llm.base_url, **options)
-
     def pause(self, wait_s: float, is_given_up: Callable[[], bool]) -> None:
         """Wait between two tries; Interrupted if the process is to stop, or nobody wants the reply any more."""
         until_s = time.monotonic() + wait_s
@@ -176,6 +159,25 @@ class Models:
             if self._stopping.is_asked or is_given_up():
                 raise Interrupted("The worker stops, or nobody wants the reply any more.")
             time.sleep(min(left_s, 0.1))
+
+
+def adapter(llm: LlmSettings, provider: str, name: str, stopping: Stopping) -> Model:
+    """What asks a provider's model: one request for one reply; BadSettings if it cannot be had."""
+    options: CallOptions = {
+        "call_timeout_s": llm.call_timeout_s,
+        "stopping": stopping,
+        "max_reply_bytes": llm.max_reply_bytes,
+        "cache_marks": llm.cache_marks,
+    }
+    if provider == "ollama":
+        from loom_worker.llm.ollama import Ollama
+
+        return Ollama(model=name, host=llm.ollama_host, **options)
+    if provider == "bedrock":
+        from loom_worker.llm.bedrock import Bedrock
+
+        return Bedrock(model=name, **options)
+    return Anthropic(model=name, api_key=llm.api_key, base_url=llm.base_url, **options)
 
 
 def _remembering(count: Count) -> Count:

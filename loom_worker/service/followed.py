@@ -22,7 +22,7 @@ class EventBatch:
 
 
 class EventSink(Protocol):
-    """Where a reader's events go. Nothing here blocks or raises, apart from ``is_barred``, which may block."""
+    """Where a reader's events go. Nothing here blocks or raises, but ``is_barred`` and ``wait_words`` may block."""
 
     def has_room(self) -> bool:
         """False while the reader is slow; ``TurnFollower.resume`` then says when it is not."""
@@ -33,8 +33,11 @@ class EventSink(Protocol):
     def send(self, batch: EventBatch) -> None:
         """Take the next events."""
 
-    def send_heartbeat(self) -> None:
-        """Nothing has come for some time."""
+    def wait_words(self) -> str:
+        """Tell people what is waited for; empty if nobody knows."""
+
+    def send_heartbeat(self, words: str) -> None:
+        """Nothing has come for some time; ``words``: see ``wait_words``."""
 
     def end(self, error: LoomError | None) -> None:
         """Nothing more comes; called once.

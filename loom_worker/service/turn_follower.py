@@ -30,8 +30,8 @@ from loom_worker.service.turn_looks import TurnLook, TurnLooks
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_S = 15.0
-"""A reader that nothing came for hears that it is still served."""
+HEARTBEAT_S = 5.0
+"""A reader that nothing came for hears what is waited for, and so that it is still served."""
 POOL_THREADS = 4
 """Of what may take long. A rebuild holds the interpreter's lock anyway, so more would not be faster."""
 
@@ -233,12 +233,17 @@ class TurnFollower:
             for reader in turn.readers:
                 if now_s - reader.told_s >= HEARTBEAT_S and reader.state is ReaderState.LIVE:
                     reader.told_s = now_s
-                    reader.sink.send_heartbeat()
+                    self._pool.submit(self._find_words, reader)
         # Rows apart from logs: a Redis that does not answer must not keep the database's answer back.
         if not self._is_looking:
             self._look(now_s)
         if not self._is_comparing:
             self._compare(now_s)
+
+    def _find_words(self, reader: FollowedReader) -> None:
+        """Run by the pool."""
+        words = reader.sink.wait_words()
+        self._thread.post(lambda: reader.sink.send_heartbeat(words) if reader.state is ReaderState.LIVE else None)
 
     def _forget_unread(self) -> None:
         unread = [turn_id for turn_id, turn in self._turns.items() if not turn.readers]

@@ -6,6 +6,7 @@ from typing import get_args
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.core.errors import BadFile
+from loom_worker.core.text import one_line
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
@@ -51,6 +52,10 @@ class WaitReports:
             else replace(turn, waiting=by_judges.get(turn.id) or self._waiting(turn, seen, waited, moment_ms))
             for turn in listed
         )
+
+    def in_words(self, turn: Turn) -> str:
+        """What a turn waits for, for people; empty for one that has ended."""
+        return one_line(in_words(self.with_wait(turn), now_ms()))
 
     def figures(self, tenant: Tenant | None) -> Json:
         """The queue's figures, and how old the oldest turns are that run and that wait.
@@ -122,6 +127,29 @@ def _parked(turn: Turn, waited: Json | None, moment_ms: int) -> Waiting:
         return Waiting("lane", due_ms, attempt=tries, last_error=last_error)
     since_ms = waited.get("since_ms", _latest_ms(turn))
     return Waiting(waited.get("for", "model"), since_ms, attempt=tries, next_try_ms=due_ms, last_error=last_error)
+
+
+def in_words(turn: Turn, moment_ms: int) -> str:
+    """What a turn waits for, for people who look on; empty for one that has ended."""
+    waiting = turn.waiting
+    if waiting is None:
+        return ""
+    what, waited = waiting.waits_for, f"{_age_s(waiting.since_ms, moment_ms):.0f} s"
+    calls = sorted({call.name for call in _open(turn) if call.is_waiting == (what == "person")})
+    error = f": {waiting.last_error}" if waiting.last_error else ""
+    match what:
+        case "lane":
+            many = f"{turn.position} turn{'s' * (turn.position > 1)} of its session"
+            return f"queued {f'behind {many}' if turn.position else 'and no worker has taken it'} for {waited}"
+        case "person":
+            return f"waiting for approval of {', '.join(calls)} for {waited}: `loom turns approve {turn.id}`"
+        case "tools" | "agents" | "judges":
+            return f"waiting for {what} for {waited}: {', '.join(calls)}".rstrip(": ")
+    if waiting.next_try_ms is not None:
+        who = f"attempt {waiting.attempt}" if what == "model" else "rate limited by the provider"
+        return f"{who}, next in {max(0, waiting.next_try_ms - moment_ms) / 1000:.0f} s{error}"
+    again = f"attempt {waiting.attempt}, " if error else ""
+    return f"{again}the model has been reading for {waited}" + error.replace(":", "; before:", 1)
 
 
 def _open(turn: Turn) -> tuple[Call, ...]:

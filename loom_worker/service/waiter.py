@@ -59,6 +59,9 @@ class WaitTexts(Protocol[A]):
     def with_wait(self, awaited: A, /) -> A:
         """The same, with what it waits for."""
 
+    def in_words(self, awaited: A, /) -> str:
+        """What it waits for, for people who look on; empty if that is nothing, or not known."""
+
 
 class EventPlaces(ReadableEvents, Protocol[Read_contra]):
     """Where events are read (``service/event_source.py``: EventSource, ``service/run_events.py``: RunEventSource)."""
@@ -100,6 +103,13 @@ class Waiter(Generic[A]):
     def with_wait(self, awaited: A) -> A:
         """The same, with what it waits for if it is unfinished."""
         return self._texts.with_wait(awaited)
+
+    def in_words(self, place: Place) -> str:
+        """What is waited for where somebody reads, for people; empty if nobody knows."""
+        try:
+            return self._texts.in_words(self._rows.get(place.tenant, place.turn_id))
+        except LoomError:
+            return ""
 
     def expect(self, awaited_id: str, *, since_s: float | None = None) -> EndWait:
         """A wait for its end that needs no thread, and hears of it from now on: look at it after this.
@@ -153,7 +163,7 @@ class Waiter(Generic[A]):
     def events(
         self, tenant: Tenant, awaited_id: str, *, after: int, is_stopping: Callable[[], bool]
     ) -> Iterator[Event | None]:
-        """Read in this thread: events behind an id, as they come; None when nothing came for 15 s.
+        """Read in this thread: events behind an id, as they come; None when nothing came for 5 s.
 
         Ends after a final one. A reader that is ahead of the log (it was lost, and rebuilt shorter) gets
         ``stream.reset`` and then all of it.
@@ -230,7 +240,10 @@ class _QueueSink:
     def send(self, batch: EventBatch) -> None:
         self._given.put([*batch.events])
 
-    def send_heartbeat(self) -> None:
+    def wait_words(self) -> str:
+        return ""
+
+    def send_heartbeat(self, words: str) -> None:
         self._given.put([None])
 
     def end(self, error: LoomError | None) -> None:

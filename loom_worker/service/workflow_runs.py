@@ -63,6 +63,10 @@ class NoWaits:
         """The run as it is."""
         return run
 
+    def in_words(self, _run: Run) -> str:
+        """Nothing."""
+        return ""
+
 
 class WorkflowRuns:
     """Starts runs, and all that can be asked of them."""

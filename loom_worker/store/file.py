@@ -1,10 +1,9 @@
 """The database as a file: where it is, what can be wrong with it, how it is read without changing it, and checked."""
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -16,9 +15,9 @@ LOCK_WAIT_S = 10.0
 LOCK_RETRY_S = 0.01
 MOST_DEFECTS = 5
 """Most defects that a check reports; a damaged file has thousands."""
-NOTHING_FREE_BYTES = 64 * 1024
-"""With less free space an I/O error means a full disk: SQLite grows its -shm file by 32 kB, and reports that it could
-not as an I/O error."""
+NOTHING_FREE_BYTES = 256 * 1024
+"""With less free space a disk is full, and an I/O error means that: SQLite grows its -shm file by 32 kB, and reports
+that it could not as an I/O error."""
 
 _HAS_TABLE = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'api_keys'"
 _USABLE = "SELECT count(*) FROM api_keys WHERE revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > ?)"
@@ -75,14 +74,18 @@ def failure_of(error: BaseException | None, file: Path) -> Failure | None:
         return None
     code: int = getattr(error, "sqlite_errorcode", None) or _BY_TEXT.get(str(error), 0)
     failure = _BY_CODE.get(code & 0xFF)
-    return FULL if failure is FAULTY and _is_full(file) else failure
+    return FULL if failure is FAULTY and full_disks(file.parent) else failure
 
 
-def _is_full(file: Path) -> bool:
-    try:
-        return shutil.disk_usage(file.parent).free < NOTHING_FREE_BYTES
-    except OSError:
-        return False
+def full_disks(*folders: Path) -> tuple[str, ...]:
+    """Which of the folders have no room on their disk, and what to do; one that cannot be looked at is passed over."""
+    found = []
+    for folder in dict.fromkeys(folders):
+        with suppress(OSError):
+            disk = os.statvfs(folder)
+            if disk.f_bavail * disk.f_frsize < NOTHING_FREE_BYTES or (disk.f_files and not disk.f_favail):
+                found.append(f"{folder} {FULL.text}; {FULL.fix} (`df -h {folder}`, `df -i {folder}`)")
+    return tuple(found)
 
 
 @contextmanager

@@ -9,10 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
+from loom_worker.core import redis_client
 from loom_worker.core.errors import Unavailable
 from loom_worker.lanes.readiness import Readiness, WorkerState, read_readiness, stuck
 from loom_worker.supervisor.decide import Remedy, Row
@@ -27,8 +24,6 @@ AWAY_LOOKS = 15
 to 30 s (kombu's interval_max), while the heartbeat goes on again at once."""
 REST_S = 60.0
 """Between two restarts of a worker that takes no turns: should that be no cure, it must not become the illness."""
-_TIMEOUT_S = 1.0
-"""The loop that restarts and stops processes waits no longer for Redis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +100,4 @@ class Rounds:
 
 def looking(redis_url: str) -> Callable[[], Readiness]:
     """How to look at this Redis; nothing is connected yet."""
-    client = redis.Redis.from_url(
-        redis_url,
-        decode_responses=True,
-        socket_timeout=_TIMEOUT_S,
-        socket_connect_timeout=_TIMEOUT_S,
-        retry=Retry(NoBackoff(), 0),
-    )
-    return partial(read_readiness, client)
+    return partial(read_readiness, redis_client.client(redis_url, connections=1, timeout_s=redis_client.LOOK_S))

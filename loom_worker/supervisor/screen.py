@@ -85,10 +85,18 @@ def _web(facts: StartReport) -> str:
 
 
 def model_line(settings: Settings) -> str:
-    """Which model answers."""
-    if settings.llm.provider == "scripted":
+    """Which model answers, and at which address it is asked."""
+    llm = settings.llm
+    if llm.provider == "scripted":
         return "demo model: scripted, no LLM; set ANTHROPIC_API_KEY and start again for a real one"
-    return f"{settings.llm.model} ({settings.llm.provider})"
+    where = without_password(llm.base_url or "https://api.anthropic.com")
+    if llm.provider == "ollama":
+        from loom_worker.llm.ollama import address
+
+        where = address(llm.ollama_host)
+    elif llm.provider == "bedrock":
+        where = "Bedrock's own address in the region of AWS_REGION or of the AWS profile"
+    return f"{llm.model} ({llm.provider}) at {where}"
 
 
 def _data(settings: Settings) -> str:

@@ -17,6 +17,21 @@ LOOK_EVERY_S = 0.5
 """The database is asked this often while a lease is in doubt, as often as a lease is renewed otherwise."""
 
 
+class RunClock:
+    """Milliseconds that a turn has run, over all its owners, the pauses before it asks its model again included."""
+
+    def __init__(self, ran_before_ms: int) -> None:
+        self._began_s = time.monotonic() - ran_before_ms / 1000
+
+    def ms(self) -> int:
+        """As of now."""
+        return max(0, int((time.monotonic() - self._began_s) * 1000))
+
+    def add(self, span_ms: int) -> None:
+        """Count a pause that nobody sits through; a negative one is not to count although somebody does."""
+        self._began_s -= span_ms / 1000
+
+
 class Ownership:
     """One owner's view of one turn. The database is asked only while the lease could not be renewed in time."""
 

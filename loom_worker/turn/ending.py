@@ -57,7 +57,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     began_us = now_us()
     ending = with_error_id(state, _in_parts(ending, state.turn.channel), execution)
     error_stored = Interval(began_us, now_us()) if ending.error else None
-    turn = finished(state, ending, cancel=execution.cancel_requests.known, now_ms=now_ms, run_ms=execution.run_ms)
+    turn = finished(state, ending, cancel=execution.cancel_requests.known, now_ms=now_ms, run_ms=execution.clock.ms())
     delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
     crash_points.reached("turn.ending")
     messages = _messages(state, execution, now_ms) if ending.leaves_messages else ()

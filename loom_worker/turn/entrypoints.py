@@ -1,14 +1,12 @@
 """The doors of the room: a wake-up rang, a tool call came, a wait is over."""
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from loom_worker.core import crash_points, log_context
 from loom_worker.core.errors import Fenced, Interrupted, LoomError, Unavailable
-from loom_worker.core.monitor import Work
 from loom_worker.core.stopping import retry_until_stored
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.tools import Caller, Outcome, Tool
@@ -16,7 +14,7 @@ from loom_worker.core.values.turns import Claim
 from loom_worker.lanes.lanes import Lease
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.store.claims import Idle
-from loom_worker.turn.control import CancelRequests, Ownership, TurnWebhook
+from loom_worker.turn.control import CancelRequests, Ownership, RunClock, TurnWebhook
 from loom_worker.turn.ending import leave
 from loom_worker.turn.filtering import allowed
 from loom_worker.turn.reporting import call_work, tell_call, tell_verdict, turn_work, verdict_work
@@ -77,7 +75,7 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
     if _needs_own_process(claim, worker):
         _run_isolated(claim, held, worker)
         return
-    began_s = time.monotonic()
+    clock = RunClock(claim.turn.run_ms)
     try:
         worker.content.catch_up(lease.content)  # the turn has what any process had accepted when its lane was taken
         claim = worker.agents.keeping(claim)
@@ -95,26 +93,26 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         provider, model = own or worker.settings.llm.provider, runtime.model.name
         watch = ModelWatch(claim.turn, worker.waits, provider=provider, model=model, clock_ms=worker.clock_ms)
         asked = (ownership, cancel_requests, watch, session, TurnWebhook(worker.claims, claim))
-        execution = Execution(worker, claim, runtime, held, began_s, claim.turn.run_ms, *asked)
+        execution = Execution(worker, claim, runtime, held, clock, *asked)
         advance(claim, execution)
-    except Interrupted as error:
-        log.info("turn handed over: %s", error, extra={"turn": claim.turn.id})
-        is_ours = _quietly(lambda: worker.claims.release(claim, run_ms=_run_ms(claim, began_s)))
-        _tell_handover(work, claim, began_s, worker, is_ours=is_ours)
-        _wake_if(worker.lanes.release(lease), lane, worker)
-    except Fenced as error:
-        log.warning("fenced off: %s", error, extra={"turn": claim.turn.id})
-        _tell_handover(work, claim, began_s, worker, is_ours=False)
+    except (Interrupted, Fenced) as error:
+        is_ours = isinstance(error, Interrupted)
+        say = log.info if is_ours else log.warning
+        say("turn handed over: %s", error, extra={"turn": claim.turn.id})
+        if is_ours and _quietly(lambda: worker.claims.release(claim, run_ms=clock.ms())):
+            worker.monitor.waits(work, "another worker", run_ms=clock.ms())
+        else:  # should another one have it by now, its reports take the place of this
+            worker.monitor.cancelled(work, "taken over, or deleted with its session", run_ms=clock.ms())
         _wake_if(worker.lanes.release(lease), lane, worker)
     except Unavailable as error:
         log.warning("turn given back: %s", error, extra={"turn": claim.turn.id})
-        worker.monitor.waits(work, "the database", run_ms=_run_ms(claim, began_s))
-        _quietly(lambda: worker.claims.release(claim, run_ms=_run_ms(claim, began_s)))
+        worker.monitor.waits(work, "the database", run_ms=clock.ms())
+        _quietly(lambda: worker.claims.release(claim, run_ms=clock.ms()))
         _quietly(lambda: worker.lanes.release(lease, wait_ms=AGAIN_MS))
     except Exception as error:  # the top of a task: whatever else failed counts as a death of the owner, and is logged
         log.exception("turn failed unforeseen", extra={"turn": claim.turn.id})
         why = f"another attempt, after {type(error).__name__}"
-        worker.monitor.waits(work, why, run_ms=_run_ms(claim, began_s))
+        worker.monitor.waits(work, why, run_ms=clock.ms())
         worker.lanes.release(lease, wait_ms=AGAIN_MS)
 
 
@@ -128,20 +126,6 @@ def _run_isolated(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         _wake_if(worker.lanes.release(held.lease), turn.lane, worker)
     elif worker.claims.resume(turn.id, fence=turn.fence) is None:
         leave(held, turn, worker)
-
-
-def _tell_handover(work: Work, claim: Claim, began_s: float, worker: TurnWorker, *, is_ours: bool) -> None:
-    """Report that this worker leaves a turn; should another one have it by now, its reports take the place of this."""
-    run_ms = _run_ms(claim, began_s)
-    if is_ours:
-        worker.monitor.waits(work, "another worker", run_ms=run_ms)
-    else:
-        worker.monitor.cancelled(work, "taken over, or deleted with its session", run_ms=run_ms)
-
-
-def _run_ms(claim: Claim, began_s: float) -> int:
-    """Milliseconds the turn has run, over all its owners."""
-    return claim.turn.run_ms + int((time.monotonic() - began_s) * 1000)
 
 
 def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> None:

@@ -81,7 +81,7 @@ def tell_wait(state: TurnState, wait_ms: int, execution: Execution) -> None:
         wait_ms: until it looks again, should nobody wake it.
     """
     what_for = _waits_for(state, wait_ms)
-    execution.worker.monitor.waits(turn_work(state.turn), what_for, run_ms=execution.run_ms)
+    execution.worker.monitor.waits(turn_work(state.turn), what_for, run_ms=execution.clock.ms())
 
 
 def _waits_for(state: TurnState, wait_ms: int) -> str:

@@ -61,7 +61,7 @@ from loom_worker.turn.reply import ask, retell
 from loom_worker.turn.reporting import call_work, tell_call, tell_closed, tell_given_up, tell_wait
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.tool_plan import CallRules, Check, check
-from loom_worker.turn.waits import log_wait
+from loom_worker.turn.waits import log_wait, named_ms
 from loom_worker.turn.worker import Execution
 
 log = logging.getLogger(__name__)
@@ -170,13 +170,13 @@ def _ask(
     state: TurnState, execution: Execution, writer: EventWriter, *, may_call_tools: bool
 ) -> TurnState | Parked | Done:
     """Ask the model; or why the turn must wait, or ends, for want of a reply."""
-    execution.watch.begin(state, writer)
+    execution.watch.begin(state, writer, clock=execution.clock)
     try:
         state = ask(state, execution, writer, may_call_tools=may_call_tools)
     except Unavailable:
         raise
     except Transient as error:
-        pause_ms = _pause_ms(state, error)
+        pause_ms = _pause_ms(state, error, execution)
         state = execution.with_tries(state).waited(str(error), execution.watch.parked(error, pause_ms))
         return Parked(state, pause_ms)
     except BudgetSpent as error:
@@ -290,7 +290,7 @@ def situation(state: TurnState, execution: Execution) -> Situation:
     panel, names = execution.runtime.agent.judges, {call.name for call in state.open_calls}
     return Situation(
         now_ms=now_ms,
-        run_ms=execution.run_ms,
+        run_ms=execution.clock.ms(),
         check=_check(state.calls, alive, execution, now_ms) if state.open_calls else Check(),
         bounded=frozenset(name for name in names if (tool := execution.runtime.tool(name)) and tool.is_bounded),
         cancel=execution.cancel_requests.now(),
@@ -373,9 +373,14 @@ def _conclude(state: TurnState, found: Conclusion, execution: Execution, writer:
     return state
 
 
-def _pause_ms(state: TurnState, error: Transient) -> int:
+def _pause_ms(state: TurnState, error: Transient, execution: Execution) -> int:
+    """How long to wait before the model is asked again; what the provider did not name of it is running time."""
     wanted_s = error.retry_after_s if isinstance(error, Overloaded) else None
-    return int(min(max(wanted_s or 0.0, float(2 ** (state.waits + 1))), MAX_WAIT_S) * 1000)
+    pause_ms = int(min(max(wanted_s or 0.0, float(2 ** (state.waits + 1))), MAX_WAIT_S) * 1000)
+    left_ms = max(0, int(execution.limits.turn_timeout_s * 1000) - execution.clock.ms())
+    own_ms = min(max(0, pause_ms - named_ms(error)), left_ms)
+    execution.clock.add(own_ms)
+    return max(1, min(pause_ms, named_ms(error) + own_ms))
 
 
 def _has_ended(state: TurnState, ending: Ending, execution: Execution, writer: EventWriter) -> bool:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from loom_worker.core.errors import LeftAlone, LoomError, Overloaded
 from loom_worker.core.values.budgets import Reservation
@@ -18,6 +18,7 @@ from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits
 from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.meter import BudgetMeter, PaidTry
 from loom_worker.turn.call_times import CallRecorder
+from loom_worker.turn.control import RunClock
 from loom_worker.turn.state import TurnState
 
 log = logging.getLogger(__name__)
@@ -54,11 +55,7 @@ class ModelWatch(Watch):
     def __init__(
         self, turn: Turn, teller: WaitTeller, *, provider: str, model: str, clock_ms: Callable[[], int]
     ) -> None:
-        """Watch nothing yet.
-
-        Args:
-            provider, model: that are asked.
-        """
+        """Watch nothing yet; provider and model are those that are asked."""
         self._turn = turn
         self._teller = teller
         self.model = f"{model} ({provider})"
@@ -77,11 +74,11 @@ class ModelWatch(Watch):
         self._began_ms = self._received_ms = 0
         self._shown_ms: int | None = None
 
-    def begin(self, state: TurnState, writer: EventWriter) -> None:
+    def begin(self, state: TurnState, writer: EventWriter, *, clock: RunClock) -> None:
         """A reply is needed; what was tried for it before, by whomever, counts."""
         self.calls.begin()
         self.paid, self.under_way, self.is_under_way, self._noted = [], None, False, 0
-        self._writer, self._reply_n = writer, state.next_n
+        self._writer, self._reply_n, self._run_clock = writer, state.next_n, clock
         now_ms = self._clock_ms()
         earlier = state.waited_last or {}
         self._waiting = Waiting(
@@ -95,7 +92,7 @@ class ModelWatch(Watch):
         """See Watch."""
         self.calls.asked()
         self.under_way, self.is_under_way = None, True
-        self._change(waits_for="model", attempt=self._tries + 1)
+        self._waiting = replace(self._waiting, waits_for="model", attempt=self._tries + 1, next_try_ms=None)
         if self._shown_ms is not None:
             self._show()
 
@@ -139,16 +136,13 @@ class ModelWatch(Watch):
         self.is_under_way = False
         self._note()
         next_ms = self._clock_ms() + int(wait_s * 1000)
-        self._change(waits_for=_for(error), next_try_ms=next_ms, last_error=self._cause(error))
+        self._run_clock.add(-min(int(wait_s * 1000), named_ms(error)))
+        self._waiting = self._after(error, next_ms)
         self._show()
 
     def parked(self, error: LoomError, wait_ms: int) -> Json:
-        """The tries are used up and the turn waits; what the journal keeps of that.
-
-        Args:
-            wait_ms: until it is asked again.
-        """
-        self._change(waits_for=_for(error), last_error=self._cause(error))
+        """The tries are used up, and the model is asked again in ``wait_ms``; what the journal keeps of that."""
+        self._waiting = self._after(error, None)
         self._tell_log(f"it is asked again in {wait_ms / 1000:g} s")
         waiting = self._waiting
         return {
@@ -163,27 +157,11 @@ class ModelWatch(Watch):
     def _tries(self) -> int:
         return self._waiting.attempt or 0
 
-    def _cause(self, error: LoomError) -> str:
-        """The error, or the one before it if this only says that the provider is left alone."""
+    def _after(self, error: LoomError, next_try_ms: int | None) -> Waiting:
+        """The wait after an error; its cause is the one before it if this only says that the provider is left alone."""
         earlier = self._waiting.last_error
-        return earlier if earlier and isinstance(error, LeftAlone) else str(error)
-
-    def _change(
-        self,
-        *,
-        waits_for: WaitsFor,
-        attempt: int | None = None,
-        next_try_ms: int | None = None,
-        last_error: str | None = None,
-    ) -> None:
-        before = self._waiting
-        self._waiting = Waiting(
-            waits_for,
-            before.since_ms,
-            attempt=before.attempt if attempt is None else attempt,
-            next_try_ms=next_try_ms,
-            last_error=last_error or before.last_error,
-        )
+        cause = earlier if earlier and isinstance(error, LeftAlone) else str(error)
+        return replace(self._waiting, waits_for=_for(error), next_try_ms=next_try_ms, last_error=cause)
 
     def _new_tries(self) -> list[Json]:
         new, self._noted = [asdict(each) for each in self.paid[self._noted :]], len(self.paid)
@@ -227,12 +205,15 @@ def _for(error: LoomError) -> WaitsFor:
     return "rate_limit" if is_rate_limit(error) or error.retry_after_s is not None else "model"
 
 
-def log_wait(state: TurnState, teller: WaitTeller, *, now_ms: int) -> None:
-    """Say once for each reply that a person is asked, and once that its tools take long.
+def named_ms(error: LoomError) -> int:
+    """How long the provider asked to wait; 0 if it did not say, or is left alone by a breaker."""
+    if isinstance(error, LeftAlone) or not isinstance(error, Overloaded):
+        return 0
+    return int((error.retry_after_s or 0.0) * 1000)
 
-    Args:
-        work: about to be saved and parked.
-    """
+
+def log_wait(state: TurnState, teller: WaitTeller, *, now_ms: int) -> None:
+    """Say once for each reply that a person is asked, and once that its tools take long."""
     asked = [call for call in state.unsaved_calls if call.is_waiting]
     if asked:
         _warn(state, f"waiting for a person to decide on {_names(asked)}")

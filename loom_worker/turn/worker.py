@@ -1,6 +1,5 @@
 """The parts of a worker process that turns run on; ``runtime/build.py`` puts them together."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -38,7 +37,7 @@ from loom_worker.tools.execution import ToolExecutor
 from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.turn.agent_runtime import AgentRuntime, AgentRuntimes, PromptKnowledge
 from loom_worker.turn.context import HISTORY_MESSAGES, Rom, new_rom
-from loom_worker.turn.control import CancelRequests, Ownership, TurnWebhook
+from loom_worker.turn.control import CancelRequests, Ownership, RunClock, TurnWebhook
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.waits import ModelWatch, WaitTeller
 from loom_worker.webhook.body import WebhookBodies
@@ -138,9 +137,7 @@ class Execution:
     claim: Claim
     runtime: AgentRuntime
     held: HeldLease
-    began_s: float
-    """Monotonic."""
-    ran_before_ms: int
+    clock: RunClock
     ownership: Ownership
     cancel_requests: CancelRequests
     watch: ModelWatch
@@ -201,16 +198,11 @@ class Execution:
         own = {"timeout_seconds": agent.timeout_s, "max_turns": agent.max_llm_calls}
         return frozenset(name for name, limit in own.items() if limit)
 
-    @property
-    def run_ms(self) -> int:
-        """Milliseconds the turn has run, over all its owners."""
-        return self.ran_before_ms + int((time.monotonic() - self.began_s) * 1000)
-
     def progress(self, state: TurnState) -> Json:
         """The columns of a turn that follow from what was done."""
         return {
             "usage": state.usage.as_json(),
-            "run_ms": self.run_ms,
+            "run_ms": self.clock.ms(),
             "patterns": list(state.patterns),
             "first_token_ms": state.first_token_ms,
             "agent_version": self.claim.turn.agent_version,

@@ -61,6 +61,12 @@ def test_loom_up_outlives_a_full_disk_under_its_home_its_logs_and_its_output(tmp
             for name in ("worker-1", "worker-3", "web", "flower"):
                 os.kill(old[name], signal.SIGKILL)
             until(lambda: _answers(system, first["id"]), 30, "the web runs again")
+            full = f"{disk / 'home'} has no room"
+            assert full in system.get("/readyz").json["detail"]
+            assert "loom_disks_full 1.0" in system.get("/metrics").text
+            for command in ("status", "doctor"):
+                done = system.run(command)
+                assert (done.returncode, full in done.stdout) == (1, True), done
             assert _is_alive(supervisor)
             assert system.children == old, "the state file could be written"
         until(lambda: not set(old.items()) <= set(system.children.items()), 20, "the state file is written")

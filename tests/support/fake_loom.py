@@ -36,5 +36,7 @@ class FakeLoom:
     def _stream(self, exchange: Exchange) -> None:
         exchange.begin_chunked()
         for number, (kind, data) in enumerate(self.events, start=1):
-            exchange.chunk(f"id: {number}\nevent: {kind}\ndata: {json.dumps(data)}\n\n".encode())
+            comment = f": {data.get('text')}\n\n"
+            event = f"id: {number}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
+            exchange.chunk((comment if kind == ":" else event).encode())
         exchange.chunk(b"")

@@ -292,7 +292,7 @@ class WebStage:
             references=references,
             bodies=WebhookBodies("http://loom"),
             health=Health(database, client),
-            figures=Figures(database, client, Breakers(client), waits, references, library),
+            figures=Figures(Health(database, client), Breakers(client), waits, references, library),
             components=self.components,
             rates=RateLimiter(client),
         )

@@ -4,6 +4,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
 from loom_worker.cli.main import main
@@ -40,6 +41,19 @@ def test_into_a_pipe_goes_the_final_text_and_nothing_else(tmp_path: Path) -> Non
     method, path, key, body = fake.asked[0]
     assert (method, key, body) == ("POST", None, {"input": "Six times seven?"})
     assert path.startswith("/v1/sessions/ask-")
+
+
+@pytest.mark.cases(
+    "options, told",
+    [([], "· the model has been reading for 40 s\n· attempt 3, next in 8 s: connection refused\n"), (["--json"], "")],
+)
+def test_while_nothing_comes_stderr_says_what_is_waited_for(tmp_path: Path, options: list[str], told: str) -> None:
+    waits = ("the model has been reading for 40 s", "still here", "attempt 3, next in 8 s: connection refused")
+    events = [DONE.events[0], *((":", {"text": text}) for text in waits), *DONE.events[1:]]
+    with loom(events=events) as (_, url):
+        result = run(tmp_path, url, "ask", "?", *options)
+    assert (result.exit_code, result.stderr) == (0, told)
+    assert (result.stdout == "Forty-two\n") == (not options)
 
 
 def test_each_question_without_a_session_gets_a_new_one_and_a_named_one_is_used(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from loom_worker.cli import checks
 from loom_worker.cli.checks import InstallationCheck, backend, contents, data_directory, database, redis, server_binary
 from loom_worker.cli.doctor import line, setting_rows
 from loom_worker.cli.main import main
@@ -14,6 +15,8 @@ from loom_worker.core.settings import from_env
 from loom_worker.core.values.problems import Problem
 from loom_worker.store.prepare import prepare
 from tests.support.disks import spoil
+from tests.support.messages_server import MessagesServer, Say, failure
+from tests.support.messages_wire import WireCall
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -81,6 +84,23 @@ def test_a_redis_that_does_not_answer_fails_with_the_way_out(tmp_path: Path) -> 
     code, report = doctor(tmp_path, LOOM_REDIS_URL="redis://127.0.0.1:9/0")
     assert code == 1
     assert "LOOM_REDIS_URL" in failed(report)["redis"]["fix"]
+
+
+PINGS = Say(calls=[WireCall("toolu_1", "ping")])
+REFUSED = failure(401, "authentication_error")
+
+
+@pytest.mark.cases(
+    "plays, is_ok, calls_tools",
+    [((Say("P"), PINGS), True, True), ((Say("P"), Say("pong")), True, False), ((REFUSED,), False, False)],
+)
+def test_the_model_is_asked_for_a_token_and_a_tool_call(plays: Any, is_ok: bool, calls_tools: bool) -> None:
+    with MessagesServer() as server:
+        server.then(*plays)
+        found = checks.model(from_env({"ANTHROPIC_BASE_URL": server.url, "LOOM_PROVIDER": "anthropic"}))
+    assert (found.is_ok, not found.warning) == (is_ok, calls_tools or not is_ok)
+    assert server.url in found.found
+    assert [body["max_tokens"] for body in server.requests] == [1, 256][: len(plays)]
 
 
 def test_a_backend_that_cannot_be_opened_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,14 @@ def test_a_value_that_no_turn_could_use_is_refused_at_the_start(
     assert not home.exists()
 
 
+@pytest.mark.parametrize("command", ["web", "worker", "beat"])
+def test_a_process_that_no_redis_will_come_for_names_the_setting(tmp_path: Path, command: str) -> None:
+    env = {"LOOM_HOME": str(tmp_path), "LOOM_BACKEND_URL": f"sqlite:///{tmp_path}/loom.db"}
+    assert CliRunner().invoke(main, ["prepare"], env=env).exit_code == 0
+    done = CliRunner().invoke(main, [command], env=env)
+    assert (done.exit_code, "LOOM_REDIS_URL is not set" in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("command", ["prepare", "up"])
 def test_a_home_that_cannot_be_made_is_a_wrong_setting(command: str) -> None:
     done = CliRunner().invoke(main, [command], env={"LOOM_HOME": "/proc/no/home"})

@@ -19,6 +19,7 @@ TEXT = (
     "id:3\revent:turn.completed\rdata:{}\r\rid: 4\ndata: cut off"
 )
 MESSAGES = [
+    SseMessage("", sse.COMMENT, "hello"),
     SseMessage("1", "turn.started", "{}"),
     SseMessage("2", "output_text.delta", '{"text":\n"grün 🌍"}'),
     SseMessage("3", "turn.completed", "{}"),

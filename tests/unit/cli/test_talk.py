@@ -31,6 +31,11 @@ def test_a_tool_is_noted_on_a_line_of_its_own() -> None:
     )
 
 
+def test_a_wait_is_noted_between_answers_and_never_in_the_middle_of_one() -> None:
+    wait = (":", {"text": "the model\x1b has been reading for 40 s"})
+    assert told(wait, delta("Hel"), wait, delta("lo")) == "[· the model has been reading for 40 s]\nHello\n"
+
+
 @pytest.mark.cases(
     "judge, remark",
     [

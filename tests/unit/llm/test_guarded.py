@@ -29,6 +29,7 @@ class Told:
     permitted: CallPermit = CLOSED
     asked: list = field(default_factory=list)
     told: list = field(default_factory=list)
+    answers: list = field(default_factory=list)
 
     def permit(self, name, *, probe_s):
         self.asked.append((name, probe_s))
@@ -39,6 +40,9 @@ class Told:
 
     def failed(self, name, token, *, source):
         self.told.append(("failed", name, token))
+
+    def tell_answer(self, model, failure=None):
+        self.answers.append(failure)
 
     def abandoned(self, name, token):
         self.told.append(("abandoned", name, token))
@@ -116,6 +120,8 @@ def test_only_what_the_provider_failed_at_is_a_failure(error, verb):
         list(guarded(breaker, [*says("half")[:1], error]).reply(REQUEST))
     assert caught.value is error
     assert breaker.told == [(verb, "llm:anthropic:played", "probe")]
+    is_of_model = isinstance(error, StreamBroken | Overloaded | ProviderFailed) and not isinstance(error, PromptTooLong)
+    assert breaker.answers == ([str(error)] if is_of_model else [])
 
 
 @pytest.mark.parametrize("pieces", [0, 1])

@@ -1,9 +1,12 @@
 """The one place that builds objects: cheap to import, and whole when built."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,6 +112,19 @@ def test_a_front_accepts_turns_while_redis_is_down(settings: Settings) -> None:
     assert service.turn("default", turn.id).status == "queued"
     assert any(problem.startswith("redis") for problem in service.health.problems())
     service.close()
+
+
+def test_a_redis_that_stands_still_is_told_in_time_and_hides_nothing_else(settings: Settings) -> None:
+    with Valkey() as server, closing(build.service(replace(settings, redis_url=server.url))) as service:
+        assert all(service.figures.all()["known"].values())
+        assert server.process is not None
+        server.process.send_signal(signal.SIGSTOP)
+        began_s = time.monotonic()
+        assert any(problem.startswith("redis") for problem in service.health.problems())
+        assert time.monotonic() - began_s < 2
+        known = service.figures.all()["known"]
+        assert time.monotonic() - began_s < 5
+    assert {name for name, is_known in known.items() if not is_known} == {"workers", "results"}
 
 
 def test_readiness_names_what_is_missing(service: Service, live: Settings) -> None:

@@ -4,14 +4,14 @@ from typing import Any
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.json import Json
-from loom_worker.service.metrics import Figures, collected
+from loom_worker.service.metrics import Figures, Health, collected
 from loom_worker.store.database import Database
 from tests.unit.store import made
 
 
 def figures_of(database: Database) -> Figures:
     nothing: Any = None
-    return Figures(database, nothing, nothing, nothing, nothing, nothing)
+    return Figures(Health(database, nothing), nothing, nothing, nothing, nothing)
 
 
 def test_figures_are_of_all_workspaces(database: Database) -> None:

@@ -14,7 +14,7 @@ from loom_worker.core.values.turns import Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.service.event_source import EventSource, Place
 from loom_worker.service.followed import EventBatch, FollowedReader
-from loom_worker.service.turn_follower import TurnFollower
+from loom_worker.service.turn_follower import HEARTBEAT_S, TurnFollower
 from loom_worker.store.turns import Turns, TurnStatuses
 from tests.support.stage import WORKSPACE, Stage
 from tests.support.until import until
@@ -28,6 +28,7 @@ class Taken:
         self.room = room
         self.is_key_ended = False
         self.ends: list[LoomError | None] = []
+        self.waits: list[str] = []
 
     def has_room(self) -> bool:
         return self.room > 0
@@ -39,8 +40,11 @@ class Taken:
         self.room -= 1
         self.events += batch.events
 
-    def send_heartbeat(self) -> None:
-        pass
+    def wait_words(self) -> str:
+        return "queued"
+
+    def send_heartbeat(self, words: str) -> None:
+        self.waits.append(words)
 
     def end(self, error: LoomError | None) -> None:
         self.ends.append(error)
@@ -252,6 +256,15 @@ def test_readers_are_cut_off_while_the_database_does_not_answer(stage: Stage, lo
         follower.expect(turn.id).begin(told, until_s=float("inf"))
         until(lambda: sink.ends and told.count == 1, 10, "all are told")
     assert isinstance(sink.ends[0], Unavailable)
+
+
+def test_a_reader_that_nothing_comes_for_hears_what_its_turn_waits_for(stage: Stage, follower: TurnFollower) -> None:
+    turn, sink = stage.submit(), Taken()
+    read(follower, turn, sink)
+    until(lambda: sink.events, 10, "it reads")
+    follower.tick(time.monotonic() + HEARTBEAT_S + 1)
+    until(lambda: sink.waits, 10, "it hears")
+    assert (sink.waits, [event.id for event in sink.events]) == (["queued"], [1])
 
 
 def test_who_leaves_or_comes_while_the_process_stops_is_told_of_the_end_once(

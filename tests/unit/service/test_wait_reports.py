@@ -1,15 +1,18 @@
 """What turns wait for, as those see it who ask."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from loom_worker.agents import load as agent_files
 from loom_worker.core.errors import Overloaded, StreamBroken
 from loom_worker.core.values.agents import Agent, ApprovalPolicy
 from loom_worker.core.values.turns import Turn
-from loom_worker.core.values.waiting import Waiting
+from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.lanes import keys
 from loom_worker.lanes.live_waits import LiveWaits
-from loom_worker.service.wait_reports import LATE_MS, WaitReports
+from loom_worker.service.wait_reports import LATE_MS, WaitReports, in_words
 from tests.support.models import Killed, says, wants
 from tests.support.stage import START_MS, WORKSPACE, Stage
 
@@ -37,6 +40,22 @@ def held(stage: Stage) -> Turn:
 def test_a_queued_turn_waits_for_its_lane(stage: Stage, waits: WaitReports) -> None:
     turn = stage.submit()
     assert waiting(stage, waits, turn) == Waiting("lane", START_MS)
+
+
+@pytest.mark.cases(
+    "what, rest, words",
+    [
+        ("lane", (None, None, None), "queued behind 2 turns of its session for 40 s"),
+        ("model", (1, None, None), "the model has been reading for 40 s"),
+        ("model", (3, START_MS + 48_000, "refused"), "attempt 3, next in 8 s: refused"),
+        ("model", (2, None, "refused"), "attempt 2, the model has been reading for 40 s; before: refused"),
+        ("rate_limit", (1, START_MS + 70_000, "busy"), "rate limited by the provider, next in 30 s: busy"),
+        ("judges", (None, None, None), "waiting for judges for 40 s"),
+    ],
+)
+def test_a_wait_is_told_in_words(stage: Stage, what: WaitsFor, rest: Any, words: str) -> None:
+    turn = replace(stage.submit(), waiting=Waiting(what, START_MS, *rest), position=2)
+    assert in_words(turn, START_MS + 40_000) == words
 
 
 def test_a_turn_that_has_ended_waits_for_nothing(stage: Stage, waits: WaitReports) -> None:

@@ -126,4 +126,4 @@ def test_a_backend_is_shown_without_its_password() -> None:
 
 def test_a_real_model_is_named() -> None:
     settings = from_env({"ANTHROPIC_API_KEY": "k", "LOOM_MODEL": "claude-opus-4-5"})
-    assert model_line(settings) == "claude-opus-4-5 (anthropic)"
+    assert model_line(settings) == "claude-opus-4-5 (anthropic) at https://api.anthropic.com"

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -179,3 +180,46 @@ def test_only_a_provider_that_asked_to_wait_is_waited_for_as_such(
     turn = stage.answered([error])
     [waited] = [step.payload for step in stage.journal(turn) if step.kind == "waited"]
     assert waited["for"] == waits_for
+
+
+def impatient(stage: Stage, timeout_s: float) -> Stage:
+    stage.settings = replace(stage.settings, limits=replace(stage.settings.limits, turn_timeout_s=timeout_s))
+    return stage
+
+
+def test_a_pause_before_the_model_is_asked_again_is_running_time_and_ends_with_it(stage: Stage) -> None:
+    turn, worker = stage.submit(), impatient(stage, 3.0).worker("w1")
+    spent_ms = []
+    while not turn.is_finished and len(spent_ms) < MAX_WAITS:
+        stage.model.scenes = [[StreamBroken("The reply was cut.")]]
+        turn = stage.serve(turn, worker)
+        spent_ms.append(turn.run_ms // 1000)
+        stage.lapse(turn)
+    assert (turn.reason, (turn.error or {})["type"]) == ("limits", "timeout")
+    assert spent_ms == [2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("error", "counted_s"),
+    [
+        (Overloaded("slow down (429)", 30.0, RATE_LIMIT), 0),
+        (Overloaded("slow down (429)", None, RATE_LIMIT), 2),
+        (Overloaded("slow down (429)", 0.5, RATE_LIMIT), 1),
+        (LeftAlone("The provider is left alone.", 30.0), 10),
+    ],
+)
+def test_of_a_pause_only_what_the_provider_named_is_no_running_time(
+    stage: Stage, error: Overloaded, counted_s: int
+) -> None:
+    turn, worker = stage.submit(), impatient(stage, 10.0).worker("w1")
+    stage.model.scenes = [[error]]
+    turn = stage.serve(turn, worker)
+    assert (turn.status, turn.run_ms // 1000) == ("in_progress", counted_s)
+
+
+def test_a_wait_that_the_provider_named_within_a_call_is_no_running_time(stage: Stage) -> None:
+    def act(watch: Watch) -> None:
+        watch.failed(StreamBroken("The reply was cut."), 0.25)
+        watch.failed(Overloaded("slow down (429)", 3600.0, RATE_LIMIT), 3600.0)
+
+    assert stage.answered(during(stage, act)).run_ms == 0

@@ -1,5 +1,8 @@
+import re
+
 from flask.testing import FlaskClient
 
+from loom_worker.guard.breaker import Breakers
 from tests.support.web_stage import WebStage
 from web.connection_limits import ConnectionLimiter
 
@@ -17,6 +20,18 @@ def test_readiness_tells_what_is_missing(client: FlaskClient, stage: WebStage) -
         "database: the database does not answer",
         "workers: none that takes turns is alive",
     ]
+
+
+def test_this_machine_alone_is_told_of_models_that_do_not_answer(client: FlaskClient, stage: WebStage) -> None:
+    stage.bring_worker()
+    breakers = Breakers(stage.redis)
+    for why in ("cut", "connection refused"):
+        breakers.tell_answer("m (anthropic)", why)
+    [warning] = client.get("/readyz").get_json()["warnings"]
+    assert re.fullmatch(r"m \(anthropic\) has not answered since 2\S+Z: connection refused", warning)
+    assert client.get("/readyz", headers={"X-Forwarded-For": "127.0.0.1"}).get_json() == {"status": "ready"}
+    breakers.tell_answer("m (anthropic)")
+    assert client.get("/readyz").get_json() == {"status": "ready"}
 
 
 def test_while_draining_the_process_is_alive_but_not_ready(client: FlaskClient, limiter: ConnectionLimiter) -> None:

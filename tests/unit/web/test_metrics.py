@@ -33,7 +33,7 @@ from web.metrics import GAUGES, KEYS, LABELLED, OPENNESS, exposition
 ELSEWHERE = {"REMOTE_ADDR": "10.0.0.7"}
 
 
-KNOWN = ("turns", "workers", "waits", "tools", "results", "patterns", "messages", "counters")
+KNOWN = ("disks", "turns", "workers", "waits", "tools", "results", "patterns", "messages", "counters")
 AGES = (
     "loom_oldest_queued_age_seconds",
     "loom_oldest_running_age_seconds",
@@ -93,6 +93,7 @@ def test_the_figures_are_those_of_all_workspaces(client: FlaskClient, submit: Su
         "loom_turns/waiting": 0,
         "loom_lanes": 2,
         "loom_lane_depth_max": 2,
+        "loom_disks_full": 0,
         "loom_workers": 1,
         "loom_dead_turns": 0,
         "loom_memory_changes": 5,
@@ -195,7 +196,7 @@ def test_the_figures_of_patterns_are_those_that_are_told(
 
 def told_of(library: LiveLibrary) -> dict[str, float]:
     nothing: Any = None
-    figures = Figures(nothing, nothing, nothing, nothing, nothing, library)
+    figures = Figures(nothing, nothing, nothing, nothing, library)
     return samples(exposition(figures.of_patterns())[0].decode())
 
 
@@ -210,11 +211,12 @@ def test_what_is_known_is_told_while_the_database_does_not_answer(client: FlaskC
     answer = client.get("/metrics")
     assert answer.status_code == 200
     assert samples(answer.text) == {
+        "loom_disks_full": 0,
         "loom_workers": 1,
         "loom_breaker_open/tool:dice": 0.5,
         "loom_patterns": 0,
         "loom_pattern_errors": 0,
-        **{f"loom_figures_known/{of}": of in ("workers", "patterns") for of in KNOWN},
+        **{f"loom_figures_known/{of}": of in ("disks", "workers", "patterns") for of in KNOWN},
     }
 
 
