@@ -213,7 +213,7 @@ def _run_advancer(
 
 def workflows_of(settings: Settings) -> LiveWorkflows:
     """The user's workflows, or those in the package."""
-    return LiveWorkflows(settings.workflows_dir or shipped_workflows())
+    return LiveWorkflows(settings.workflows_dir, shipped=shipped_workflows())
 
 
 def agents_of(settings: Settings, database: Database, workflows: LiveWorkflows) -> KnownAgents:

@@ -48,6 +48,13 @@ def test_a_value_that_no_turn_could_use_is_refused_at_the_start(
     assert not home.exists()
 
 
+def test_prepare_says_what_it_did(tmp_path: Path) -> None:
+    told = [CliRunner().invoke(main, ["prepare"], env={"LOOM_HOME": str(tmp_path)}).output for _ in range(2)]
+    database, shop = f"{tmp_path / 'loom.db'}: ", f"{tmp_path / 'shop.db'}: the sample shop"
+    assert [each.splitlines()[0].removeprefix(database).split()[0] for each in told] == ["made,", "up"]
+    assert all(each.splitlines()[1].startswith(shop) for each in told)
+
+
 @pytest.mark.parametrize("command", ["prepare", "up"])
 def test_a_home_that_cannot_be_made_is_a_wrong_setting(command: str) -> None:
     done = CliRunner().invoke(main, [command], env={"LOOM_HOME": "/proc/no/home"})
