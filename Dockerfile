@@ -4,14 +4,17 @@
 # together, in both places: docker buildx imagetools inspect python:3.11-slim --format '{{.Manifest.Digest}}'
 FROM python:3.11.16-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7 AS build
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
+COPY pyproject.toml constraints.txt constraints-dev.txt README.md LICENSE NOTICE ./
 COPY loom_worker loom_worker
 COPY web web
 COPY patterns patterns
 # Every package comes as a wheel with its hash, so no compiler is needed, here or in the image.
 RUN python -m venv /opt/loom \
- && /opt/loom/bin/pip install --no-cache-dir --only-binary :all: -r constraints.txt \
- && /opt/loom/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
+ && /opt/loom/bin/pip install --no-cache-dir --only-binary :all: -r constraints.txt
+# Extras of pyproject.toml, by commas: drivers of databases and the like, with the versions that the tests have.
+ARG EXTRAS=
+RUN sed -n 's/^\([^ ]*==[^ ;]*\).*/\1/p' constraints-dev.txt > versions.txt \
+ && /opt/loom/bin/pip install --no-cache-dir --only-binary :all: --no-build-isolation -c versions.txt ".${EXTRAS:+[$EXTRAS]}" \
  && /opt/loom/bin/pip check
 
 FROM python:3.11.16-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7
@@ -25,7 +28,6 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 8000
 STOPSIGNAL SIGTERM
-# Can this container reach its Redis and its database? Not whether the process beside it makes progress.
-HEALTHCHECK --interval=60s --timeout=20s --start-period=30s --retries=3 CMD ["loom", "doctor"]
+# No HEALTHCHECK: what is healthy differs between web, workers and beat; docker-compose.yml has one for each.
 ENTRYPOINT ["loom"]
 CMD ["--help"]

@@ -31,11 +31,13 @@ def prepare(*, is_shrunk: bool) -> None:
 
     settings = process_env.keep_to_itself(from_env(checks=setting_checks.ALL), process_env.PREPARE)
     home.prepare(settings.home)
-    database.prepare(settings)
+    has_changed = database.prepare(settings)
+    file = database_path(settings.database_url)
+    click.echo(f"{file}: {'made, or brought to the schema of this Loom' if has_changed else 'up to date'}")
     if is_shrunk:
         from loom_worker.store.space import shrink
 
-        before, after = shrink(database_path(settings.database_url))
+        before, after = shrink(file)
         click.echo(f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
     if settings.has_sample_backend:
         _make_shop(settings.home)
@@ -56,6 +58,7 @@ def _make_shop(folder: Path) -> None:
     try:
         with home.usable(folder):
             shop.ensure(file, today=date.today())
+        click.echo(f"{file}: the sample shop, as LOOM_BACKEND_URL is not set")
     except sqlite3.OperationalError as error:
         failure = failure_of(error, file)
         if failure is None:

@@ -172,9 +172,10 @@ def lint(ctx: click.Context, /, paths: Sequence[Path], *, as_json: bool) -> None
     could not be run.
     """
     from loom_worker.demo.workflows import shipped_workflows
+    from loom_worker.workflows.load import used_folder
 
     settings = from_env()
-    looked_at = paths or (settings.workflows_dir or shipped_workflows(),)
+    looked_at = paths or (used_folder(settings.workflows_dir, shipped_workflows()) or Path(),)
     found = _findings(looked_at, settings)
     if as_json:
         click.echo(as_text(found.as_json()))

@@ -1,14 +1,14 @@
 """What a monitor of the whole system, such as Flower, is told of a process' work.
 
-Each turn, tool call, judge, summary and delivery is reported under its own id, as it begins, waits and ends. A report
-holds ids, names that the installation has chosen, and words of Loom's own: nothing that a user wrote.
+Each run, turn, tool call, judge, summary and delivery is reported under its own id, as it begins, waits and ends. A
+report holds ids, names that the installation has chosen, and words of Loom's own: nothing that a user wrote.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-WorkKind = Literal["turn", "tool", "judge", "summary", "webhook"]
+WorkKind = Literal["run", "turn", "tool", "judge", "summary", "webhook"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Work:
     id: str
     kind: WorkKind
     ids: tuple[str, ...]
-    """What it concerns: the turn and its session, or whatever there is of them."""
+    """What it concerns: the turn and its session, the run and its workflow, or whatever there is of them."""
     entry: int
     """Higher each time that a process takes it on; what an earlier process reports late does not count."""
     accepted_ms: int | None = None

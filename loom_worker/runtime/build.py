@@ -14,6 +14,7 @@ from loom_worker.agents.known import KnownAgents
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.versions import RecordedAgents
 from loom_worker.core import crash_points, redis_client
+from loom_worker.core.monitor import Monitor
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.variables import database_path
@@ -201,14 +202,16 @@ def _run_journal(settings: Settings, database: Database, agents: KnownAgents) ->
     return RunJournal(database, settings.limits, planner, is_exported=is_exported)
 
 
-def _run_advancer(settings: Settings, links: Links, agents: KnownAgents, signals: TurnSignals) -> RunAdvancer:
+def _run_advancer(
+    settings: Settings, links: Links, agents: KnownAgents, signals: TurnSignals, monitor: Monitor
+) -> RunAdvancer:
     teller = StepTeller(signals, RunNews(links.client), links.dispatcher)
-    return RunAdvancer(_run_journal(settings, links.database, agents), teller)
+    return RunAdvancer(_run_journal(settings, links.database, agents), teller, monitor=monitor)
 
 
 def workflows_of(settings: Settings) -> LiveWorkflows:
     """The user's workflows, or those in the package."""
-    return LiveWorkflows(settings.workflows_dir or shipped_workflows())
+    return LiveWorkflows(settings.workflows_dir, shipped=shipped_workflows())
 
 
 def agents_of(settings: Settings, database: Database, workflows: LiveWorkflows) -> KnownAgents:
@@ -244,7 +247,7 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
         renewer=LeaseRenewer(links.client, links.lanes, links.name, settings.lanes, threads=threads),
         events=links.events,
         dispatcher=links.dispatcher,
-        runs=_run_advancer(settings, links, agents, signals),
+        runs=_run_advancer(settings, links, agents, signals, events),
         children=Children(links.database, settings.limits, is_exported=settings.trace.endpoint is not None),
         messages=AgentMessages(links.database),
         agents=fitted.registry,

@@ -54,11 +54,12 @@ class AllQueueLengths(GetQueueLengths):
 
 
 class Changes(Matcher):
-    """Requests that do more than ask."""
+    """Requests that do more than ask; the page of tasks asks for its rows by POST."""
 
     def match(self, request: HTTPServerRequest) -> Json | None:
         """What tornado asks of a matcher: a dict if it matches."""
-        return None if request.method in ("GET", "HEAD", "OPTIONS") else {}
+        asks = request.method in ("GET", "HEAD", "OPTIONS")
+        return None if asks or (request.method, request.path) == ("POST", "/tasks/datatable") else {}
 
 
 class ControlRefused(BaseHandler):
@@ -108,6 +109,16 @@ class LoomState(EventsState):
                 self._flower.update_workers(name)
 
 
+class LinkedFlower(Flower):
+    """A Flower whose links lead somewhere: what is no task, as a message or a forgotten turn, to the list of tasks."""
+
+    def reverse_url(self, name: str, *args: Any) -> str:
+        """The address of a page, by the name of its rule."""
+        is_known = name != "task" or args[0] in self.events.state.tasks
+        url: str = super().reverse_url(name, *args) if is_known else super().reverse_url("tasks")
+        return url
+
+
 def run_flower(settings: Settings, *, password: str) -> None:
     """Serve Flower until SIGTERM or SIGINT, behind basic auth (user ``loom``), remembering nothing on disk.
 
@@ -143,7 +154,7 @@ def _flower(own: FlowerSettings, password: str) -> Flower:
     options.tasks_columns = COLUMNS
     options.max_tasks = FLOWER_KEPT_TASKS
     options.persistent = False
-    flower = Flower(capp=app, options=options, **site)
+    flower = LinkedFlower(capp=app, options=options, **site)
     flower.events.state = LoomState(
         flower, max_tasks_in_memory=FLOWER_KEPT_TASKS, max_workers_in_memory=options.max_workers
     )

@@ -89,7 +89,7 @@ class Inspection:
         """Everything, each once, what cannot work first."""
         found = self._look_at(agents.agents.values())
         of_agents = (problem for agent in agents.agents.values() for problem in self._judged(agent, found[agent.name]))
-        workflows = workflow_files.load(self.settings.workflows_dir or shipped_workflows())
+        workflows = workflow_files.load(workflow_files.used_folder(self.settings.workflows_dir, shipped_workflows()))
         of_workflows = (problem for each in workflows.workflows.values() for problem in faults(each, agents))
         together = (*workflows.problems, *of_workflows, *_of_calls(agents, workflows))
         return in_order((*self.settings.problems, *self._no_files(), *agents.problems, *of_agents, *together))
@@ -98,7 +98,7 @@ class Inspection:
         folder = self.settings.agents_dir
         if folder is not None and not files_of(folder):
             text = f"no file of {folder} ends in .yaml or .yml, so only the agent in the package is there"
-            yield Problem(text, "put an agent's file there", field="LOOM_AGENTS_DIR")
+            yield Problem(text, "put an agent's file there", field="LOOM_AGENTS_DIR", is_warning=True)
 
     def _judged(self, agent: Agent, sources: Sequence[Found]) -> Iterator[Problem]:
         for source in sources:

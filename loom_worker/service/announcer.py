@@ -54,8 +54,9 @@ class Announcer:
         self._publisher.put(lambda: self._dispatcher.deliver(delivery_id))
 
     def went_on(self, step: RunStep) -> None:
-        """Tell of what a step of a workflow's run has done."""
+        """Tell of what a step of a workflow's run has done; a worker, which looks at the run, tells the monitor."""
         self._publisher.put(lambda: self._steps.tell(step))
+        self._publisher.put(lambda: self._dispatcher.advance(step.run.id))
 
     def close(self) -> None:
         """Send what waits, then stop; see Publisher.close."""

@@ -29,6 +29,7 @@ from loom_worker.store.sessions import find
 from loom_worker.store.submit import DISABLED, own_key
 
 _INSERT, _INSERT_STAGE = insert(workflow_runs), insert(run_stages)
+_BY_ID = select(workflow_runs).where(workflow_runs.c.id == bindparam("our_id"))
 _BY_KEY = select(workflow_runs).where(
     workflow_runs.c.workspace == bindparam("our_workspace"), workflow_runs.c.idempotency_key == bindparam("key")
 )
@@ -129,6 +130,12 @@ class RunJournal:
         with self._database.write() as tx:
             writer = RunWriter.of(tx, run_id, self._limits, now_ms=now_ms)
             return None if writer is None else writer.go_on(self._plan)
+
+    def look(self, run_id: str) -> Run | None:
+        """A run as it is, whoever's it is; None if it is gone."""
+        with self._database.read() as tx:
+            row = tx.execute(_BY_ID, {"our_id": run_id}).mappings().first()
+            return None if row is None else run_of(row, read_stages(tx, run_id))
 
     def cancel(self, tenant: Tenant, run_id: str, *, now_ms: int) -> CancelledRun:
         """Commit the request to end a run, with all turns of it that are under way.

@@ -2,8 +2,8 @@
 
 Celery's own events tell of messages, and Loom's messages are but hints: one wake-up may run several turns or none, one
 turn may take several, and a task that stores a failure has succeeded for Celery. So the tasks send none
-(``send_events=False``), and each turn, call, verdict, summary and delivery is reported as a task of its own. They are
-sent by the worker's loop (``calm_events.py``).
+(``send_events=False``), and each run, turn, call, verdict, summary and delivery is reported as a task of its own. They
+are sent by the worker's loop (``calm_events.py``).
 """
 
 import logging
@@ -22,13 +22,14 @@ from loom_worker.core.values.json import Json
 log = logging.getLogger(__name__)
 
 NAMES: dict[WorkKind, str] = {
+    "run": "loom.workflow.run",
     "turn": "loom.turn.run",
     "tool": "loom.tool.call",
     "judge": "loom.judge.score",
     "summary": "loom.summary.compress",
     "webhook": "loom.webhook.deliver",
 }
-"""As the messages are called that make a worker do it."""
+"""As the messages are called that make a worker do it; a run is done by its turns."""
 _BEGINNINGS = frozenset({"task-received", "task-started"})
 MOST = 5_000
 """Reports that wait while the broker is away; of more, the oldest are dropped."""
@@ -63,8 +64,8 @@ class TaskEvents(Monitor):
         self._put("task-revoked", work, why, None, run_ms)
 
     def _put(self, kind: str, work: Work, result: str | None, exception: str | None, run_ms: int) -> None:
-        said = {"timestamp": time.time(), "result": result, "exception": exception, "runtime": run_ms / 1000}
-        self._waiting.append((kind, work, said))
+        said: Json = {"timestamp": time.time(), "result": result, "exception": exception}
+        self._waiting.append((kind, work, {**said, "runtime": run_ms / 1000} if run_ms else said))
 
     def send(self, dispatcher: Any) -> None:
         """Send what waits; for one thread at a time.

@@ -22,6 +22,7 @@ def turn_work(turn: Turn) -> Work:
         entry=turn.fence,
         accepted_ms=turn.created_ms,
         started_ms=turn.started_ms,
+        part_of=turn.run_id,
         names={"agent": turn.agent, "workspace": turn.workspace},
     )
 

@@ -10,7 +10,7 @@ from loom_worker.core.live_files import LOOK_S, SETTLE_S, LiveFiles
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.values.workflows import Workflow
-from loom_worker.workflows.load import Workflows, load
+from loom_worker.workflows.load import Workflows, load, used_folder
 
 __all__ = ["LOOK_S", "PART", "SETTLE_S", "LiveWorkflows"]
 
@@ -21,13 +21,14 @@ PART = "workflows"
 @dataclass(frozen=True, slots=True)
 class _WorkflowFiles:
     folder: Path | None
+    shipped: Path | None
     part: str = PART
 
     def files(self) -> list[Path]:
-        return files_of(self.folder)
+        return files_of(used_folder(self.folder, self.shipped))
 
     def load(self) -> Workflows:
-        return load(self.folder)
+        return load(used_folder(self.folder, self.shipped))
 
     def entries(self, found: Workflows) -> Mapping[str, Workflow]:
         return found.workflows
@@ -45,12 +46,13 @@ class LiveWorkflows(LiveFiles[Workflows]):
         self,
         folder: Path | None,
         *,
+        shipped: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Read them; an error in a file is logged, not raised."""
-        super().__init__(_WorkflowFiles(folder), clock=clock, wall_clock=wall_clock, pause=pause)
+        """Read them, or those of another folder while there are none; an error in a file is logged, not raised."""
+        super().__init__(_WorkflowFiles(folder, shipped), clock=clock, wall_clock=wall_clock, pause=pause)
 
     def current(self, wanted: str | None = None) -> Workflows:
         """The workflows as of a moment ago; as of now if ``wanted`` was not among them: another process may know it."""

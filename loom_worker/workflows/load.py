@@ -76,6 +76,11 @@ def load(folder: Path | None) -> Workflows:
     )
 
 
+def used_folder(own: Path | None, shipped: Path | None) -> Path | None:
+    """The user's folder; the package's where none is named, or no file is in it, as in a mount that is empty."""
+    return own if files_of(own) else shipped or own
+
+
 def _skipped(folder: Path | None) -> Iterator[Problem]:
     """Files that look like those of workflows and have other suffixes."""
     for path in sorted(folder.glob("*")) if folder else ():

@@ -184,8 +184,12 @@ def test_a_reader_of_flower_sees_every_page_and_changes_nothing(machine: Machine
         assert set(seen.values()) == {200, 400, 404, 405, 503}
         assert [path for path, status in seen.items() if status == 503] == ["/api/task/result/x"]  # there are none
         told = {(way, path): ask(way, path) for path in flower_paths() for way in CHANGING}
+        assert told.pop(("POST", "/tasks/datatable")).status == 400  # it only asks: the page of tasks loads its rows so
         assert {answer.status for answer in told.values()} == {403}
         assert {answer.data.decode() for answer in told.values()} == {READ_ONLY}
+        paging = "draw=1&start=0&length=10&order[0][column]=0&columns[0][data]=name"
+        assert ask("POST", f"/tasks/datatable?{paging}").json()["data"] == []
+        assert ask("POST", f"/tasks/datatable?{paging}", [("Sec-Fetch-Site", "cross-site")]).status == 403
         assert "LOOM_FLOWER_CONTROL=1" in READ_ONLY
         assert "# TYPE flower_worker_online gauge" in ask("GET", "/metrics").data.decode()
         queues = ask("GET", "/api/queues/length").json()["active_queues"]

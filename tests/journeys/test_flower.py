@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.journeys.conftest import paid
+from tests.journeys.test_workflows import ended as run_ended
+from tests.journeys.test_workflows import offered, started
 from tests.support.flower_client import FlowerClient, Json
 from tests.support.messages_server import Hang, MessagesServer, Say, failure
 from tests.support.messages_wire import WireCall, answer, sse
@@ -104,6 +106,42 @@ def test_a_cancelled_turn_is_revoked(server: MessagesServer, system: System, flo
     system.ended(turn_id)
     task = shown(flower, turn_id)
     assert (task["state"], task["result"]) == ("REVOKED", "cancelled: interrupt")
+
+
+@pytest.mark.parametrize(
+    ("decision", "state", "words", "of_stage"),
+    [
+        ("approve", "SUCCESS", {"result": "completed"}, {"state": "SUCCESS", "result": "completed"}),
+        ("reject", "FAILURE", {"exception": "failed: rejected"}, {"state": "FAILURE", "exception": "failed: rejected"}),
+    ],
+)
+def test_a_run_waits_for_a_person_and_ends_as_the_person_says_and_so_does_its_stage(
+    *,
+    server: MessagesServer,
+    system: System,
+    flower: FlowerClient,
+    decision: str,
+    state: str,
+    words: Json,
+    of_stage: Json,
+) -> None:
+    gated = {"agent_id": "maker", "prompt_template": "Write", "approval": {"prompt": f"{SECRET}? {{{{output}}}}"}}
+    name = offered(system, "flower-gated", {"type": "pipeline", "initial_prompt": "{{input}}", "stages": [gated]})
+    server.then(Say(f"A {SECRET}."))
+    run_id = started(system, name, input=SECRET)
+    waits = shown(flower, run_id, "RETRY")
+    assert (waits["name"], waits["args"]) == ("loom.workflow.run", repr((run_id, name)))
+    assert waits["result"] == "waits for a person"
+    said = {"decision": decision, "reason": SECRET}
+    assert system.post(f"/v1/runs/{run_id}/approvals/stages.0", said).status == 200
+    [stage] = [each for each in run_ended(system, run_id)["stages"] if each["role"] == "stage"]
+    run = shown(flower, run_id)
+    assert {"state": run["state"], **{key: run[key] for key in words}} == {"state": state, **words}
+    turn = until(lambda: flower.task(stage["turn_id"], of_stage["state"]), 20, "Flower shows the stage's end")
+    assert turn is not None
+    assert {key: turn[key] for key in of_stage} == of_stage
+    assert (turn["parent"], turn["args"]) == (run_id, repr((stage["turn_id"], stage["session_id"])))
+    assert SECRET not in flower.page("/api/tasks")
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ class Book:
     judged: list[tuple[str, Verdict]] = field(default_factory=list)
     delivered: list[str] = field(default_factory=list)
     summarized: list[str] = field(default_factory=list)
+    advanced: list[str] = field(default_factory=list)
     alone: list[tuple[str, str, str, int]] = field(default_factory=list)
     alone_status: int = 0
     on_deliver: Callable[[], object] = lambda: None
@@ -102,6 +103,9 @@ class Book:
 
     def summarize(self, lane: str) -> None:
         self.summarized.append(lane)
+
+    def advance(self, run_id: str) -> None:
+        self.advanced.append(run_id)
 
     def run_isolated(self, lane: str, token: str, turn_id: str, fence: int) -> int:
         self.alone.append((lane, token, turn_id, fence))

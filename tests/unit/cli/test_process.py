@@ -56,6 +56,13 @@ def test_a_process_that_no_redis_will_come_for_names_the_setting(tmp_path: Path,
     assert (done.exit_code, "LOOM_REDIS_URL is not set" in done.stderr) == (2, True)
 
 
+def test_prepare_says_what_it_did(tmp_path: Path) -> None:
+    told = [CliRunner().invoke(main, ["prepare"], env={"LOOM_HOME": str(tmp_path)}).output for _ in range(2)]
+    database, shop = f"{tmp_path / 'loom.db'}: ", f"{tmp_path / 'shop.db'}: the sample shop"
+    assert [each.splitlines()[0].removeprefix(database).split()[0] for each in told] == ["made,", "up"]
+    assert all(each.splitlines()[1].startswith(shop) for each in told)
+
+
 @pytest.mark.parametrize("command", ["prepare", "up"])
 def test_a_home_that_cannot_be_made_is_a_wrong_setting(command: str) -> None:
     done = CliRunner().invoke(main, [command], env={"LOOM_HOME": "/proc/no/home"})

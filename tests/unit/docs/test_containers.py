@@ -1,17 +1,21 @@
-import json
 import re
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 import yaml
+from redis import Redis
 
 from loom_worker.cli.main import main
 from loom_worker.core.env import KNOWN
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import from_env
-from loom_worker.supervisor import valkey
+from loom_worker.lanes import keys
+from loom_worker.supervisor import valkey as embedded
 from loom_worker.tasks.app import QUEUES
 from tests.unit.docs.pages import ROOT, text
 
@@ -96,14 +100,47 @@ def test_every_service_is_restarted_watched_and_given_time(name: str) -> None:
     assert service["healthcheck"]["test"][0] == "CMD"
 
 
-def test_a_health_check_of_looms_own_is_a_command_that_parses() -> None:
-    checks = [service["healthcheck"]["test"] for service in SERVICES.values() if "test" in service["healthcheck"]]
-    looms = [check[2:] for check in checks if check[1] == "loom"]
-    assert len(looms) >= 4
-    for command, *arguments in looms:
-        found = main.get_command(click.Context(main), command)
-        assert found is not None
-        found.make_context(command, list(arguments))
+@pytest.mark.cases("name", sorted(SERVICES))
+def test_a_container_may_do_and_write_no_more_than_it_must(name: str) -> None:
+    service = SERVICES[name]
+    assert service["user"] in ("loom", "999:1000")
+    assert (service["read_only"], service["tmpfs"], service["cap_drop"]) == (True, ["/tmp"], ["ALL"])
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert re.fullmatch(r"[1-9]g", service["mem_limit"])
+
+
+def test_two_workers_take_turns_and_are_told_apart_by_their_hosts() -> None:
+    takes = [service for service in SERVICES.values() if "turn" in str(service["command"]).replace("turns", "")]
+    assert [service["deploy"]["replicas"] for service in takes if service["command"][0] == "worker"] == [2]
+    assert not any("hostname" in service or "container_name" in service for service in takes)
+
+
+def health_of(name: str, redis: Redis) -> int:
+    """What the health check of a service says, with this Redis."""
+    _, python, *code = SERVICES[name]["healthcheck"]["test"]
+    assert python == "python"
+    environ = {"LOOM_REDIS_URL": f"unix://{redis.connection_pool.connection_kwargs['path']}"}
+    return subprocess.run([sys.executable, *code], env=environ, capture_output=True, timeout=60, check=False).returncode
+
+
+def test_a_worker_is_healthy_while_its_heart_beats_and_beat_while_it_reaches_redis(valkey: Redis) -> None:
+    host = socket.gethostname()
+    valkey.zadd(keys.WORKERS, {f"another-{host}-1-a": 1, f"{host}-2-b": 2})
+    valkey.set(keys.worker(f"another-{host}-1-a"), "")
+    assert (health_of("worker", valkey), health_of("worker-tools", valkey), health_of("beat", valkey)) == (1, 1, 0)
+    valkey.set(keys.worker(f"{host}-2-b"), "")
+    assert (health_of("worker", valkey), health_of("worker-tools", valkey)) == (0, 0)
+
+
+def test_the_image_takes_extras_as_a_build_argument_with_the_versions_of_the_tests() -> None:
+    assert COMPOSE["x-loom"]["build"]["args"] == {"EXTRAS": "${EXTRAS:-}"}
+    lines = _instructions(text("Dockerfile"))
+    assert ("ARG", "EXTRAS=") in lines
+    [run] = [rest for name, rest in lines if name == "RUN" and "EXTRAS" in rest]
+    pins = subprocess.run(run.split(" > ")[0], shell=True, cwd=ROOT, capture_output=True, text=True, check=True)
+    pinned = {line.split("==")[0] for line in pins.stdout.splitlines()}
+    assert {"psycopg", "psycopg-binary", "duckdb-engine", "boto3", "pymysql", "sqlite-vec", "tokenizers"} <= pinned
+    assert [line for line in pins.stdout.splitlines() if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
 
 
 def test_all_start_after_the_database_was_prepared_once() -> None:
@@ -158,7 +195,7 @@ def test_secrets_with_names_of_their_own_reach_those_processes_that_use_them(nam
 
 def test_the_file_that_init_makes_is_this_one_but_for_the_build() -> None:
     made = yaml.safe_load(text("loom_worker/cli/project/docker-compose.yml"))
-    assert {name for name in OURS if SERVICES[name].get("build") == "."} == set(OURS)
+    assert {name for name in OURS if SERVICES[name]["build"]["context"] == "."} == set(OURS)
     without_build = {
         name: {key: value for key, value in service.items() if key != "build"} for name, service in SERVICES.items()
     }
@@ -177,7 +214,7 @@ def test_every_queue_has_a_worker() -> None:
 
 
 def test_the_server_keeps_and_evicts_as_the_embedded_one_does() -> None:
-    ours = valkey.argv(ROOT / "valkey-server", socket_path=ROOT / "s", data_dir=ROOT / "d")
+    ours = embedded.argv(ROOT / "valkey-server", socket_path=ROOT / "s", data_dir=ROOT / "d")
     theirs = SERVICES["redis"]["command"]
     for option in ("--appendonly", "--appendfsync", "--save", "--maxmemory-policy"):
         assert theirs[theirs.index(option) + 1] == ours[ours.index(option) + 1], option
@@ -193,13 +230,6 @@ def test_the_image_runs_as_a_user_without_build_tools_and_copies_only_what_is_se
     sent = {line.removeprefix("!") for line in text(".dockerignore").splitlines() if line.startswith("!")}
     assert copied == sent
     assert [source for source in copied if not (ROOT / source).exists()] == []
-
-
-def test_the_image_checks_its_health_with_a_command_that_exists() -> None:
-    (check,) = [rest for name, rest in _instructions(text("Dockerfile")) if name == "HEALTHCHECK"]
-    command = json.loads(check.partition("CMD ")[2])
-    assert command[0] == "loom"
-    assert main.get_command(click.Context(main), command[1]) is not None
 
 
 def test_the_image_sets_known_variables_only() -> None:

@@ -45,7 +45,9 @@ def test_every_alert_says_how_bad_it_is_and_where_to_read_on() -> None:
         assert rule["labels"] in ({"severity": "critical"}, {"severity": "warning"}), rule["alert"]
         assert rule["for"]
         assert rule["annotations"]["summary"]
-        page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+        prefix, _, link = rule["annotations"]["runbook_url"].partition("}}")
+        assert prefix == "{{ $externalLabels.loom_docs "  # which prometheus.yml fills
+        page, _, anchor = link.partition("#")
         headings = re.findall(r"^#+ (.*)$", text(page), re.MULTILINE)
         assert page == "docs/operations.md"
         assert anchor in {heading.lower().replace(" ", "-") for heading in headings}, rule["alert"]

@@ -226,7 +226,7 @@ def test_what_a_scope_names_and_the_database_has_not_is_told_at_its_entry(told: 
     ]
 
 
-def test_a_folder_without_agents_files_is_told(told: Told, tmp_path: Path) -> None:
+def test_a_folder_without_agents_files_is_told_and_is_no_error(told: Told, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (problem,) = told("  {}", LOOM_AGENTS_DIR=str(tmp_path / "empty"))
     assert problem.startswith("LOOM_AGENTS_DIR: no file of empty ends in .yaml")

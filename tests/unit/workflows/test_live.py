@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+import loom_worker.demo.workflows
 from loom_worker.core.values.agents import ContentChange, Part
 from loom_worker.workflows.live import LOOK_S, PART, SETTLE_S, LiveWorkflows
+from loom_worker.workflows.load import load
 from tests.support.clock import Clock
 from tests.unit.workflows.files import document
 
@@ -55,6 +57,17 @@ def topics(workflows: LiveWorkflows) -> dict[str, str]:
 
 def test_without_a_folder_there_are_none(clock: Clock) -> None:
     assert topics(live(None, clock)) == {}
+
+
+def test_a_folder_without_files_hides_nothing_of_the_package_until_one_is_there(
+    write: Callable[..., Path], tmp_path: Path, clock: Clock
+) -> None:
+    shipped = Path(loom_worker.demo.workflows.__file__).parent
+    found = LiveWorkflows(tmp_path, shipped=shipped, clock=clock, wall_clock=clock, pause=clock.sleep)
+    assert set(found.current().workflows) == set(load(shipped).workflows) != set()
+    write("own", "ships")
+    clock.now_s += 10
+    assert set(found.current("own").workflows) == {"own"}
 
 
 def test_the_agents_of_all_files_are_known_and_a_new_one_is_looked_for_at_once(tmp_path: Path, clock: Clock) -> None:
