@@ -1,12 +1,19 @@
 """Versions of agents as clients see them: listed, compared, activated for a workspace, chosen for a session."""
 
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
 from loom_worker.agents.known import AgentSource
 from loom_worker.core.errors import BadFile, Conflict, Flaw, Forbidden, Invalid
 from loom_worker.core.values.agent_versions import LATEST, RESERVED, ActivationRequest, AgentVersion, diff
+from loom_worker.core.values.agents import UNSHOWN, Agent
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
+from loom_worker.core.variables import without_password
+from loom_worker.guard.redact import redacted
 from loom_worker.store.agent_versions import AgentVersions
 from loom_worker.store.database import Database
 
@@ -23,6 +30,11 @@ class AgentCatalog:
         self._versions = AgentVersions(database)
         self._agents = agents
         self._pins = pins
+
+    @staticmethod
+    def understood(agent: Agent) -> Json:
+        """All that was understood of an agent's file but UNSHOWN; secrets are masked."""
+        return {name: value for name, value in _shown(agent).items() if name not in UNSHOWN}
 
     def page(self, tenant: Tenant, agent: str, *, limit: int, after: str | None) -> Page[AgentVersion]:
         """The versions of an agent, the newest first, without their documents.
@@ -112,3 +124,18 @@ class AgentCatalog:
         except BadFile as error:
             text = f"The version {version!r} of the agent {agent!r} cannot work: {error}."
             raise Invalid(text, (Flaw(pointer, "cannot work"),)) from error
+
+
+def _shown(value: Any, name: str = "") -> Any:
+    """A value as JSON, dataclasses by their fields; of what is given to an MCP server, names of secrets alone."""
+    if is_dataclass(value):
+        return {each.name: _shown(getattr(value, each.name), each.name) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _shown(each, "given" if name in ("env", "headers") else "") for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(each) for each in value]
+    if name == "given" and not value.startswith("secret:"):
+        return "***"
+    if isinstance(value, str) and name != "given":
+        return without_password(redacted(value, ("secret",)))
+    return value

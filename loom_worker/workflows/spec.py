@@ -97,15 +97,12 @@ def _advised(error: InvalidField, name: str, known: Iterable[str]) -> InvalidFie
 
 
 def _kind(fields: Fields) -> PatternType:
-    given = fields.text("type")
+    given = fields.choice("type", PATTERN_TYPES)
     if given is None and fields.get("entrypoint") is not None:
         return "coordination"
     if given is None:
         raise InvalidField(fields.place_of("type"), MISSING)
-    if given not in PATTERN_TYPES:
-        error = fields.invalid("type", "one of " + ", ".join(PATTERN_TYPES), given)
-        raise _advised(error, given, PATTERN_TYPES)
-    return given
+    return cast(PatternType, given)
 
 
 def _pipeline(fields: Fields) -> Pipeline:
