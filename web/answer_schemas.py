@@ -206,8 +206,7 @@ _AGENT = answer(
         object={"const": "agent"},
         tools={"type": ["array", "null"], "items": TEXT, "description": "null: every tool there is."},
     ),
-    description="Who answers. Agents come from YAML files; null means the setting of the process holds. Lists have "
-    "what is required.",
+    description="Who answers. Agents come from YAML files; null means the setting of the process holds.",
     also=members(Agent, " ".join(each.name for each in fields(Agent) if each.name not in UNSHOWN | {"tools"})),
 )
 

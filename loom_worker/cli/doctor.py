@@ -95,14 +95,11 @@ def _show(report: Report) -> None:
     click.echo(f"problems: {count['problem']}, warnings: {count['warning']}, ok: {count['ok']}\n")
     for check in sorted(report.checks, key=lambda check: (check.is_ok, not check.warning)):
         click.echo(line(check))
-    if report.growth:
-        click.echo("\nWhat grows, and what bounds it:")
-    for each in report.growth:
-        click.echo(f"{each.name:<30}{each.size:<34}{each.bound}")
-    if report.settings:
-        click.echo("\nSettings:")
-    for row in report.settings:
-        click.echo(f"{row.name:<30}{row.value}  ({row.source})")
+    sizes = [f"{each.name:<30}{each.size:<34}{each.bound}" for each in report.growth]
+    rows = [f"{row.name:<30}{row.value}  ({row.source})" for row in report.settings]
+    for headline, lines in (("What grows, and what bounds it:", sizes), ("Settings:", rows)):
+        if lines:
+            click.echo("\n".join((f"\n{headline}", *lines)))
 
 
 def _look(*, is_full: bool, project: Container[str]) -> Report:

@@ -20,8 +20,6 @@ from loom_worker.core.values.json import rfc3339
 from loom_worker.supervisor import home
 from loom_worker.supervisor.logs import KEPT, older
 
-Entry = tuple[int, str, str]
-"""Time in ms since 1970, process, and text, a traceback included; what has no time has that of the line before it."""
 _TIME = re.compile(r'(?:--- |\{"time": ")?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{3})?Z?)')
 _TIME_OF_VALKEY = re.compile(r"\d+:\w (\d\d \w{3} \d{4} \d\d:\d\d:\d\d\.\d{3}) ")
 
@@ -34,22 +32,20 @@ _TIME_OF_VALKEY = re.compile(r"\d+:\w (\d\d \w{3} \d{4} \d\d:\d\d:\d\d\.\d{3}) "
 def logs(*, turn: str, process: str, lines: int, as_json: bool) -> None:
     """Show what the processes of `loom up` on this LOOM_HOME logged, merged by time, the oldest first."""
     folder = from_env().home / home.LOGS
-    if not any(folder.glob("*.log")):
-        raise LoomError(f"there are no logs in {folder}: `loom up` keeps them, other processes log to standard error")
-    wanted = (entry for entry in entries(folder, process) if entry[2] and turn in entry[2])
-    for at_ms, name, text in deque(wanted, maxlen=lines):
+    found = [path for path in sorted(folder.glob("*.log")) if process in ("", path.stem)]
+    if not found:
+        raise LoomError(f"{folder} has no log of {process or 'any process'}: only those of `loom up` have one there")
+    merged = heapq.merge(*map(_entries, found), key=itemgetter(0))
+    for at_ms, name, text in deque((each for each in merged if each[2] and turn in each[2]), maxlen=lines):
         told = {"time": rfc3339(at_ms), "process": name, "text": text}
         click.echo(json.dumps(told) if as_json else f"{name:<9} {clean(text)}")
 
 
-def entries(folder: Path, process: str = "") -> Iterator[Entry]:
-    """The entries of all logs of a folder, or of one process', by time; only one of each log is in memory."""
-    found = [path for path in sorted(folder.glob("*.log")) if process in ("", path.stem)]
-    return heapq.merge(*map(_entries, found), key=itemgetter(0))
+def _entries(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Time (ms since 1970), process and text of what a log with its older files holds, each with its traceback.
 
-
-def _entries(path: Path) -> Iterator[Entry]:
-    """The entries of a log with its older files; they stay in their order though a clock is set back."""
+    What has no time has that of the line before it, and so has what a clock that was set back stamped.
+    """
     at_ms, text = 0, ""
     for file in (*(older(path, age) for age in range(KEPT, 0, -1)), path):
         with suppress(FileNotFoundError), file.open(encoding="utf-8", errors="replace") as log:

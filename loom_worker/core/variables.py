@@ -67,17 +67,13 @@ def setting(name: str, parser: Parser[T], default: T, *, is_secret: bool = False
     return field(default=default, repr=not is_secret, metadata={VARIABLE: variable})
 
 
-_SECRETS = (
-    re.compile(r"(://[^/?#:@\s]*:)[^/\s]*(?=@)"),
-    re.compile(r"([?&][^=&#]*(?:pass|pwd|secret|token|key|sig|auth)[^=&#]*=)[^&#\s]+", re.IGNORECASE),
-)
+_PASSWORD = re.compile(r"(://[^/?#:@\s]*:)[^/\s]*(?=@)")
+_SECRET_PARAMETER = re.compile(r"([?&][^=&#]*(?:pass|pwd|secret|token|key|sig|auth)[^=&#]*=)[^&#\s]+", re.IGNORECASE)
 
 
 def without_password(url: str) -> str:
     """A URL as it may be shown: a password, and parameters that are named as secrets, as ``***``."""
-    for secret in _SECRETS:
-        url = secret.sub(r"\1***", url)
-    return url
+    return _SECRET_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1***", url))
 
 
 class BadFolder(ValueError):

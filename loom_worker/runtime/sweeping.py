@@ -255,8 +255,7 @@ def keep_logging(**_: object) -> None:
 
 def process_name(node: str = "") -> str:
     """Never used before; of a worker it begins with the name that lists and Flower have for it, ``worker-1@host``."""
-    host = f"{node}@{socket.gethostname()}" if node else socket.gethostname()
-    return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
+    return f"{node and f'{node}@'}{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def redis_of(settings: Settings) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from loom_worker.agents.known import AgentSource
 from loom_worker.core.errors import BadFile, Conflict, Flaw, Forbidden, Invalid
 from loom_worker.core.values.agent_versions import LATEST, RESERVED, ActivationRequest, AgentVersion, diff
-from loom_worker.core.values.agents import UNSHOWN, Agent
+from loom_worker.core.values.agents import UNSHOWN
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page
@@ -18,8 +18,27 @@ from loom_worker.store.agent_versions import AgentVersions
 from loom_worker.store.database import Database
 
 
+def _understood(value: Any, name: str = "") -> Any:
+    """An agent, or a value in one, as JSON: all that was understood of its file but UNSHOWN, secrets masked."""
+    if is_dataclass(value):
+        return {
+            each.name: _understood(getattr(value, each.name), each.name)
+            for each in fields(value)
+            if each.name not in UNSHOWN
+        }
+    if isinstance(value, Mapping):
+        return {key: _understood(each, "given" if name in ("env", "headers") else "") for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_understood(each) for each in value]
+    if name == "given":
+        return value if value.startswith("secret:") else "***"
+    return without_password(redacted(value, ("secret",))) if isinstance(value, str) else value
+
+
 class AgentCatalog:
     """The stored versions of agents. Files, and so versions, are everybody's; labels are those of a workspace."""
+
+    understood = staticmethod(_understood)
 
     def __init__(self, database: Database, agents: AgentSource, *, pins: bool) -> None:
         """Nothing is read yet.
@@ -30,11 +49,6 @@ class AgentCatalog:
         self._versions = AgentVersions(database)
         self._agents = agents
         self._pins = pins
-
-    @staticmethod
-    def understood(agent: Agent) -> Json:
-        """All that was understood of an agent's file but UNSHOWN; secrets are masked."""
-        return {name: value for name, value in _shown(agent).items() if name not in UNSHOWN}
 
     def page(self, tenant: Tenant, agent: str, *, limit: int, after: str | None) -> Page[AgentVersion]:
         """The versions of an agent, the newest first, without their documents.
@@ -124,18 +138,3 @@ class AgentCatalog:
         except BadFile as error:
             text = f"The version {version!r} of the agent {agent!r} cannot work: {error}."
             raise Invalid(text, (Flaw(pointer, "cannot work"),)) from error
-
-
-def _shown(value: Any, name: str = "") -> Any:
-    """A value as JSON, dataclasses by their fields; of what is given to an MCP server, names of secrets alone."""
-    if is_dataclass(value):
-        return {each.name: _shown(getattr(value, each.name), each.name) for each in fields(value)}
-    if isinstance(value, Mapping):
-        return {key: _shown(each, "given" if name in ("env", "headers") else "") for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_shown(each) for each in value]
-    if name == "given" and not value.startswith("secret:"):
-        return "***"
-    if isinstance(value, str) and name != "given":
-        return without_password(redacted(value, ("secret",)))
-    return value

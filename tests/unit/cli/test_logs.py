@@ -42,4 +42,4 @@ def test_a_turns_lines_come_with_their_tracebacks_and_a_processs_alone(home: Pat
 
 
 def test_a_home_without_logs_says_who_would_write_them(tmp_path: Path) -> None:
-    assert told(tmp_path)[0].startswith(f"loom: there are no logs in {tmp_path}/logs: `loom up` keeps them")
+    assert told(tmp_path)[0].startswith(f"loom: {tmp_path}/logs has no log of any process: only those of `loom up`")
