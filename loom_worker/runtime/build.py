@@ -97,7 +97,7 @@ def start(settings: Settings, *, takes_turns: bool = True, node: str = "") -> Pr
     return process
 
 
-def alone(settings: Settings, *, node: str) -> Process:
+def alone(settings: Settings, *, node: str = "") -> Process:
     """A process that runs one turn and nothing else; no thread of it is started."""
     return _build(settings, is_isolated=True, node=node)
 
