@@ -4,10 +4,11 @@ What a dataclass becomes is described by its fields; only members that its ``as_
 here. What no dataclass stands for is written down whole.
 """
 
+from dataclasses import fields
 from typing import get_args
 
 from loom_worker.core.values.agent_messages import AgentMessage
-from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.agents import UNSHOWN, Agent
 from loom_worker.core.values.api_keys import ApiKey
 from loom_worker.core.values.audit import ACTIONS, AuditEntry
 from loom_worker.core.values.calls import Call
@@ -206,6 +207,7 @@ _AGENT = answer(
         tools={"type": ["array", "null"], "items": TEXT, "description": "null: every tool there is."},
     ),
     description="Who answers. Agents come from YAML files; null means the setting of the process holds.",
+    also=members(Agent, " ".join(each.name for each in fields(Agent) if each.name not in UNSHOWN | {"tools"})),
 )
 
 _TOOL = answer(

@@ -42,7 +42,7 @@ class CatalogViews:
         """Look at one agent."""
         for agent in self._service.agents():
             if agent.name == name:
-                return json_answer(agent_json(agent))
+                return json_answer(self._service.agent_versions.understood(agent) | agent_json(agent))
         raise NotFound("no such agent")
 
     def tools(self) -> Response:
@@ -70,7 +70,7 @@ class CatalogViews:
 
 
 def agent_json(agent: Agent) -> Json:
-    """An agent without its prompt, its files and its data source: those may hold secrets."""
+    """An agent as lists have it."""
     return {
         "name": agent.name,
         "object": "agent",

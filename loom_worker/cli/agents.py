@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import click
 
 from loom_worker.cli.http import LoomClient, client, path_to, sendable
-from loom_worker.cli.show import ShowsByName, as_text, common, paged, refuse_options_of_the_list, show
+from loom_worker.cli.show import ShowsByName, as_text, common, fields, flat, paged, refuse_options_of_the_list, show
 from loom_worker.cli.talk import printable
 from loom_worker.core.errors import Rejected
 from loom_worker.core.settings import from_env
@@ -36,10 +36,11 @@ def agents(ctx: click.Context, /, **asked: Any) -> None:
 @click.argument("name")
 @common
 def show_one(name: str, *, url: str | None, as_json: bool) -> None:
-    """Show one agent, field by field; NAME@VERSION shows a version with its document."""
+    """Show one agent, key by key; NAME@VERSION shows a version with its document, prompt included."""
     agent, at, version = name.partition("@")
     path = path_to("agents", agent, "versions", version) if at else path_to("agents", agent)
-    show(path, {}, (), url=url, as_json=as_json)
+    found = client(from_env(), url).call("GET", path)
+    click.echo(as_text(found) if as_json else fields(dict(flat(found))))
 
 
 @agents.command()

@@ -49,9 +49,9 @@ def verify(ctx: click.Context, *, as_json: bool) -> None:
         click.echo(json.dumps({"ok": not broken, "broken": [asdict(each) for each in broken]}, indent=2))
     else:
         for each in broken:
-            click.echo(f"FAIL  workspace {each.workspace}, row {each.seq}: {each.why}")
+            click.echo(f"problem  workspace {each.workspace}, row {each.seq}: {each.why}")
         for name in sorted(set(heads) - {each.workspace for each in broken}):
-            click.echo(f"ok    workspace {name}: sound up to row {heads[name].seq}")
+            click.echo(f"ok       workspace {name}: sound up to row {heads[name].seq}")
     ctx.exit(1 if broken else 0)
 
 

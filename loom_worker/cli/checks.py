@@ -43,6 +43,11 @@ class InstallationCheck:
     warning: str = ""
     """What to know though it is."""
 
+    @property
+    def level(self) -> str:
+        """The word for what was found."""
+        return "problem" if not self.is_ok else "warning" if self.warning else "ok"
+
 
 def of_installation() -> Iterator[InstallationCheck]:
     """What can be looked at without settings."""

@@ -5,8 +5,9 @@ import json
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Container, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import click
 
@@ -28,19 +29,22 @@ from loom_worker.core.values.problems import Problem
 @click.option(
     "--offline", "is_offline", is_flag=True, help="Ask no model: else it gets two requests, which cost little."
 )
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--settings", "has_settings", is_flag=True, help="Every setting with its value and source, too.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object, settings included.")
 @click.pass_context
-def doctor(ctx: click.Context, *, is_full: bool, only_problems: bool, is_offline: bool, as_json: bool) -> None:
-    """Check the installation, print every setting with its source and what grows; exit code 1 if anything is wrong."""
+def doctor(
+    ctx: click.Context, *, is_full: bool, only_problems: bool, is_offline: bool, has_settings: bool, as_json: bool
+) -> None:
+    """Check the installation and say what grows, problems first; exit code 1 if there are any."""
     project = ctx.find_object(dict) or {}
     report = _problems() if only_problems else _look(is_full=is_full, project=project, asks_model=not is_offline)
     if as_json:
         click.echo(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
     elif only_problems:
         for problem in report.problems:
-            click.echo(f"{'warn' if problem.is_warning else 'FAIL':<6}{clean(str(problem))}")
+            click.echo(f"{problem.level:<9}{clean(str(problem))}")
     else:
-        _show(report)
+        _show(report if has_settings else replace(report, settings=()))
     ctx.exit(0 if report.is_sound else 1)
 
 
@@ -93,14 +97,15 @@ class Report:
 
 
 def _show(report: Report) -> None:
-    for row in report.settings:
-        click.echo(f"{row.name:<30}{row.value}  ({row.source})")
-    for check in report.checks:
+    count = Counter(check.level for check in report.checks)
+    click.echo(f"problems: {count['problem']}, warnings: {count['warning']}, ok: {count['ok']}\n")
+    for check in sorted(report.checks, key=lambda check: (check.is_ok, not check.warning)):
         click.echo(line(check))
-    if report.growth:
-        click.echo("\nWhat grows, and what bounds it:")
-    for each in report.growth:
-        click.echo(f"{each.name:<30}{each.size:<34}{each.bound}")
+    sizes = [f"{each.name:<30}{each.size:<34}{each.bound}" for each in report.growth]
+    rows = [f"{row.name:<30}{row.value}  ({row.source})" for row in report.settings]
+    for headline, lines in (("What grows, and what bounds it:", sizes), ("Settings:", rows)):
+        if lines:
+            click.echo("\n".join((f"\n{headline}", *lines)))
 
 
 def _look(*, is_full: bool, project: Container[str], asks_model: bool) -> Report:
@@ -147,5 +152,5 @@ def _found(settings: Settings) -> tuple[Problem, ...]:
 
 def line(check: InstallationCheck) -> str:
     """The check as a line, and another with what to do or to know."""
-    mark, more = ("FAIL", check.fix) if not check.is_ok else ("warn", check.warning) if check.warning else ("ok", "")
-    return f"{mark:<6}{check.name:<28}{clean(check.found)}" + (f"\n      → {clean(more)}" if more else "")
+    more = check.warning if check.is_ok else check.fix
+    return f"{check.level:<9}{check.name:<28}{clean(check.found)}" + (f"\n         → {clean(more)}" if more else "")

@@ -51,7 +51,7 @@ def import_file(file: Path, *, agent: str, note: str | None, form: str | None, u
         click.echo(as_text(found))
         return
     for warning in found["warnings"]:
-        click.echo(printable(f"{file.name}: {warning}"), err=True)
+        click.echo(printable(f"{file.name}: warning: {warning}"), err=True)
     version = found["version"]
     click.echo(printable(f"{agent}: version {version}: {_contents(found)}"))
     if not found["active"]:

@@ -21,6 +21,7 @@ COMMANDS = {
     "up": "loom_worker.cli.up",
     "status": "loom_worker.cli.running",
     "stop": "loom_worker.cli.running",
+    "logs": "loom_worker.cli.logs",
     "ask": "loom_worker.cli.ask",
     "chat": "loom_worker.cli.chat",
     "sessions": "loom_worker.cli.sessions",

@@ -8,10 +8,10 @@ from urllib.parse import quote
 import click
 
 from loom_worker.cli.http import sendable
-from loom_worker.cli.show import as_text, common, refuse_options_of_the_list, show, table
+from loom_worker.cli.show import as_text, common, in_a_line, refuse_options_of_the_list, show, table
 from loom_worker.core.errors import LoomError
 from loom_worker.core.settings import from_env
-from loom_worker.core.text import clean, one_line
+from loom_worker.core.text import one_line
 from loom_worker.core.values.patterns import PatternMatch
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -80,10 +80,10 @@ def lint(folder: Path | None, *, as_json: bool) -> None:
         click.echo(json.dumps([{**asdict(each), "path": str(each.path)} for each in findings], indent=2))
     else:
         for each in findings:
-            click.echo(_shown(str(each)))
+            click.echo(in_a_line(str(each)))
         errors = sum(each.level == "error" for each in findings)
         count = len(load(root).patterns)
-        click.echo(_shown(f"{count} patterns, {errors} errors, {len(findings) - errors} warnings in {root}"))
+        click.echo(in_a_line(f"{count} patterns, {errors} problems, {len(findings) - errors} warnings in {root}"))
     if any(each.level == "error" for each in findings):
         raise click.exceptions.Exit(1)
 
@@ -94,12 +94,7 @@ def _matches(folder: Path, question: str, k: int) -> tuple[PatternMatch, ...]:
 
     library = load(folder)
     for problem in library.problems:
-        click.echo(_shown(problem), err=True)
+        click.echo(in_a_line(problem), err=True)
     if not library.patterns:
         raise LoomError(f"{folder} holds no pattern; `loom patterns lint {folder}` says why")
     return Matcher(library.patterns).match(question, k)
-
-
-def _shown(text: str) -> str:
-    """In one line and without what a terminal would obey: files and their names are anybody's."""
-    return " ".join(clean(text).splitlines())

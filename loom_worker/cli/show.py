@@ -102,7 +102,7 @@ def show(path: str, query: Json, columns: Sequence[str], *, url: str | None, as_
         if answer.get("has_more"):
             click.echo(f"more: --after {_cell(answer['next'], widest=2000)}")
         for error in answer.get("errors") or ():
-            click.echo(f"error: {_cell(error, widest=2000)}", err=True)
+            click.echo(f"problem: {_cell(error, widest=2000)}", err=True)
     else:
         click.echo(fields(answer))
 
@@ -113,9 +113,27 @@ def as_text(answer: Json) -> str:
     return text if clean(text) == text else json.dumps(answer, indent=2)
 
 
+def in_a_line(text: str) -> str:
+    """Text without what a terminal would obey: files and their names are anybody's."""
+    return " ".join(clean(text).splitlines())
+
+
 def fields(thing: Json) -> str:
     """One thing, a line for each of its members; for each tool call of a turn some."""
-    return "\n".join(f"{_cell(name):<18}{_member(name, value)}" for name, value in _readable(thing).items())
+    width = max(18, *(len(name) + 2 for name in thing))
+    return "\n".join(f"{_cell(name):<{width}}{_member(name, value)}" for name, value in _readable(thing).items())
+
+
+def flat(thing: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Each value with its path, ``judges.members[0].name``, but for those inside that are empty."""
+    if isinstance(thing, dict) and thing:
+        for name, value in thing.items():
+            yield from flat(value, f"{path}.{name}".lstrip("."))
+    elif isinstance(thing, list) and any(isinstance(each, dict) for each in thing):
+        for n, value in enumerate(thing):
+            yield from flat(value, f"{path}[{n}]")
+    elif thing not in (None, [], {}) or "." not in path:
+        yield path, thing
 
 
 def waits_text(waiting: Json, now_s: float) -> str:

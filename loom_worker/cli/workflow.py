@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,9 @@ import click
 
 from loom_worker.cli.http import LoomClient, client, path_to
 from loom_worker.cli.run_view import still_running, watch
-from loom_worker.cli.show import as_text, common, paged, show
+from loom_worker.cli.show import as_text, common, in_a_line, paged, show
 from loom_worker.core.errors import Transient
 from loom_worker.core.settings import Settings, from_env
-from loom_worker.core.text import clean
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem, in_order
 
@@ -181,12 +180,13 @@ def lint(ctx: click.Context, /, paths: Sequence[Path], *, as_json: bool) -> None
         click.echo(as_text(found.as_json()))
     else:
         for problem in found.problems:
-            click.echo(_shown(str(_marked(problem))))
+            click.echo(in_a_line(f"{problem.level:<9}{problem}"))
         for each in found.workflows:
-            click.echo(_shown(_summary(each)))
+            click.echo(in_a_line(_summary(each)))
         places = ", ".join(map(str, looked_at))
         warnings = len(found.problems) - found.errors
-        click.echo(_shown(f"{len(found.workflows)} workflows, {found.errors} errors, {warnings} warnings in {places}"))
+        count = f"{len(found.workflows)} workflows, {found.errors} problems, {warnings} warnings"
+        click.echo(in_a_line(f"{count} in {places}"))
     ctx.exit(1 if found.errors else 0)
 
 
@@ -217,19 +217,7 @@ def _read(path: Path) -> _Findings:
     return _Findings(workflows, problems)
 
 
-def _marked(problem: Problem) -> Problem:
-    """The problem as it is shown: a warning says that it is one."""
-    if not problem.is_warning:
-        return problem
-    return replace(problem, field=f"warning: {problem.field}" if problem.field else "warning")
-
-
 def _summary(each: "Workflow") -> str:
     """A workflow in a line, with the variables that a run must give."""
     needs = ", ".join(f"{name} (line {line})" if line else name for name, line in each.needed.items())
     return f"{each.name}: {each.pattern.type}, {f'a run must give {needs}' if needs else 'no variable must be given'}"
-
-
-def _shown(text: str) -> str:
-    """In one line and without what a terminal would obey: files and their names are anybody's."""
-    return " ".join(clean(text).splitlines())

@@ -5,7 +5,7 @@ from math import isfinite
 from typing import Any
 
 from loom_worker.core.errors import BadFile
-from loom_worker.core.text import closest
+from loom_worker.core.text import closest, did_you_mean
 from loom_worker.core.values.json import Json
 
 Place = tuple[str | int, ...]
@@ -140,7 +140,7 @@ class Fields:
         """One of the allowed texts."""
         value = self.text(key)
         if value is not None and value not in allowed:
-            raise self.invalid(key, "one of " + ", ".join(allowed), value)
+            raise self.invalid(key, "one of " + ", ".join(allowed), value, did_you_mean(value, allowed))
         return value
 
     def texts(self, key: str) -> tuple[str, ...] | None:
@@ -191,9 +191,9 @@ class Fields:
             raise self.invalid(key, "true or false", value)
         return value
 
-    def invalid(self, key: str | None, needed: str, value: Any) -> InvalidField:
+    def invalid(self, key: str | None, needed: str, value: Any, advice: str = "") -> InvalidField:
         """The error to raise for an unusable value; None for the mapping as a whole."""
-        return invalid(self.place_of(key) if key else self.place, needed, value)
+        return invalid(self.place_of(key) if key else self.place, needed, value, advice)
 
     def keep(self, *keys: str) -> None:
         """Note keys that may stand here and have no effect yet; their values stay in the raw file."""
@@ -228,10 +228,10 @@ def _is_finite(number: float) -> bool:
         return False
 
 
-def invalid(place: Place, needed: str, value: Any) -> InvalidField:
+def invalid(place: Place, needed: str, value: Any, advice: str = "") -> InvalidField:
     """The error to raise for an unusable value."""
     try:
         shown = str(value)[:40]
     except ValueError:  # as in ``Fields.text``
         shown = "a number of thousands of digits"
-    return InvalidField(place, f"{needed} is needed, not {shown!r}")
+    return InvalidField(place, f"{needed} is needed, not {shown!r}" + (f"; {advice}" if advice else ""))

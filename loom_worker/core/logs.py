@@ -45,7 +45,7 @@ _UNSAFE = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 _PLAIN = re.compile(r"[\w.:/@|+-]+")
-_INDENT = "    | "
+INDENT = "    | "
 """Begins each line of a traceback; a line of the log begins with its date."""
 
 
@@ -85,7 +85,7 @@ class Console(logging.Formatter):
         text = escaped(self._redact(record.getMessage()))
         line = f"{head} {text}  {ids}" if ids else f"{head} {text}"
         trace = self._redact(_traceback(self, record))
-        return "\n".join([line, *(f"{_INDENT}{escaped(part)}" for part in trace.split("\n") if part)])
+        return "\n".join([line, *(f"{INDENT}{escaped(part)}" for part in trace.split("\n") if part)])
 
 
 class Lines(logging.StreamHandler[TextIO]):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Generic, TypeVar
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 from loom_worker.core import crash_points
 
@@ -67,13 +67,13 @@ def setting(name: str, parser: Parser[T], default: T, *, is_secret: bool = False
     return field(default=default, repr=not is_secret, metadata={VARIABLE: variable})
 
 
+_PASSWORD = re.compile(r"(://[^/?#:@\s]*:)[^/\s]*(?=@)")
+_SECRET_PARAMETER = re.compile(r"([?&][^=&#]*(?:pass|pwd|secret|token|key|sig|auth)[^=&#]*=)[^&#\s]+", re.IGNORECASE)
+
+
 def without_password(url: str) -> str:
-    """A URL as it may be shown: the password, if any, as ``***``."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    user, at, place = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.split(':', 1)[0]}:***{at}{place}"))
+    """A URL as it may be shown: a password, and parameters that are named as secrets, as ``***``."""
+    return _SECRET_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1***", url))
 
 
 class BadFolder(ValueError):

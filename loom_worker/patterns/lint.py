@@ -38,7 +38,7 @@ class LintFinding:
     advice: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.path}:{self.line}: {self.level}: {self.what}"
+        text = f"{self.path}:{self.line}: {'problem' if self.level == 'error' else self.level}: {self.what}"
         return one_line(f"{text} ({self.advice})" if self.advice else text, MAX_PROBLEM_CHARS)
 
 

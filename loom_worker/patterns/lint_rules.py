@@ -83,7 +83,8 @@ def warnings(unit: Unit, pattern: Pattern, library: Surroundings) -> Iterator[Li
     for n, other in enumerate(pattern.related_patterns):
         place_of_other = (written.get("related_patterns", ""), n)
         if other not in library.names:
-            yield place_of_other, f"there is no pattern {other}", "related_patterns are ids, such as sql/top_n"
+            advice = did_you_mean(other, library.names) or "related_patterns are ids, such as sql/top_n"
+            yield place_of_other, f"there is no pattern {other}", advice
         elif other == pattern.id:
             yield place_of_other, "it is related to itself", "remove it"
     for n, intent in enumerate(pattern.intents):

@@ -92,16 +92,16 @@ class Process:
         self.database.close()
 
 
-def start(settings: Settings, *, takes_turns: bool = True) -> Process:
+def start(settings: Settings, *, takes_turns: bool = True, node: str = "") -> Process:
     """Make this process a worker; nothing runs before its keeper and sweeper are started."""
-    process = _build(settings, takes_turns=takes_turns)
+    process = _build(settings, takes_turns=takes_turns, node=node)
     worker.begin(process.worker)
     return process
 
 
-def alone(settings: Settings) -> Process:
+def alone(settings: Settings, *, node: str = "") -> Process:
     """A process that runs one turn and nothing else; no thread of it is started."""
-    return _build(settings, is_isolated=True)
+    return _build(settings, is_isolated=True, node=node)
 
 
 def service(settings: Settings) -> Service:
@@ -220,8 +220,8 @@ def agents_of(settings: Settings, database: Database, workflows: LiveWorkflows) 
     return KnownAgents(RecordedAgents(live, versions, pins=settings.agent_pin == "session"), workflows)
 
 
-def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool = True) -> Process:
-    links, events = Links.of(settings), TaskEvents()
+def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool = True, node: str) -> Process:
+    links, events = Links.of(settings, node=node), TaskEvents()
     stopping = Stopping(settings.lanes.drain_s)
     workflows = workflows_of(settings)
     agents = agents_of(settings, links.database, workflows)

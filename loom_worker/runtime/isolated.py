@@ -27,7 +27,8 @@ def main(lane: str, token: str, turn_id: str, fence: str, node: str) -> int:
     """
     settings = from_env({**os.environ, **json.load(sys.stdin)})
     logs.set_up(settings.log, redacted)
-    process = build.alone(process_env.keep_to_itself(settings, process_env.of_worker(("turn",))))
+    own = process_env.keep_to_itself(settings, process_env.of_worker(("turn",)))
+    process = build.alone(own, node=node.partition("@")[0])
     worker = process.worker.turns
     claim = worker.claims.resume(turn_id, fence=int(fence))
     if claim is None:

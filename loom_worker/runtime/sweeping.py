@@ -108,7 +108,7 @@ class Links:
     traces: TraceParts
 
     @classmethod
-    def of(cls, settings: Settings, *, runs_tasks: bool = True) -> Self:
+    def of(cls, settings: Settings, *, runs_tasks: bool = True, node: str = "") -> Self:
         """Make them; nothing is connected yet."""
         crash_points.arm(settings.crash_points, settings.home / "crashes")
         client = redis_of(settings)
@@ -116,7 +116,7 @@ class Links:
         celery = configure(settings, runs_tasks=runs_tasks)
         dispatcher = CeleryDispatcher(celery, WakeupQueue(celery, client), process_env.handed_on(settings))
         return cls(
-            process_name(),
+            process_name(node),
             database,
             client,
             Lanes(client, settings.lanes),
@@ -253,9 +253,9 @@ def keep_logging(**_: object) -> None:
     """Celery sets no logging up where somebody answers this signal: the process has done it."""
 
 
-def process_name() -> str:
-    """Never used before."""
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+def process_name(node: str = "") -> str:
+    """Never used before; of a worker it begins with the name that lists and Flower have for it, ``worker-1@host``."""
+    return f"{node and f'{node}@'}{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def redis_of(settings: Settings) -> Any:

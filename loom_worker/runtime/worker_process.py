@@ -33,7 +33,7 @@ def run_worker(settings: Settings, *, queues: Sequence[str], concurrency: int, n
         name: the node's name, to which the host's is added; unlike any other worker's on this host.
     """
     configure(settings)
-    process = build.start(replace(settings, worker_concurrency=concurrency), takes_turns="turn" in queues)
+    process = build.start(replace(settings, worker_concurrency=concurrency), takes_turns="turn" in queues, node=name)
     # The signal keeps weak references: these functions live as long as this one runs.
     ready, stopping = _when_ready(process), _when_stopping(process)
     signals.setup_logging.connect(keep_logging)

@@ -1,18 +1,44 @@
 """Versions of agents as clients see them: listed, compared, activated for a workspace, chosen for a session."""
 
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
 from loom_worker.agents.known import AgentSource
 from loom_worker.core.errors import BadFile, Conflict, Flaw, Forbidden, Invalid
 from loom_worker.core.values.agent_versions import LATEST, RESERVED, ActivationRequest, AgentVersion, diff
+from loom_worker.core.values.agents import UNSHOWN
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
+from loom_worker.core.variables import without_password
+from loom_worker.guard.redact import redacted
 from loom_worker.store.agent_versions import AgentVersions
 from loom_worker.store.database import Database
 
 
+def _understood(value: Any, name: str = "") -> Any:
+    """An agent, or a value in one, as JSON: all that was understood of its file but UNSHOWN, secrets masked."""
+    if is_dataclass(value):
+        return {
+            each.name: _understood(getattr(value, each.name), each.name)
+            for each in fields(value)
+            if each.name not in UNSHOWN
+        }
+    if isinstance(value, Mapping):
+        return {key: _understood(each, "given" if name in ("env", "headers") else "") for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_understood(each) for each in value]
+    if name == "given":
+        return value if value.startswith("secret:") else "***"
+    return without_password(redacted(value, ("secret",))) if isinstance(value, str) else value
+
+
 class AgentCatalog:
     """The stored versions of agents. Files, and so versions, are everybody's; labels are those of a workspace."""
+
+    understood = staticmethod(_understood)
 
     def __init__(self, database: Database, agents: AgentSource, *, pins: bool) -> None:
         """Nothing is read yet.

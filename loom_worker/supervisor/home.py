@@ -50,9 +50,7 @@ class Secret:
 
     text: str
     file: Path
-    """Where it is kept, readable by this user alone."""
-    is_new: bool
-    """True if it was made just now; later callers find it in the file."""
+    """Where it is kept, readable by this user alone: screens and logs name it in place of the secret."""
 
 
 def prepare(home: Path) -> None:
@@ -206,7 +204,7 @@ def _kept(path: Path, fresh: str) -> Secret:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         if kept := path.read_text(encoding="ascii").strip():
-            return Secret(kept, path, is_new=False)
+            return Secret(kept, path)
         # Killed between making the file and writing it: an empty secret would sign with nothing.
         handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -215,7 +213,7 @@ def _kept(path: Path, fresh: str) -> Secret:
     except OSError:
         path.unlink(missing_ok=True)
         raise
-    return Secret(fresh, path, is_new=True)
+    return Secret(fresh, path)
 
 
 def stop(directory: Path, *, patience_s: float = 60.0) -> bool:

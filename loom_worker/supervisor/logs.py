@@ -58,9 +58,9 @@ def rotate_if_large(path: Path, *, limit_bytes: int = ROTATE_AT_BYTES) -> None:
         copy.unlink(missing_ok=True)
         return
     for age in range(KEPT, 1, -1):
-        if _older(path, age - 1).exists():
-            _older(path, age - 1).replace(_older(path, age))
-    copy.replace(_older(path, 1))
+        if older(path, age - 1).exists():
+            older(path, age - 1).replace(older(path, age))
+    copy.replace(older(path, 1))
     os.truncate(path, 0)
 
 
@@ -80,5 +80,6 @@ def _is_cut(path: Path) -> bool:
         return log.read(1) not in (b"", b"\n")
 
 
-def _older(path: Path, age: int) -> Path:
+def older(path: Path, age: int) -> Path:
+    """The file to which a log was moved aside, 1 to KEPT rotations ago."""
     return path.with_name(f"{path.name}.{age}")

@@ -49,7 +49,7 @@ def screen(facts: StartReport) -> str:
     rows = [
         ("web", _web(facts)),
         ("docs", f"{facts.url}/docs"),
-        ("flower", f"{facts.flower_url}  (user loom, password {_shown_once(facts.flower_password)})"),
+        ("flower", f"{facts.flower_url}  (user loom, password in {facts.flower_password.file})"),
         ("data directory", f"{facts.settings.home}  (logs in {facts.settings.home / 'logs'})"),
         ("model", model_line(facts.settings)),
         ("data", _data(facts.settings)),
@@ -70,9 +70,7 @@ def problem_counts(problems: Sequence[Problem] | None) -> str:
     faults = sum(not problem.is_warning for problem in problems)
     warnings = len(problems) - faults
     counts = [f"{many} {what}{'s' if many > 1 else ''}" for many, what in ((faults, "problem"), (warnings, "warning"))]
-    lines = [
-        f"  {'warning' if each.is_warning else 'PROBLEM'}  {one_line(str(each), PROBLEM_CHARS)}" for each in problems
-    ]
+    lines = [f"  {each.level}  {one_line(str(each), PROBLEM_CHARS)}" for each in problems]
     shown = lines[:MOST_PROBLEMS]
     shown += [f"  and {len(lines) - len(shown)} more: `loom doctor --problems`"] if len(lines) > len(shown) else []
     return f", with {' and '.join(count for count in counts if count[0] != '0')}:\n" + "\n".join(shown)
@@ -116,19 +114,13 @@ def _clients(facts: StartReport) -> str:
 def _webhooks(facts: StartReport) -> str:
     if facts.webhook_secret is None:
         return "signed with LOOM_WEBHOOK_SECRET"
-    return f"signed with the secret {_shown_once(facts.webhook_secret)}"
-
-
-def _shown_once(secret: Secret) -> str:
-    """The secret at the start that made it, then its file: what is printed ends up in logs and screenshots."""
-    return f"{secret.text}, shown this once and kept in {secret.file}" if secret.is_new else f"in {secret.file}"
+    return f"signed with the secret in {facts.webhook_secret.file}"
 
 
 def _warnings(facts: StartReport) -> list[str]:
-    found = []
-    if facts.sqlite_version < sqlite_driver.SOUND:
-        found.append(sqlite_driver.unsound(".".join(map(str, facts.sqlite_version))))
-    return [f"\nWarning: {each}" for each in found]
+    if facts.sqlite_version >= sqlite_driver.SOUND:
+        return []
+    return [f"\nwarning: {sqlite_driver.unsound('.'.join(map(str, facts.sqlite_version)))}"]
 
 
 def _try_it(facts: StartReport) -> str:

@@ -188,7 +188,7 @@ def _executed(frame: SpanFrame, call: Call, began_ms: int) -> TraceSpan:
         names.TOOL_CALL_ID: call.id,
         names.TOOL_TYPE: "function",
         names.ERROR_TYPE: failed,
-        "loom.worker": call.worker,
+        "loom.worker": names.worker(call.worker),
         "loom.tool.sends": call.sends,
         "loom.tool.queue_ms": (call.started_ms or 0) - (call.sent_ms or 0) if was_taken else None,
         "loom.error_id": call.error_id,
@@ -233,7 +233,7 @@ def of_judges(frame: SpanFrame, verdicts: Sequence[Verdict]) -> Iterator[TraceSp
             names.SCORE: verdict.score,
             "loom.judge.type": verdict.type,
             "loom.judge.queue_ms": verdict.started_ms - verdict.sent_ms,
-            "loom.worker": verdict.worker,
+            "loom.worker": names.worker(verdict.worker),
             names.ERROR_TYPE: error,
         }
         made = frame.span(part, names.JUDGE_SCORE, at, attributes, error=error)

@@ -73,6 +73,11 @@ def provider(name: str) -> str:
     return _PROVIDERS.get(name, name)
 
 
+def worker(process: str | None) -> str | None:
+    """A worker as lists and Flower name it, ``worker-1@host``: without what tells its processes apart."""
+    return process.rsplit("-", 2)[0] if process and "@" in process else process
+
+
 def usage(used: Usage) -> Json:
     """What was used, as attributes; the conventions count cached tokens among those of the input."""
     known: Json = {

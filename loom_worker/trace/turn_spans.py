@@ -151,13 +151,13 @@ def _runs(frame: SpanFrame, record: TurnRecord) -> Iterator[TraceSpan]:
     """Each worker's time with the turn; one that died is an error, and ends when its successor came."""
     for run in record.trace.runs:
         error = "the worker died" if run.end == "died" else None
-        attributes = {"loom.worker": run.worker, "loom.run.end": run.end, "loom.run.fence": run.fence}
+        attributes = {"loom.worker": names.worker(run.worker), "loom.run.end": run.end, "loom.run.fence": run.fence}
         yield frame.span(
             ("run", str(run.fence)), names.TURN_RUN, Interval(run.began_us, run.ended_us), attributes, error=error
         )
     current = _current(record)
     if current is not None:
-        attributes = {"loom.worker": current.worker, "loom.run.fence": current.fence}
+        attributes = {"loom.worker": names.worker(current.worker), "loom.run.fence": current.fence}
         at = Interval(current.began_us, current.began_us)
         yield going_on(frame.span(("run", str(current.fence)), names.TURN_RUN, at, attributes))
 

@@ -17,7 +17,7 @@ from loom_worker.core.values.workflows import Coordination, Pattern, Workflow
 from loom_worker.core.yaml_files import Document
 from loom_worker.workflows.inline_agents import InlineAgents, acquainted, inline_agents
 from loom_worker.workflows.legacy import Form, modern
-from loom_worker.workflows.placeholders import RUN, canonical, malformed
+from loom_worker.workflows.placeholders import RUN, advice_on, canonical, malformed
 from loom_worker.workflows.spec import pattern_of
 from loom_worker.workflows.templates import templates
 
@@ -200,10 +200,16 @@ def _without_effect(workflow: Workflow, root: Fields, inline: InlineAgents, form
 
 
 def _doubtful(workflow: Workflow, variables: _Variables, document: Document, form: Form) -> Iterator[Problem]:
-    """Report keys that stand twice, and variables that nothing uses."""
+    """Report keys that stand twice, variables that nothing uses, and placeholders that look misspelt."""
     for key, line in document.repeated():
         text = f"{key} stands there twice, and this one counts"
         yield Problem(text, "take one of them out", workflow.file, line, is_warning=True)
     for name, path in variables.declared.items():
         if name not in variables.used:
             yield workflow.problem(form.origin(path), "no text uses this variable", is_warning=True)
+    for template in templates(workflow.pattern):
+        known = {*template.filled, *variables.values, *variables.declared, "input"}
+        for name in template.variables():
+            if name not in known and (advice := advice_on(name, known)):
+                at = form.origin(f"spec.{template.path}")
+                yield workflow.problem(at, f"{{{{{name}}}}} is a variable of the run", advice, is_warning=True)

@@ -5,9 +5,10 @@ of an agent therefore cannot insert anything by containing braces.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
+from loom_worker.core.text import did_you_mean
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.values.workflows import Workflow
 
@@ -79,6 +80,13 @@ def malformed(template: str) -> str:
     return f"a placeholder is a name, as in {{{{name}}}}, not {closed[0][:60]!r}"
 
 
+def advice_on(name: str, known: Collection[str] = ()) -> str:
+    """Which filled name a variable without a value is probably meant to be; unless given, of all that are filled."""
+    if name in CHECK | RETRY:
+        return "Loom fills it in other texts, not in this one"
+    return did_you_mean(name, known or CHECK | RETRY | RUN, least=0.8)
+
+
 def variables_of(workflow: Workflow, given: Mapping[str, str]) -> dict[str, str]:
     """The values of all variables in a run, by canonical name: those given, and the file's for the others."""
     return {**workflow.variables, **{canonical(name): value for name, value in given.items()}}
@@ -90,7 +98,7 @@ def missing(workflow: Workflow, given: Mapping[str, str]) -> tuple[Problem, ...]
     return tuple(
         Problem(
             f"the workflow {workflow.name} needs the variable {name!r}",
-            f"give it with the run, or add a value as spec.variables.{name}",
+            f"{advice_on(name)} give it with the run, or add a value as spec.variables.{name}".lstrip(),
             workflow.file,
             line,
             field=name,

@@ -9,7 +9,7 @@ from jsonschema.exceptions import SchemaError
 from jsonschema.validators import validator_for
 from referencing.exceptions import Unresolvable
 
-from loom_worker.core.fields import MISSING, Fields, InvalidField
+from loom_worker.core.fields import MISSING, Fields, InvalidField, Place
 from loom_worker.core.text import did_you_mean
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.workflows import (
@@ -90,22 +90,19 @@ def pattern_of(fields: Fields, depth: int = 1) -> Pattern:
             return _coordination(fields)
 
 
-def _advised(error: InvalidField, name: str, known: Iterable[str]) -> InvalidField:
-    """The same error with the known name that resembles the one given."""
+def _advised(place: Place, reason: str, name: str, known: Iterable[str]) -> InvalidField:
+    """The error of a name that is not known, with the known one that resembles it."""
     advice = did_you_mean(name, known)
-    return InvalidField(error.place, f"{error.reason}; {advice}") if advice else error
+    return InvalidField(place, f"{reason}; {advice}" if advice else reason)
 
 
 def _kind(fields: Fields) -> PatternType:
-    given = fields.text("type")
+    given = fields.choice("type", PATTERN_TYPES)
     if given is None and fields.get("entrypoint") is not None:
         return "coordination"
     if given is None:
         raise InvalidField(fields.place_of("type"), MISSING)
-    if given not in PATTERN_TYPES:
-        error = fields.invalid("type", "one of " + ", ".join(PATTERN_TYPES), given)
-        raise _advised(error, given, PATTERN_TYPES)
-    return given
+    return cast(PatternType, given)
 
 
 def _pipeline(fields: Fields) -> Pipeline:
@@ -263,8 +260,7 @@ def _stages_named(fields: Fields, key: str, pipeline: Pipeline) -> frozenset[str
     known = {name for stage in pipeline.stages for name in _names(stage)}
     for n, name in enumerate(fields.texts(key) or ()):
         if name not in known:
-            error = InvalidField((*fields.place_of(key), n), f"there is no stage {name!r}")
-            raise _advised(error, name, sorted(known))
+            raise _advised((*fields.place_of(key), n), f"there is no stage {name!r}", name, sorted(known))
         by_id = {stage.id for stage in pipeline.stages if stage.id == name}
         found |= by_id or {stage.id for stage in pipeline.stages if name in _names(stage)}
     return frozenset(found)
@@ -310,8 +306,7 @@ def _coordination(fields: Fields) -> Coordination:
             raise InvalidField(entry.place, f"another agent has the name {name!r}")
         agents[name] = _optional(entry, "agent") or name
     if entrypoint not in agents:
-        error = InvalidField(fields.place_of("entrypoint"), f"spec.agents has no {entrypoint!r}")
-        raise _advised(error, entrypoint, agents)
+        raise _advised(fields.place_of("entrypoint"), f"spec.agents has no {entrypoint!r}", entrypoint, agents)
     return Coordination(agents[entrypoint], prompt, tuple(agents.values()))
 
 

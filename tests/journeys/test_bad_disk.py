@@ -82,7 +82,7 @@ def test_a_file_that_is_damaged_under_a_running_loom_is_told_kept_and_replaced_b
         assert "`loom doctor`" in logs(system, "web")
         doctor = system.run("doctor")
         assert doctor.returncode == 1
-        assert "FAIL  database contents" in doctor.stdout
+        assert "problem  database contents" in doctor.stdout
         assert "restore a backup" in doctor.stdout
         assert system.run("backup", str(file), "--force").returncode == 1
 

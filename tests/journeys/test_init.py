@@ -91,7 +91,7 @@ def test_its_tool_answers(project: Path) -> None:
 def test_its_doctor_finds_nothing_wrong(project: Path) -> None:
     looked = run(project, "doctor")
     assert looked.returncode == 0
-    assert "FAIL" not in looked.stdout
+    assert "problem  " not in looked.stdout
     assert f"default, peeker in {project / 'agents'}" in looked.stdout
 
 

@@ -42,10 +42,10 @@ def test_a_start_says_with_its_ready_line_what_cannot_work_and_serves_what_can(s
     until(lambda: "Stop it with Ctrl-C" in system.output, 60, "the screen")
     screen = system.output.partition("Loom is ready after ")[2].splitlines()
     assert screen[0].endswith(" s, with 3 problems and 1 warning:")
-    assert screen[1] == ("  PROBLEM  LOOM_MODLE: no such setting; did you mean LOOM_MODEL? rename it, or take it away")
-    assert screen[2].startswith(f"  PROBLEM  {agents}/other.yaml:3: the bracket that is opened here is not closed")
+    assert screen[1] == ("  problem  LOOM_MODLE: no such setting; did you mean LOOM_MODEL? rename it, or take it away")
+    assert screen[2].startswith(f"  problem  {agents}/other.yaml:3: the bracket that is opened here is not closed")
     assert screen[3] == (
-        f"  PROBLEM  {agents}/sales.yaml:8: agent sales: spec.tools[1]: there is no tool 'exec_sql'; did you mean "
+        f"  problem  {agents}/sales.yaml:8: agent sales: spec.tools[1]: there is no tool 'exec_sql'; did you mean "
         "execute_sql?"
     )
     assert (

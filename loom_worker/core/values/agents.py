@@ -232,6 +232,10 @@ class Agent:
         return self.backend.databases if self.backend else ()
 
 
+UNSHOWN = frozenset({"system_prompt", "raw", "source", "lines"})
+"""Members of an agent that need a key with the scope ``admin``, which reads its document; all others are answered."""
+
+
 class Part(Protocol):
     """Something read from files or servers that every process must have alike: agents, patterns, a file of tools."""
 

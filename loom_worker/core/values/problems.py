@@ -23,6 +23,11 @@ class Problem:
     is_warning: bool = False
     """True: everything works, only not as its author may think."""
 
+    @property
+    def level(self) -> str:
+        """The word for it in every output: ``warning`` or ``problem``; what is as it should be is ``ok``."""
+        return "warning" if self.is_warning else "problem"
+
     def __str__(self) -> str:
         """One line: ``file:line: agent a: field: text; fix``."""
         place = f"{self.file}:{self.line}" if self.line else self.file

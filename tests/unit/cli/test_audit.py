@@ -54,7 +54,7 @@ def found(settings: Settings) -> Any:
 def test_rows_that_nobody_changed_are_sound(run: Run, settings: Settings) -> None:
     done = run("verify")
     assert done.exit_code == 0
-    assert "ok    workspace acme: sound up to row 2" in done.stdout
+    assert "ok       workspace acme: sound up to row 2" in done.stdout
     assert json.loads(run("verify", "--json").stdout) == {"ok": True, "broken": []}
     assert found(settings).is_ok
     assert "3 rows hold" in found(settings).found
@@ -64,8 +64,8 @@ def test_the_first_row_that_was_changed_is_named(run: Run, settings: Settings, r
     changed(rows)
     done = run("verify")
     assert done.exit_code == 1
-    assert "FAIL  workspace acme, row 2" in done.stdout
-    assert "ok    workspace other" in done.stdout
+    assert "problem  workspace acme, row 2" in done.stdout
+    assert "ok       workspace other" in done.stdout
     assert json.loads(run("verify", "--json").stdout)["broken"][0]["seq"] == 2
     assert not found(settings).is_ok
     assert "workspace acme, row 2" in found(settings).found

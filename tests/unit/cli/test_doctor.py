@@ -221,7 +221,7 @@ def test_the_problems_alone_are_lines_or_the_same_values(tmp_path: Path) -> None
     env = {"LOOM_HOME": str(tmp_path), "LOOM_MODLE": "claude", "LOOM_FOO_BAR": "x"}
     told = CliRunner().invoke(main, ["doctor", "--problems"], env=env)
     assert told.exit_code == 1
-    assert [each[:19] for each in told.stdout.splitlines()] == ["FAIL  LOOM_MODLE: n", "warn  LOOM_FOO_BAR:"]
+    assert [each[:19] for each in told.stdout.splitlines()] == ["problem  LOOM_MODLE", "warning  LOOM_FOO_B"]
     report = json.loads(CliRunner().invoke(main, ["doctor", "--problems", "--json"], env=env).stdout)
     assert [Problem.from_json(each).field for each in report["problems"]] == ["LOOM_MODLE", "LOOM_FOO_BAR"]
     assert (report["ok"], report["checks"]) == (False, [])
@@ -238,3 +238,14 @@ def test_what_a_users_file_prints_while_it_is_imported_is_no_part_of_the_report(
 def test_a_broken_default_backend_is_told_once(tmp_path: Path) -> None:
     _, report = doctor(tmp_path, LOOM_BACKEND_URL="sqlite:////no/such/folder/x.db")
     assert list(failed(report)) == ["backend"]
+
+
+def test_problems_come_first_and_settings_only_if_asked_for(tmp_path: Path) -> None:
+    env = {"LOOM_HOME": str(tmp_path), "LOOM_MODLE": "x", "LOOM_FOO_BAR": "x"}
+    told = CliRunner().invoke(main, ["doctor"], env=env).stdout
+    levels = [each.split()[0] for each in told.partition("\n\n")[2].partition("\n\n")[0].splitlines()]
+    levels = [level for level in levels if level != "→"]
+    assert list(dict.fromkeys(levels)) == ["problem", "warning", "ok"]
+    assert told.startswith(f"problems: 1, warnings: {levels.count('warning')}, ok: {levels.count('ok')}\n")
+    assert "LOOM_LEASE_S" not in told
+    assert "LOOM_LEASE_S" in CliRunner().invoke(main, ["doctor", "--settings"], env=env).stdout

@@ -69,7 +69,9 @@ def test_the_commands_read_it_from_the_folder_they_are_run_in(tmp_path: Path, mo
     (tmp_path / ".env").write_text("LOOM_HOME=own\n")
     result = CliRunner().invoke(main, ["status"])
     monkeypatch.setenv("LOOM_HOME", "")
-    looked = CliRunner().invoke(main, ["doctor"], env={"LOOM_HOME": "", "LOOM_MODEL": "scripted-demo"}).stdout
+    looked = (
+        CliRunner().invoke(main, ["doctor", "--settings"], env={"LOOM_HOME": "", "LOOM_MODEL": "scripted-demo"}).stdout
+    )
     assert f"{tmp_path / 'own'}  (.env)" in looked
     assert "scripted-demo  (environment)" in looked
     assert f"Loom is not running on {tmp_path / 'own'};" in result.stdout

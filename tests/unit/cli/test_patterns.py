@@ -168,7 +168,7 @@ def test_the_shipped_library_has_nothing_to_complain_of(tmp_path: Path) -> None:
     last = told.stdout.splitlines()[-1]
     assert (told.stdout.splitlines()[:-1], last.partition(" patterns, ")[2]) == (
         [],
-        f"0 errors, 0 warnings in {packaged_root()}",
+        f"0 problems, 0 warnings in {packaged_root()}",
     )
 
 
@@ -176,9 +176,9 @@ def test_an_error_is_told_with_file_and_line_and_exits_1(tmp_path: Path) -> None
     root = write(tmp_path / "lib", sql__a=GOOD, sql__b="name: slow\ntitle: No category\n")
     told = offline(tmp_path, "lint", str(root))
     assert told.exit_code == 1
-    errors = [line for line in told.stdout.splitlines() if ": error: " in line]
-    assert [line.startswith(f"{root}/sql/b.yaml:1: error: ") for line in errors] == [True]
-    assert told.stdout.splitlines()[-1].startswith("1 patterns, 1 errors, ")
+    errors = [line for line in told.stdout.splitlines() if ": problem: " in line]
+    assert [line.startswith(f"{root}/sql/b.yaml:1: problem: ") for line in errors] == [True]
+    assert told.stdout.splitlines()[-1].startswith("1 patterns, 1 problems, ")
 
 
 def test_warnings_alone_exit_0(tmp_path: Path) -> None:

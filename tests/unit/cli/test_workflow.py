@@ -169,7 +169,7 @@ def test_workflows_are_listed_with_what_is_wrong_and_shown(tmp_path: Path) -> No
         as_json = offline(tmp_path, "show", "a/b", "--json", LOOM_URL=url)
         unknown = offline(tmp_path, "show", "none", LOOM_URL=url)
     assert listed.stdout.splitlines()[1].split() == ["flow", "2", "pipeline", "-"]
-    assert listed.stderr == "error: a.yaml:3: broken\n"
+    assert listed.stderr == "problem: a.yaml:3: broken\n"
     assert shown.stdout.startswith("name              flow\n")
     assert json.loads(as_json.stdout) == flow
     assert unknown.exit_code == 1
@@ -180,7 +180,7 @@ def test_the_shipped_workflows_have_nothing_to_complain_of(tmp_path: Path) -> No
     assert told.exit_code == 0
     *_, last = lines = told.stdout.splitlines()
     assert "sales-report: pipeline, no variable must be given" in lines
-    assert f"{len(lines) - 1} workflows, 0 errors, 0 warnings in " in last
+    assert f"{len(lines) - 1} workflows, 0 problems, 0 warnings in " in last
 
 
 def test_variables_that_a_run_must_give_are_named_with_their_line(tmp_path: Path) -> None:
@@ -202,15 +202,15 @@ def test_an_error_is_told_with_file_line_and_advice_and_exits_1(tmp_path: Path) 
         told = offline(tmp_path, "lint", str(place))
         error, last = told.stdout.splitlines()
         assert told.exit_code == 1
-        assert error.startswith(f"{file}:5: spec.type: ")
-        assert last == f"0 workflows, 1 errors, 0 warnings in {place}"
+        assert error.startswith(f"problem  {file}:5: spec.type: ")
+        assert last == f"0 workflows, 1 problems, 0 warnings in {place}"
 
 
 def test_agents_are_those_of_the_settings(tmp_path: Path) -> None:
     file = written(tmp_path, document(PIPELINE.replace("default", "writer")))
     told = offline(tmp_path, "lint", str(file))
     assert told.exit_code == 1
-    assert told.stdout.startswith(f"{file}:7: spec.stages[0].agent_id: there is no agent 'writer'; ")
+    assert told.stdout.startswith(f"problem  {file}:7: spec.stages[0].agent_id: there is no agent 'writer'; ")
     written(tmp_path / "agents", AGENT)
     assert offline(tmp_path, "lint", str(file), LOOM_AGENTS_DIR=f"{tmp_path}/agents").exit_code == 0
 
@@ -219,8 +219,8 @@ def test_warnings_alone_exit_0(tmp_path: Path) -> None:
     file = written(tmp_path, document(f"{PIPELINE}variabels: {{}}\n"))
     told = offline(tmp_path, "lint", str(file))
     assert told.exit_code == 0
-    assert told.stdout.startswith(f"{file}:9: warning: spec.variabels: ")
-    assert told.stdout.splitlines()[-1].startswith("1 workflows, 0 errors, 1 warnings in ")
+    assert told.stdout.startswith(f"warning  {file}:9: spec.variabels: ")
+    assert told.stdout.splitlines()[-1].startswith("1 workflows, 0 problems, 1 warnings in ")
 
 
 def test_a_file_is_judged_with_those_beside_it_and_they_are_not_told(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_file_is_judged_with_those_beside_it_and_they_are_not_told(tmp_path: P
     same = written(tmp_path / "flows", document(PIPELINE), "c.yaml")
     told = offline(tmp_path, "lint", str(same)).stdout.splitlines()
     assert len(told) == 2
-    assert told[0].startswith(f"{same}:1: workflow w is already defined in {tmp_path}/flows/a.yaml:1")
+    assert told[0].startswith(f"problem  {same}:1: workflow w is already defined in {tmp_path}/flows/a.yaml:1")
 
 
 def test_several_places_are_told_once_each(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_file_that_no_loom_would_read_is_an_error(tmp_path: Path) -> None:
     file = written(tmp_path, document(PIPELINE), "w.json")
     told = offline(tmp_path, "lint", str(file))
     assert told.exit_code == 1
-    assert told.stdout.startswith(f"{file}: is not read; files of workflows end in .yaml or .yml\n")
+    assert told.stdout.startswith(f"problem  {file}: is not read; files of workflows end in .yaml or .yml\n")
 
 
 def test_unless_given_the_folder_of_the_settings_is_looked_at(tmp_path: Path) -> None:

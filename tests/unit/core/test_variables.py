@@ -35,6 +35,9 @@ def test_no_two_fields_are_set_by_one_variable() -> None:
         ("redis://:p%40ss@h:6379/0", "redis://:***@h:6379/0"),
         ("mysql://u:a:b@h/x?y=1", "mysql://u:***@h/x?y=1"),
         ("https://u@h/x", "https://u@h/x"),
+        ("postgresql://u:a?b#c@h/x", "postgresql://u:***@h/x"),
+        ("mysql+pymysql://h/x?y=1&Password=pw&ssl=1", "mysql+pymysql://h/x?y=1&Password=***&ssl=1"),
+        ("https://h/mcp?api_key=k#f", "https://h/mcp?api_key=***#f"),
     ],
 )
 def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:

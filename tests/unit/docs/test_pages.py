@@ -12,15 +12,29 @@ from loom_worker.agents import load as agents
 from loom_worker.blobs import memory
 from loom_worker.cli import chat
 from loom_worker.cli.main import COMMANDS, main
+from loom_worker.core.values import guardrails
 from loom_worker.core.values.agent_messages import KINDS, MessageStatus
 from loom_worker.guard import breaker, rate
 from loom_worker.lanes import keys
 from loom_worker.patterns import events, library, lint
 from loom_worker.store import schema
 from loom_worker.tools.agent_tools import Peers, agent_tools
-from tests.unit.docs.pages import PROMISE, ROOT, block_after, command_lines, pages, text
+from loom_worker.workflows import load as workflows
+from tests.unit.docs.pages import FENCED, PROMISE, ROOT, command_lines, pages, text
 from web import openapi
 
+HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: x}\n"
+NO_FILE_OF_LOOM = (
+    "openapi: 3.1.0",
+    "# yaml-language-server: $schema=../../loom_worker/patterns/schemas/pattern-library",
+)
+"""Beginnings of YAML that no file of agents, workflows or patterns holds: an API's document, and a comment alone."""
+YAML = {
+    f"{path.relative_to(ROOT)}:{n}": body
+    for path in pages()
+    for n, (language, body) in enumerate(FENCED.findall(path.read_text(encoding="utf-8")))
+    if language == "yaml" and not body.startswith(NO_FILE_OF_LOOM)
+}
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 LOOM = re.compile(r"(?:^|(?<=\s)|(?<=/))loom ([a-z]+)(.*)")
 PAGES = [str(path.relative_to(ROOT)) for path in pages()]
@@ -80,19 +94,29 @@ def test_every_endpoint_is_shown_and_every_shown_one_exists() -> None:
     assert sorted(served - shown) == [("GET", "/"), ("GET", "/docs"), ("GET", "/openapi.json")]
 
 
-def test_the_example_agent_loads_with_every_field_understood(tmp_path: Path) -> None:
-    (tmp_path / "agent.yaml").write_text(block_after("docs/agents.md", "agent"), encoding="utf-8")
-    found = agents.load(tmp_path)
-    assert found.problems == ()
-    assert found.agents["sales-analyst"].min_confidence == 0.5
+@pytest.mark.cases("block", YAML)
+def test_every_yaml_of_the_pages_is_read_without_a_complaint(tmp_path: Path, block: str) -> None:
+    content = YAML[block] if YAML[block].lstrip("#").startswith(("api", "kind", " yaml")) else HEAD + YAML[block]
+    (folder := tmp_path / "support").mkdir(exist_ok=True)
+    (folder / "x.yaml").write_text(content, encoding="utf-8")
+    if "kind: Workflow" in content:
+        found: Any = workflows.load(folder)
+        assert (found.problems, len(found.workflows)) == ((), 1)
+    elif "templates:" in content or "PatternLibrary" in content:
+        assert (lint.lint(tmp_path), bool(library.load(tmp_path).patterns)) == ((), True)
+    else:
+        found = agents.load(folder)
+        mine = [agent for agent in found.agents.values() if agent.source.startswith(str(folder))]
+        tools = {name: True for agent in mine for _, name in check.listed(agent)}
+        wrong = [
+            each for agent in mine for each in (*check.tools(agent, check.Inventory(tools)), *check.placeholders(agent))
+        ]
+        assert (found.problems, wrong, bool(mine)) == ((), [], True)
 
 
-def test_the_example_agents_load_and_may_call_agents_that_there_are(tmp_path: Path) -> None:
-    (tmp_path / "agents.yaml").write_text(block_after("docs/agents-together.md", "agents-together"), encoding="utf-8")
-    found = agents.load(tmp_path)
-    assert found.problems == ()
-    assert found.agents["editor"].may_call == ("researcher",)
-    assert [problem for agent in found.agents.values() for problem in check.called(agent, found)] == []
+def test_the_guardrails_page_lists_every_word_of_a_rule() -> None:
+    told = re.findall(r"`(\w+)`", text("docs/guardrails.md").partition("The words for `find`")[2].partition(":\n")[0])
+    assert {*told} == {*guardrails.KINDS, guardrails.PERSONAL, *guardrails.OTHER_WORDS, *guardrails.ACTIONS, "action"}
 
 
 def test_the_page_of_agents_that_work_together_has_every_kind_status_and_argument() -> None:
@@ -105,15 +129,6 @@ def test_the_page_of_agents_that_work_together_has_every_kind_status_and_argumen
         [row] = [line for line in page.splitlines() if line.startswith(f"| `{tool.spec.name}(")]
         missing += [name for name in tool.spec.input_schema["properties"] if not re.search(rf"\b{name}\b", row)]
     assert (len(tools), missing) == (4, [])
-
-
-def test_the_example_pattern_loads_with_every_field_understood(tmp_path: Path) -> None:
-    (tmp_path / "support").mkdir()
-    (tmp_path / "support" / "late_orders.yaml").write_text(block_after("docs/patterns.md", "pattern"), encoding="utf-8")
-    assert lint.lint(tmp_path) == ()
-    found = library.load(tmp_path)
-    assert found.problems == ()
-    assert [(pattern.id, dict(pattern.extra)) for pattern in found.patterns] == [("support/late_orders", {})]
 
 
 def test_the_architecture_names_every_table_and_every_key() -> None:

@@ -1,7 +1,6 @@
 import base64
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,8 +101,8 @@ def test_a_damaged_state_file_reads_as_none(tmp_path: Path, content: str) -> Non
 def test_the_webhook_secret_is_32_random_bytes_made_once_and_private(tmp_path: Path) -> None:
     secret = home.webhook_secret(tmp_path)
     assert len(base64.b64decode(secret.text.removeprefix("whsec_"), validate=True)) == 32
-    assert (secret.file, secret.is_new) == (tmp_path / "webhook.secret", True)
-    assert home.webhook_secret(tmp_path) == replace(secret, is_new=False)
+    assert secret.file == tmp_path / "webhook.secret"
+    assert home.webhook_secret(tmp_path) == secret
     assert (tmp_path / "webhook.secret").stat().st_mode & 0o777 == 0o600
     assert home.webhook_secret(_other(tmp_path)).text != secret.text
 
@@ -111,8 +110,8 @@ def test_the_webhook_secret_is_32_random_bytes_made_once_and_private(tmp_path: P
 def test_a_secret_file_left_empty_by_a_crash_is_filled(tmp_path: Path) -> None:
     (tmp_path / "flower.password").touch(mode=0o600)
     password = home.flower_password(tmp_path)
-    assert (len(password.text) >= 20, password.is_new) == (True, True)
-    assert home.flower_password(tmp_path) == replace(password, is_new=False)
+    assert len(password.text) >= 20
+    assert home.flower_password(tmp_path) == password
 
 
 def _other(directory: Path) -> Path:

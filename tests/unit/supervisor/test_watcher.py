@@ -84,7 +84,7 @@ def test_the_screen_waits_for_what_is_wrong_and_says_it(tmp_path: Path) -> None:
         watching.look(ROWS, time.monotonic())
         watching.look(ROWS, time.monotonic())
     assert len(said) == 1
-    assert "with 1 problem:\n  PROBLEM  /a.yaml:3: is broken\n" in said[0]
+    assert "with 1 problem:\n  problem  /a.yaml:3: is broken\n" in said[0]
 
 
 def test_what_is_found_out_too_late_is_said_afterwards_and_once(
@@ -103,7 +103,7 @@ def test_what_is_found_out_too_late_is_said_afterwards_and_once(
         looking.found = (Problem("is broken", file="/a.yaml", line=3),)
         watching.look(ROWS, time.monotonic())
         watching.look(ROWS, time.monotonic())
-    assert said[1:] == ["agents and tools are looked at, with 1 problem:\n  PROBLEM  /a.yaml:3: is broken"]
+    assert said[1:] == ["agents and tools are looked at, with 1 problem:\n  problem  /a.yaml:3: is broken"]
 
 
 def test_nothing_is_said_before_flower_listens_too(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from opentelemetry.semconv.schemas import Schemas
 
 from loom_worker.core.values.chat import Usage
+from loom_worker.runtime.sweeping import process_name
 from loom_worker.trace import names
 
 PACKAGE = Path(names.__file__).parent
@@ -67,3 +69,8 @@ def test_what_is_not_known_of_usage_is_left_out(usage: Usage, missing: set[str])
     whole = set(names.usage(Usage(5, 1, 2, 3)))
     assert whole - set(names.usage(usage)) == missing
     assert names.usage(usage)["gen_ai.usage.input_tokens"] == usage.sent_tokens
+
+
+def test_a_trace_names_a_worker_as_lists_do_and_one_of_an_older_loom_as_it_was_stored() -> None:
+    assert names.worker(process_name("worker-1")) == f"worker-1@{socket.gethostname()}"
+    assert (names.worker("host-7-c0ffee00"), names.worker(None)) == ("host-7-c0ffee00", None)

@@ -1,15 +1,29 @@
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
 
-from loom_worker.core.values.agents import Agent, ApprovalPolicy
+from loom_worker.agents.load import load
+from loom_worker.core.values.agents import UNSHOWN, Agent, ApprovalPolicy
 from loom_worker.core.values.ids import now_ms
 from tests.support.played_worker import PlayedWorker
 from tests.support.web_stage import TOOLS, MakeStage, Submit, WebStage
 from web.app import create_app
 from web.catalog import agent_json
 
+AGENT = """
+agent:
+  name: a
+  system_prompt: The word is hunter2.
+  backend: {type: sql, url: "postgresql+psycopg://u:hunter2@h/x?sslpassword=hunter2"}
+  mcp_servers: {m: {command: x, args: [--token=hunter2], env: {A: hunter2, B: {secret: FILES}}}}
+  config: {approval: {tools: [refund]}}
+  judges: {members: [{name: j, criteria: Is it right?}]}
+  schedule: {cron: "0 8 * * 1", input: hello}
+  budget: {day: {usd: 2}}
+  guardrails: {input: {injection: block}}
+"""
 SECRET = "whsec_" + "YWJj" * 8
 
 
@@ -22,6 +36,20 @@ def test_the_agents_are_listed_without_their_secrets(client: FlaskClient) -> Non
 def test_one_agent_is_found_by_name(client: FlaskClient) -> None:
     assert client.get("/v1/agents/default").get_json()["name"] == "default"
     assert client.get("/v1/agents/nobody").status_code == 404
+
+
+def test_one_agent_is_shown_with_all_that_its_file_says_but_no_secret(make_stage: MakeStage, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(AGENT, encoding="utf-8")
+    agent = load(tmp_path).agents["a"]
+    answer = create_app(make_stage((agent,)).service).test_client().get("/v1/agents/a").get_json()
+    assert answer.keys() >= {each.name for each in fields(Agent)} - UNSHOWN
+    assert [each["type"] for each in answer["judges"]["members"]] == ["llm"]
+    assert answer["approval"]["tools"] == ["refund"]
+    assert (answer["schedules"][0]["plan"]["cron"], answer["budget"]) == ("0 8 * * 1", {"day": {"usd": 2}})
+    assert answer["guardrails"]["input"] == {"injection": "block"}
+    assert answer["backend"]["url"] == "postgresql+psycopg://u:***@h/x?sslpassword=***"
+    assert [each["env"] for each in answer["mcp_servers"]] == [{"A": "***", "B": "secret:FILES"}]
+    assert "hunter2" not in str(answer)
 
 
 def test_tools_come_with_the_schema_of_their_arguments(client: FlaskClient) -> None:

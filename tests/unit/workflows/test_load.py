@@ -77,6 +77,26 @@ branches:
     assert dict(found.needed) == {"topic": 7, "input": 7, "previous": 7, "output": 14, "error": 15, "colour": 17}
 
 
+@pytest.mark.parametrize(
+    ("prompt", "validation", "advice"),
+    [
+        ("{{prevoius}}", "", "did you mean previous?"),
+        ("x", "{{outptu}}", "did you mean output?"),
+        ("{{output}}", "", "Loom fills it in other texts, not in this one"),
+        ("{{regoin}}", "", "did you mean region?"),
+        ("{{previous_month}} {{input}} {{region}} {{topics}}", "{{output}}", ""),
+    ],
+)
+def test_a_placeholder_that_looks_misspelt_is_told_with_its_line(
+    tmp_path: Path, prompt: str, validation: str, advice: str
+) -> None:
+    stage = f'{{agent_id: a, prompt_template: "{prompt}", validation_prompt: "{validation}"}}'
+    text = f"type: pipeline\ninitial_prompt: '{{{{region}}}}'\nvariables: {{region: north}}\nstages:\n- {stage}\n"
+    assert [(each.line, each.fix) for each in workflows(tmp_path, document(text)).problems] == [(9, advice)] * bool(
+        advice
+    )
+
+
 def test_agents_of_a_file_are_read_as_those_of_other_files(tmp_path: Path) -> None:
     spec = """
 type: fork-join
