@@ -116,7 +116,7 @@ def components(
             servers=_servers(settings, client, content),
             files=files,
             standing=standing,
-            common=shared_tools(SharedParts(SharedMemory(database), Sessions(database), stopping)),
+            common=shared_tools(SharedParts(SharedMemory(database), stopping)),
         ),
     )
     executor = ToolExecutor(

@@ -153,6 +153,7 @@ def _conditions(where: UsageFilter) -> Iterator[ColumnElement[bool]]:
 
 _PERIODS_OF_ONE_LENGTH_MS = {"hour": 3_600_000, "day": 86_400_000}
 _SHOWN_AS = {"hour": "%Y-%m-%dT%H:00Z", "day": "%Y-%m-%d"}
+_COLUMNS = {"session": "session_id", "turn": "turn_id", "run": "run_id"}
 _TURNS = func.count(func.distinct(func.nullif(usage.c.turn_id, "")))
 _SUMMED = (
     *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
@@ -172,7 +173,7 @@ def _key(group_by: str) -> ColumnElement[Any]:
         return usage.c.at_ms - usage.c.at_ms % length_ms
     if group_by == "month":
         return func.strftime("%Y-%m", usage.c.at_ms / 1000, "unixepoch")
-    return usage.c[{"session": "session_id", "turn": "turn_id"}.get(group_by, group_by)]
+    return func.coalesce(usage.c[_COLUMNS.get(group_by, group_by)], "")
 
 
 def _shown(key: Any, group_by: str) -> str:

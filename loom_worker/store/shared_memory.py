@@ -2,15 +2,19 @@
 
 import json
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Select, and_, bindparam, delete, func, select
+from sqlalchemy import Connection, Integer, Select, and_, bindparam, delete, func, insert, literal, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import Conflict, Flaw, Invalid, NotFound
+from loom_worker.core.values.children import Ancestor
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page
 from loom_worker.store.database import Database
+from loom_worker.store.run_tables import run_stages
+from loom_worker.store.schema import sessions, turns
 from loom_worker.store.schema import shared_memory as rows
 
 KEY_CHARS = 256
@@ -20,6 +24,10 @@ MOST_KEYS = 10_000
 """Keys of one namespace; about as many deletions are remembered in addition."""
 TRIMMED = 200
 """How many of the oldest deletions are forgotten at a time when too many are remembered."""
+
+RUN, RUN_SWARM = "RUN", "RUN_SWARM"
+"""Namespaces of a run and of a swarm within it. No tool takes these names, so whatever a client writes into a session's
+metadata leads to none of them."""
 
 _NAMESPACE = and_(*(rows.c[name] == bindparam(f"our_{name}") for name in ("workspace", "namespace", "owner")))
 _KEY = and_(_NAMESPACE, rows.c.key == bindparam("our_key"))
@@ -32,6 +40,17 @@ _CHANGES = select(rows).where(_NAMESPACE, rows.c.revision > bindparam("since")).
 _LISTED = (rows.c.key, rows.c.version, rows.c.updated_by, rows.c.updated_ms)
 _LIST = select(*_LISTED).where(_LIVE, rows.c.key > bindparam("after_key")).order_by(rows.c.key)
 _BEGIN = select(*_LISTED).where(_LIVE).order_by(rows.c.key)
+_TURN = select(turns.c.run_id, turns.c.ancestors, turns.c.lane).where(turns.c.id == bindparam("our_id"))
+_STAGE = select(run_stages.c.role, run_stages.c.conversation).where(
+    run_stages.c.run_id == bindparam("our_run"), run_stages.c.turn_id == bindparam("our_turn")
+)
+_METADATA = select(sessions.c.metadata).where(sessions.c.lane == bindparam("our_lane"))
+_OF_RUN = and_(
+    rows.c.workspace == bindparam("our_workspace"),
+    rows.c.namespace.in_((RUN, RUN_SWARM)),
+    rows.c.owner >= bindparam("our_run"),
+    rows.c.owner < bindparam("behind"),
+)
 _put = upsert(rows)
 _CHANGED = ("value", "is_deleted", "version", "revision", "updated_by", "updated_ms")
 _PUT = _put.on_conflict_do_update(
@@ -52,9 +71,21 @@ class Namespace:
 
     workspace: str
     name: str
-    """AGENT, WORKFLOW, SWARM or GLOBAL."""
+    """AGENT, WORKFLOW, SWARM, GLOBAL, RUN or RUN_SWARM."""
     owner: str
     """Name of an agent, id of a workflow or a swarm; empty for the namespace of the whole workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a turn works for: that of the first turn of those that wait for it, or its own."""
+
+    run_id: str = ""
+    """The workflow's run; empty: none that is still there."""
+    swarm: str = ""
+    """Owner of the keys of the run's swarm; empty: it is not part of one."""
+    metadata: Json | None = None
+    """Of the session, outside of runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +133,18 @@ class SharedMemory:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def place(self, turn_id: str) -> Place:
+        """What a turn works for."""
+        with self._database.read() as tx:
+            turn = tx.execute(_TURN, {"our_id": turn_id}).first()
+            if turn is None:
+                return Place()
+            first = next(iter(Ancestor.of_rows(turn.ancestors)), Ancestor(turn_id, turn.lane, ""))
+            if turn.run_id is None:
+                return Place(metadata=tx.execute(_METADATA, {"our_lane": first.lane}).scalar())
+            stage = tx.execute(_STAGE, {"our_run": turn.run_id, "our_turn": first.turn_id}).first()
+            return Place() if stage is None else Place(turn.run_id, _swarm(turn.run_id, *stage))
 
     def write(self, namespace: Namespace, key: str, value: object, change: KeyWrite) -> int:
         """Set a key and return its new version.
@@ -206,6 +249,30 @@ class SharedMemory:
                 same_row = and_(*(column == value for column, value in zip(key, key_of_row, strict=True)))
                 removed += tx.execute(delete(rows).where(same_row, rows.c.version == version)).rowcount
         return removed
+
+
+def forget_run(tx: Connection, workspace: str, run_id: str) -> None:
+    """Remove what the stages of a run share."""
+    tx.execute(delete(rows).where(_OF_RUN), _run_parameters(workspace, run_id))
+
+
+def hand_on(tx: Connection, workspace: str, run_id: str, new_run_id: str) -> None:
+    """Give a run a copy of what another one's stages share: it goes on from where that one failed."""
+    owner = literal(new_run_id).concat(func.substr(rows.c.owner, len(run_id) + 1))
+    copied = select(*(owner if column is rows.c.owner else column for column in rows.c)).where(_OF_RUN)
+    tx.execute(insert(rows).from_select(rows.c.keys(), copied), _run_parameters(workspace, run_id))
+
+
+def _run_parameters(workspace: str, run_id: str) -> dict[str, str]:
+    return {"our_workspace": workspace, "our_run": run_id, "behind": f"{run_id}0"}  # 0 comes next after the slash
+
+
+def _swarm(run_id: str, role: str, conversation: str) -> str:
+    """The owner of a swarm's keys, by the place of the swarm in its run; empty for a stage of no swarm."""
+    if role not in ("vote", "judge"):
+        return ""
+    place = conversation.rpartition("votes." if role == "vote" else "judge")[0]
+    return f"{run_id}/{sha256(place.encode()).hexdigest()[:16]}"  # a place may be longer than an owner
 
 
 def check_key(key: str) -> None:

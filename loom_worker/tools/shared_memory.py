@@ -4,7 +4,7 @@ The owner of a key comes from the caller and the session, never from what the mo
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,12 +14,14 @@ from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.tools import Caller, Tool
-from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared_memory import (
     KEY_CHARS,
+    RUN,
+    RUN_SWARM,
     VALUE_BYTES,
     KeyWrite,
     Namespace,
+    Place,
     SharedChanges,
     SharedEntry,
     SharedMemory,
@@ -39,22 +41,28 @@ USUAL_KEYS, MOST_KEYS = 50, 200
 USUAL_WAIT_S, MOST_WAIT_S = 10, 20
 
 
-def namespace_of(namespace: str, caller: Caller, metadata: Mapping[str, object]) -> Namespace:
+def namespace_of(namespace: str, caller: Caller, place: Place) -> Namespace:
     """The namespace with its owner.
 
     Args:
         namespace: one of NAMESPACES, in any case.
-        metadata: of the caller's session.
+        place: what the caller works for.
 
     Raises:
-        ToolFailed: there is no such namespace, or the session belongs to no workflow or swarm.
+        ToolFailed: there is no such namespace, or the caller works for no workflow or swarm.
     """
     name = namespace.upper()
     if name not in NAMESPACES:
         raise ToolFailed(f"namespace must be one of {', '.join(NAMESPACES)}", "INVALID_INPUT")
     if name == "GLOBAL":
         return Namespace(caller.workspace, name, "")
-    owner = caller.agent if name == "AGENT" else metadata.get(_MEMBERS[name])
+    if name == "WORKFLOW" and place.run_id:
+        return Namespace(caller.workspace, RUN, place.run_id)
+    if name == "SWARM" and place.run_id:
+        if not place.swarm:
+            raise ToolFailed("only the members of a swarm have a SWARM namespace in a workflow", "INVALID_INPUT")
+        return Namespace(caller.workspace, RUN_SWARM, place.swarm)
+    owner = caller.agent if name == "AGENT" else (place.metadata or {}).get(_MEMBERS[name])
     if not isinstance(owner, str) or not 1 <= len(owner) <= OWNER_CHARS or not is_plain(owner):
         text = f"this session has no {_MEMBERS.get(name, 'agent')} in its metadata, so no {name} namespace"
         raise ToolFailed(text, "INVALID_INPUT")
@@ -66,7 +74,6 @@ class SharedParts:
     """What the tools work with."""
 
     memory: SharedMemory
-    sessions: Sessions
     stopping: Stopping
     """A watch ends early when the process is to stop."""
     clock_ms: Callable[[], int] = now_ms
@@ -126,8 +133,7 @@ def shared_tools(parts: SharedParts) -> tuple[Tool, ...]:
 def _namespace(parts: SharedParts, arguments: Json, caller: Caller) -> Iterator[Namespace]:
     """The namespace of a call; errors of the store become errors for the model."""
     try:
-        session = parts.sessions.get(caller.workspace, caller.session_id)
-        yield namespace_of(arguments.get("namespace", USUAL), caller, session.metadata)
+        yield namespace_of(arguments.get("namespace", USUAL), caller, parts.memory.place(caller.turn_id))
     except Conflict as error:
         raise ToolFailed(f"{error} Read it, then write with its version.", "INVALID_INPUT") from error
     except Invalid as error:
@@ -177,8 +183,7 @@ def _shown(entry: SharedEntry) -> Json:
 _NAMESPACE: Json = {
     "type": "string",
     "description": (
-        f"{USUAL} (default): yours alone; WORKFLOW, SWARM: of the one this conversation belongs to; GLOBAL: of all "
-        "agents"
+        f"{USUAL} (default): yours alone; WORKFLOW, SWARM: of the one you are working in; GLOBAL: of all agents"
     ),
 }
 _KEY: Json = {"type": "string", "description": f"a name of 1 to {KEY_CHARS} characters"}

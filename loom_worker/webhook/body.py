@@ -124,6 +124,7 @@ _BUDGETS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
     "input": (2_000, text),
     "error": (1_500, entries),
     "session_id": (1_000, text),
+    "user": (1_000, text),
     "reason": (500, text),
     "trace_id": (500, text),
     "retry_of": (500, text),
