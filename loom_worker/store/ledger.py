@@ -76,7 +76,8 @@ class Ledger:
         if (user := user_of(tenant)) is not None:
             query = query.where(usage.c.user == user)
         with self._database.read() as tx:
-            return tuple(_total(row, group_by) for row in tx.execute(query.group_by(key).order_by(key)).mappings())
+            found = [_total(row, group_by) for row in tx.execute(query.group_by(key).order_by(key)).mappings()]
+        return tuple(sorted(found, key=lambda total: total["key"] == ""))  # last, for no page can go on behind it
 
     def tokens_of_key(self, key_id: str, *, since_ms: int) -> tuple[tuple[tuple[int, int], ...], int]:
         """What turns that were submitted with a key have used.

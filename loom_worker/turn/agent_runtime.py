@@ -106,8 +106,11 @@ class AgentRuntimes(Protocol):
     def window(self, name: str) -> tuple[int, int]:
         """The window of an agent's model, and what of it is reserved for its reply, in tokens."""
 
-    def tools(self, name: str, version: str | None = ...) -> tuple[Tool, ...]:
+    def tools(self, name: str, version: str | None = ..., workspace: str | None = ...) -> tuple[Tool, ...]:
         """An agent's tools, as of a stored version or of now; no model is built.
+
+        Args:
+            workspace: whose rules hold and whose skills it has; None: of none.
 
         Raises:
             LoomError: the agent cannot work.

@@ -124,10 +124,11 @@ _BUDGETS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
     "input": (2_000, text),
     "error": (1_500, entries),
     "session_id": (1_000, text),
-    "user": (1_000, text),
     "reason": (500, text),
     "trace_id": (500, text),
     "retry_of": (500, text),
+    **dict.fromkeys(("agent", "model", "user"), (500, text)),
+    "budget": (500, entries),
 }
 """Bytes of each field once something has to give, in that order; the answer has what is left, 5 kB at the least."""
 _RUN_BUDGETS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
