@@ -13,8 +13,6 @@ log = logging.getLogger(__name__)
 
 CHECK_EVERY_S = 0.5
 """How often a running call checks whether its reply is still wanted."""
-NO_MODEL = "none"
-"""Name of what stands in for a model that cannot be had."""
 
 
 class NotSent(ProviderFailed):

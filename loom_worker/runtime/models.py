@@ -21,7 +21,7 @@ from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.measured import Measured
 from loom_worker.llm.messages import CallOptions
 from loom_worker.llm.meter import Metered
-from loom_worker.llm.model import NO_MODEL, Fallback, Model
+from loom_worker.llm.model import Fallback, Model
 from loom_worker.llm.prices import small_model
 from loom_worker.llm.retry import Guarded, Retrying
 from loom_worker.memory.layers import Count
@@ -38,7 +38,7 @@ class Absent:
     """The model of an agent that is not there any more, or cannot work: each call says why."""
 
     def __init__(self, why: str) -> None:
-        self.name = NO_MODEL
+        self.name = ""
         self._why = why
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Conflict, Forbidden, Invalid, NotFound, QueueFull
@@ -21,13 +21,11 @@ from loom_worker.store.audit import note_act
 from loom_worker.store.cancel import interrupt_turn
 from loom_worker.store.database import Database
 from loom_worker.store.removal import Deleted, remove, with_children
-from loom_worker.store.run_removal import delete_runs
 from loom_worker.store.run_steps import RunPlan, RunStep, RunWriter
 from loom_worker.store.run_tables import run_stages, workflow_runs
 from loom_worker.store.runs import read_stages, run_of, run_row, with_turns
 from loom_worker.store.schedules import claim
 from loom_worker.store.sessions import find
-from loom_worker.store.shared_memory import hand_on
 from loom_worker.store.submit import DISABLED, own_key
 
 _INSERT, _INSERT_STAGE = insert(workflow_runs), insert(run_stages)
@@ -111,7 +109,6 @@ class RunJournal:
                 raise Conflict(f"Run {run_id} did not fail, it is {before['status']}.", "not-retryable")
             self._admit(tx, tenant)
             row = _again(before, asked, key, now_ms=now_ms)
-            hand_on(tx, row["workspace"], run_id, row["id"])
             kept = _kept(before, [dict(each) for each in _stage_rows(tx, run_id)], row["id"])
             return self._begin(tx, row, kept, now_ms=now_ms), False
 
@@ -195,7 +192,8 @@ class RunJournal:
             found = (find(tx, row["workspace"], name) for name in sorted(names))
             there = {row["lane"]: row for session in found if session is not None for row in with_children(tx, session)}
             gone = tuple(remove(tx, row, by, now_ms=now_ms) for row in there.values())
-            delete_runs(tx, row["workspace"], [run_id])  # last, for what its sessions used is entered for its workflow
+            # Last, for what its sessions have used is entered for its workflow.
+            tx.execute(delete(workflow_runs).where(workflow_runs.c.id == run_id))
             return gone
 
     def _begin(self, tx: Connection, row: dict[str, Any], kept: Sequence[Json] = (), *, now_ms: int) -> RunStep:

@@ -1,14 +1,11 @@
 """Runs that are removed: those that are too old, and those of a user who is deleted."""
 
-from collections.abc import Sequence
-
 from sqlalchemy import ColumnElement, Connection, delete, select
 
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store.database import Database
 from loom_worker.store.run_tables import workflow_runs
-from loom_worker.store.shared_memory import forget_run
 from loom_worker.store.workspace_tables import workspaces
 
 DAY_MS = 24 * 3600 * 1000
@@ -37,7 +34,7 @@ class OldRuns:
             bounds = [each for each in (self._days, days.get(row.workspace)) if each is not None]
             if bounds and row.completed_ms is not None and row.completed_ms < before_ms - min(bounds) * DAY_MS:
                 with self._database.write() as tx:
-                    delete_runs(tx, row.workspace, [row.id])
+                    tx.execute(delete(workflow_runs).where(workflow_runs.c.id == row.id))
         return found[-1].id if len(found) == RUNS else ""
 
 
@@ -48,15 +45,8 @@ def has_runs(tx: Connection, who: WorkspaceUser) -> bool:
 
 def remove_runs(tx: Connection, who: WorkspaceUser) -> int:
     """Remove the next runs of a user; how many. Their sessions go by themselves."""
-    some = tx.execute(select(workflow_runs.c.id).where(*_of(who)).limit(RUNS)).scalars().all()
-    return delete_runs(tx, who.workspace, some)
-
-
-def delete_runs(tx: Connection, workspace: str, run_ids: Sequence[str]) -> int:
-    """Delete runs, with what their stages share by key; how many there were."""
-    for run_id in run_ids:
-        forget_run(tx, workspace, run_id)
-    return tx.execute(delete(workflow_runs).where(workflow_runs.c.id.in_(run_ids))).rowcount
+    some = select(workflow_runs.c.id).where(*_of(who)).limit(RUNS)
+    return tx.execute(delete(workflow_runs).where(workflow_runs.c.id.in_(some))).rowcount
 
 
 def _of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:

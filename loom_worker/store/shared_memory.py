@@ -1,11 +1,12 @@
 """Shared memory: values with versions that agents keep by key, for themselves or for others, and their changes."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Select, and_, bindparam, delete, func, insert, literal, select
+from sqlalchemy import Connection, Integer, Select, and_, bindparam, delete, func, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import Conflict, Flaw, Invalid, NotFound
@@ -25,10 +26,10 @@ MOST_KEYS = 10_000
 TRIMMED = 200
 """How many of the oldest deletions are forgotten at a time when too many are remembered."""
 
-RUN, RUN_SWARM = "RUN", "RUN_SWARM"
-"""Namespaces of a run and of a swarm within it. No tool takes these names, so whatever a client writes into a session's
-metadata leads to none of them."""
-
+RUN = "RUN"
+"""The namespace of runs and of swarms in them. No tool takes this name, so no metadata of a session leads there."""
+MEMBERS = {"WORKFLOW": "workflow_id", "SWARM": "swarm_id"}
+"""Keys of a session's metadata that name the workflow or swarm it belongs to."""
 _NAMESPACE = and_(*(rows.c[name] == bindparam(f"our_{name}") for name in ("workspace", "namespace", "owner")))
 _KEY = and_(_NAMESPACE, rows.c.key == bindparam("our_key"))
 _LIVE = and_(_NAMESPACE, rows.c.is_deleted.is_(False))
@@ -45,12 +46,6 @@ _STAGE = select(run_stages.c.role, run_stages.c.conversation).where(
     run_stages.c.run_id == bindparam("our_run"), run_stages.c.turn_id == bindparam("our_turn")
 )
 _METADATA = select(sessions.c.metadata).where(sessions.c.lane == bindparam("our_lane"))
-_OF_RUN = and_(
-    rows.c.workspace == bindparam("our_workspace"),
-    rows.c.namespace.in_((RUN, RUN_SWARM)),
-    rows.c.owner >= bindparam("our_run"),
-    rows.c.owner < bindparam("behind"),
-)
 _put = upsert(rows)
 _CHANGED = ("value", "is_deleted", "version", "revision", "updated_by", "updated_ms")
 _PUT = _put.on_conflict_do_update(
@@ -71,21 +66,9 @@ class Namespace:
 
     workspace: str
     name: str
-    """AGENT, WORKFLOW, SWARM, GLOBAL, RUN or RUN_SWARM."""
+    """AGENT, WORKFLOW, SWARM, GLOBAL or RUN."""
     owner: str
     """Name of an agent, id of a workflow or a swarm; empty for the namespace of the whole workspace."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What a turn works for: that of the first turn of those that wait for it, or its own."""
-
-    run_id: str = ""
-    """The workflow's run; empty: none that is still there."""
-    swarm: str = ""
-    """Owner of the keys of the run's swarm; empty: it is not part of one."""
-    metadata: Json | None = None
-    """Of the session, outside of runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +117,21 @@ class SharedMemory:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def place(self, turn_id: str) -> Place:
-        """What a turn works for."""
+    def owners(self, turn_id: str) -> Mapping[str, tuple[str, object]]:
+        """For a turn, the namespace that it means by WORKFLOW and by SWARM, with the owner; what has none is missing.
+
+        A turn of a run works for that run; outside of runs the session counts that was asked first, by its metadata.
+        """
         with self._database.read() as tx:
             turn = tx.execute(_TURN, {"our_id": turn_id}).first()
             if turn is None:
-                return Place()
+                return {}
             first = next(iter(Ancestor.of_rows(turn.ancestors)), Ancestor(turn_id, turn.lane, ""))
             if turn.run_id is None:
-                return Place(metadata=tx.execute(_METADATA, {"our_lane": first.lane}).scalar())
+                metadata = tx.execute(_METADATA, {"our_lane": first.lane}).scalar() or {}
+                return {name: (name, metadata.get(member)) for name, member in MEMBERS.items()}
             stage = tx.execute(_STAGE, {"our_run": turn.run_id, "our_turn": first.turn_id}).first()
-            return Place() if stage is None else Place(turn.run_id, _swarm(turn.run_id, *stage))
+            return {} if stage is None else _in_run(turn.run_id, *stage)
 
     def write(self, namespace: Namespace, key: str, value: object, change: KeyWrite) -> int:
         """Set a key and return its new version.
@@ -251,28 +238,12 @@ class SharedMemory:
         return removed
 
 
-def forget_run(tx: Connection, workspace: str, run_id: str) -> None:
-    """Remove what the stages of a run share."""
-    tx.execute(delete(rows).where(_OF_RUN), _run_parameters(workspace, run_id))
-
-
-def hand_on(tx: Connection, workspace: str, run_id: str, new_run_id: str) -> None:
-    """Give a run a copy of what another one's stages share: it goes on from where that one failed."""
-    owner = literal(new_run_id).concat(func.substr(rows.c.owner, len(run_id) + 1))
-    copied = select(*(owner if column is rows.c.owner else column for column in rows.c)).where(_OF_RUN)
-    tx.execute(insert(rows).from_select(rows.c.keys(), copied), _run_parameters(workspace, run_id))
-
-
-def _run_parameters(workspace: str, run_id: str) -> dict[str, str]:
-    return {"our_workspace": workspace, "our_run": run_id, "behind": f"{run_id}0"}  # 0 comes next after the slash
-
-
-def _swarm(run_id: str, role: str, conversation: str) -> str:
-    """The owner of a swarm's keys, by the place of the swarm in its run; empty for a stage of no swarm."""
+def _in_run(run_id: str, role: str, conversation: str) -> dict[str, tuple[str, object]]:
+    """What a stage means by the names; a swarm is known by its place in the run, which may be longer than an owner."""
     if role not in ("vote", "judge"):
-        return ""
+        return {"WORKFLOW": (RUN, run_id)}
     place = conversation.rpartition("votes." if role == "vote" else "judge")[0]
-    return f"{run_id}/{sha256(place.encode()).hexdigest()[:16]}"  # a place may be longer than an owner
+    return {"WORKFLOW": (RUN, run_id), "SWARM": (RUN, f"{run_id}/{sha256(place.encode()).hexdigest()[:16]}")}
 
 
 def check_key(key: str) -> None:

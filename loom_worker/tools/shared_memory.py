@@ -4,7 +4,7 @@ The owner of a key comes from the caller and the session, never from what the mo
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,12 +16,10 @@ from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.store.shared_memory import (
     KEY_CHARS,
-    RUN,
-    RUN_SWARM,
+    MEMBERS,
     VALUE_BYTES,
     KeyWrite,
     Namespace,
-    Place,
     SharedChanges,
     SharedEntry,
     SharedMemory,
@@ -31,8 +29,6 @@ from loom_worker.store.shared_memory import (
 NAMESPACES = ("AGENT", "WORKFLOW", "SWARM", "GLOBAL")
 USUAL = "AGENT"
 OWNER_CHARS = 128
-_MEMBERS = {"WORKFLOW": "workflow_id", "SWARM": "swarm_id"}
-"""Keys of the session's metadata that name the workflow or swarm it belongs to."""
 POLL_S = 0.2
 MOST_CHANGES = 50
 """In one answer; the next call returns more."""
@@ -41,12 +37,12 @@ USUAL_KEYS, MOST_KEYS = 50, 200
 USUAL_WAIT_S, MOST_WAIT_S = 10, 20
 
 
-def namespace_of(namespace: str, caller: Caller, place: Place) -> Namespace:
+def namespace_of(namespace: str, caller: Caller, owners: Mapping[str, tuple[str, object]]) -> Namespace:
     """The namespace with its owner.
 
     Args:
         namespace: one of NAMESPACES, in any case.
-        place: what the caller works for.
+        owners: see SharedMemory.owners.
 
     Raises:
         ToolFailed: there is no such namespace, or the caller works for no workflow or swarm.
@@ -56,17 +52,11 @@ def namespace_of(namespace: str, caller: Caller, place: Place) -> Namespace:
         raise ToolFailed(f"namespace must be one of {', '.join(NAMESPACES)}", "INVALID_INPUT")
     if name == "GLOBAL":
         return Namespace(caller.workspace, name, "")
-    if name == "WORKFLOW" and place.run_id:
-        return Namespace(caller.workspace, RUN, place.run_id)
-    if name == "SWARM" and place.run_id:
-        if not place.swarm:
-            raise ToolFailed("only the members of a swarm have a SWARM namespace in a workflow", "INVALID_INPUT")
-        return Namespace(caller.workspace, RUN_SWARM, place.swarm)
-    owner = caller.agent if name == "AGENT" else (place.metadata or {}).get(_MEMBERS[name])
+    space, owner = (name, caller.agent) if name == "AGENT" else owners.get(name, (name, None))
     if not isinstance(owner, str) or not 1 <= len(owner) <= OWNER_CHARS or not is_plain(owner):
-        text = f"this session has no {_MEMBERS.get(name, 'agent')} in its metadata, so no {name} namespace"
+        text = f"no {name.lower()} of a run, and this session's metadata has no {MEMBERS.get(name, 'agent')}"
         raise ToolFailed(text, "INVALID_INPUT")
-    return Namespace(caller.workspace, name, owner)
+    return Namespace(caller.workspace, space, owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +123,7 @@ def shared_tools(parts: SharedParts) -> tuple[Tool, ...]:
 def _namespace(parts: SharedParts, arguments: Json, caller: Caller) -> Iterator[Namespace]:
     """The namespace of a call; errors of the store become errors for the model."""
     try:
-        yield namespace_of(arguments.get("namespace", USUAL), caller, parts.memory.place(caller.turn_id))
+        yield namespace_of(arguments.get("namespace", USUAL), caller, parts.memory.owners(caller.turn_id))
     except Conflict as error:
         raise ToolFailed(f"{error} Read it, then write with its version.", "INVALID_INPUT") from error
     except Invalid as error:

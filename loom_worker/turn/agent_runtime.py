@@ -107,10 +107,7 @@ class AgentRuntimes(Protocol):
         """The window of an agent's model, and what of it is reserved for its reply, in tokens."""
 
     def tools(self, name: str, version: str | None = ..., workspace: str | None = ...) -> tuple[Tool, ...]:
-        """An agent's tools, as of a stored version or of now; no model is built.
-
-        Args:
-            workspace: whose rules hold and whose skills it has; None: of none.
+        """An agent's tools, as of a stored version or of now, as a workspace has them; no model is built.
 
         Raises:
             LoomError: the agent cannot work.

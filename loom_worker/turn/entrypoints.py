@@ -15,9 +15,7 @@ from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Claim
 from loom_worker.lanes.lanes import Lease
 from loom_worker.lanes.lease_renewer import HeldLease
-from loom_worker.llm.model import NO_MODEL
 from loom_worker.store.claims import Idle
-from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.turn.control import CancelRequests, Ownership, TurnWebhook
 from loom_worker.turn.ending import leave
 from loom_worker.turn.filtering import allowed
@@ -84,7 +82,8 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         worker.content.catch_up(lease.content)  # the turn has what any process had accepted when its lane was taken
         claim = worker.agents.keeping(claim)
         runtime = worker.agents.runtime(claim.turn.agent, claim.choice, claim.turn.workspace)
-        claim = _as_answered(claim, runtime)
+        version, model = runtime.agent.version[:VERSION_CHARS], runtime.model.name or None
+        claim = replace(claim, turn=replace(claim.turn, agent_version=version, model=model))
         ownership = Ownership(held, worker.claims, claim, lease_s=worker.settings.lanes.lease_s)
         cancel_requests = CancelRequests(
             claim.turn.cancel,
@@ -94,8 +93,8 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         )
         session = SessionContext(worker, runtime, claim)
         own = "a2a" if runtime.agent.remote else runtime.agent.provider
-        provider, model = own or worker.settings.llm.provider, runtime.model.name
-        watch = ModelWatch(claim.turn, worker.waits, provider=provider, model=model, clock_ms=worker.clock_ms)
+        provider = own or worker.settings.llm.provider
+        watch = ModelWatch(claim.turn, worker.waits, provider=provider, model=model or "none", clock_ms=worker.clock_ms)
         asked = (ownership, cancel_requests, watch, session, TurnWebhook(worker.claims, claim))
         execution = Execution(worker, claim, runtime, held, began_s, claim.turn.run_ms, *asked)
         advance(claim, execution)
@@ -118,13 +117,6 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         why = f"another attempt, after {type(error).__name__}"
         worker.monitor.waits(work, why, run_ms=_run_ms(claim, began_s))
         worker.lanes.release(lease, wait_ms=AGAIN_MS)
-
-
-def _as_answered(claim: Claim, runtime: AgentRuntime) -> Claim:
-    """The claim whose turn says who answers it."""
-    model = None if runtime.model.name == NO_MODEL else runtime.model.name
-    turn = replace(claim.turn, agent_version=runtime.agent.version[:VERSION_CHARS], model=model)
-    return replace(claim, turn=turn)
 
 
 def _run_isolated(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:

@@ -7,7 +7,7 @@ import pytest
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.store.database import Database
-from loom_worker.store.shared_memory import Place, SharedMemory
+from loom_worker.store.shared_memory import MEMBERS, SharedMemory
 from loom_worker.tools.shared_memory import SharedParts, shared_tools
 
 NOW_MS = 1_795_253_400_000
@@ -20,8 +20,9 @@ class Placed(SharedMemory):
         super().__init__(database)
         self._scopes = scopes
 
-    def place(self, turn_id: str) -> Place:
-        return Place(metadata=self._scopes.get(turn_id.removeprefix("turn_"), {}))
+    def owners(self, turn_id: str) -> dict[str, tuple[str, object]]:
+        metadata = self._scopes.get(turn_id.removeprefix("turn_"), {})
+        return {name: (name, metadata.get(member)) for name, member in MEMBERS.items()}
 
 
 @dataclass
