@@ -67,6 +67,7 @@ def of_settings(
     yield backend(settings)
     yield from agents(settings, [each for each in problems if each.field != BACKEND_URL])
     yield model(settings)
+    yield prices(settings)
     yield running(settings)
 
 
@@ -257,6 +258,15 @@ def model(settings: Settings) -> InstallationCheck:
     """Which model answers? The demo is sound, and a warning."""
     warning = "its answers are a script's" if settings.llm.provider == "scripted" else ""
     return InstallationCheck("model", True, model_line(settings), warning=warning)
+
+
+def prices(settings: Settings) -> InstallationCheck:
+    """From which file are they, and of which day?"""
+    from loom_worker.llm.prices import packaged, read
+
+    own = settings.llm.prices
+    first = f"{own}, of {read(own)[0]}; then " if own else ""
+    return InstallationCheck("prices", True, f"{first}those of the package, of {packaged()[0]}")
 
 
 def running(settings: Settings) -> InstallationCheck:

@@ -11,7 +11,7 @@ from loom_worker.core.values.chat import ReplyEvent, Request, Usage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.llm.model import Model
-from loom_worker.llm.prices import cost_usd, rates
+from loom_worker.llm.prices import cost_usd, rates, warn_of
 from loom_worker.store.budgets import Budgets
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,8 @@ class BudgetMeter:
     def reserve(self, model: str, max_tokens: int) -> int:
         """See Meter."""
         found = rates(model, self._input_tokens)
+        if found is None:
+            warn_of(model)
         cost = CallCost(self._input_tokens, max_tokens, *(found or (None, None)))
         self.held = self._budgets.reserve(self._payer, cost, now_ms=self._clock_ms())
         return max_tokens if self.held is None else self.held.grant.max_tokens

@@ -340,7 +340,6 @@ class Service:
 
         Raises:
             Invalid: there is no such agent, or it cannot work.
-            Unavailable: the database did not answer.
         """
         self._check_agent(agent)
         try:

@@ -130,16 +130,10 @@ def enter(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
     """Write what was spent into the ledger, for the user of the session; nothing if no model was called."""
     if spent.usage.llm_calls:
         names = ("workspace", "session_id", "turn_id", "agent", "model", "kind", "tool_calls")
-        figures = spent.usage.as_json()
         cost = spent.usage.cost_usd
-        del figures["cost_usd"]
-        booked = {
-            "our_lane": lane,
-            "our_turn": spent.turn_id,
-            "cost_nano": None if cost is None else nano(cost),
-            "at_ms": now_ms,
-        }
-        statements.ENTER.run(tx, {name: getattr(spent, name) for name in names} | figures | booked)
+        figures = spent.usage.as_json() | {"cost_nano": None if cost is None else nano(cost), "at_ms": now_ms}
+        booked = {"our_lane": lane, "our_turn": spent.turn_id, **{name: getattr(spent, name) for name in names}}
+        statements.ENTER.run(tx, booked | figures)
 
 
 def _conditions(where: UsageFilter) -> Iterator[ColumnElement[bool]]:

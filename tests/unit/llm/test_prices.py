@@ -1,16 +1,22 @@
 """What calls cost."""
 
 import json
+from collections.abc import Callable, Iterator
 from datetime import date
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
+from loom_worker.cli import setting_checks
+from loom_worker.core.errors import BadSettings
+from loom_worker.core.settings import from_env
 from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Reply, Usage
-from loom_worker.llm.prices import cost_usd, plain_name, small_model, small_name, table, with_cost
+from loom_worker.llm.prices import SMALL, cost_usd, packaged, plain_name, small_model, use, with_cost
 
 MILLION = 1_000_000
+CLAUDES = {name: price.tokens for name, price in packaged()[1].items() if name.startswith("claude-")}
 
 
 @pytest.mark.cases(
@@ -111,13 +117,13 @@ def test_a_reply_is_priced_by_the_model_that_answered():
 
 def test_the_table_says_when_and_whence():
     raw = json.loads(files("loom_worker.llm").joinpath("prices.json").read_text())
-    assert date.fromisoformat(raw["date"]) >= date(2026, 11, 1)
+    assert date.fromisoformat(raw["as_of"]) >= date(2026, 11, 1)
     assert raw["source"].startswith("https://")
 
 
-@pytest.mark.cases("family", sorted(table()))
+@pytest.mark.cases("family", sorted(CLAUDES))
 def test_reading_the_cache_costs_less_and_writing_it_more_than_plain_input(family):
-    rates = table()[family].tokens
+    rates = CLAUDES[family]
     assert rates.cache_read <= usd("0.12") * rates.input
     assert rates.input < rates.cache_write <= usd("1.25") * rates.input
     assert rates.output == 5 * rates.input
@@ -145,9 +151,72 @@ def test_a_claude_has_a_small_model_beside_it_named_as_it_is(model: str, small: 
 
 
 def test_the_small_model_is_the_one_with_the_lowest_list_price() -> None:
-    cheapest = min(table(), key=lambda family: table()[family].tokens.input)
-    assert small_name() == cheapest
+    assert min(CLAUDES, key=lambda family: CLAUDES[family].input) == SMALL
 
 
 def test_a_call_costs_what_the_documentation_says():
     assert cost_usd("claude-sonnet-4-5", Usage(input_tokens=1_200, output_tokens=350)) == usd("0.00885")
+
+
+RATES = "{input: 1, output: 2, cache_read: 0.5, cache_write: 3}"
+
+
+@pytest.fixture
+def priced(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Puts a file with these models before the packaged prices, for one test."""
+    file = tmp_path / "prices.yaml"
+
+    def put(models: str) -> None:
+        file.write_text(f"as_of: 2026-11-20\nmodels:\n{models}\n")
+        use(str(file))
+
+    yield put
+    use(None)
+
+
+@pytest.mark.cases(
+    ("named", "model", "expected"),
+    [
+        ("gpt-5.1", "gpt-5.1", "6.5"),
+        ("claude-sonnet-4-5", "claude-sonnet-4-5-20250929", "6.5"),
+        ("anthropic/claude-sonnet-4-5", "claude-sonnet-4-5", "6.5"),
+        ("bedrock/claude-sonnet-4-5", "eu.anthropic.claude-sonnet-4-5-20250929-v1:0", "6.5"),
+        ("ollama/glm:cloud", "ollama/glm:cloud", "6.5"),
+        ("scripted-demo", "scripted-demo", "6.5"),
+        ("bedrock/claude-sonnet-4-5", "claude-sonnet-4-5", "22.05"),
+        ("gpt-5.1", "gpt-5.1-mini", None),
+    ],
+)
+def test_prices_of_a_file_come_before_those_of_the_package(priced, named, model, expected):
+    priced(f"  {named}: {RATES}")
+    whole = Usage(MILLION, MILLION, MILLION, MILLION)
+    assert cost_usd(model, whole) == (None if expected is None else usd(expected))
+
+
+def test_rates_of_the_cache_are_those_of_the_input_unless_they_are_given(priced):
+    priced("  m: {input: 1, output: 2, long_prompt: {above_tokens: 10, input: 3, output: 4}}")
+    assert cost_usd("m", Usage(cache_read_tokens=9, cache_write_tokens=1)) == usd("0.00001")
+    assert cost_usd("m", Usage(cache_read_tokens=11)) == usd("0.000033")
+
+
+@pytest.mark.cases(
+    ("text", "line", "what"),
+    [
+        ("", 1, ""),
+        ("- 1", 1, "mapping"),
+        ("as_of: 2026-11-20", 1, "models"),
+        ("as_of: soon\nmodels: {m: {input: 1, output: 2}}", 1, "soon"),
+        ("models: {m: {input: 1, output: 2}}", 1, "as_of"),
+        ("as_of: 2026-11-20\nmodels:\n  a.b: {input: 1}", 3, "models.a.b.output"),
+        ("as_of: 2026-11-20\nmodels:\n  m:\n    input: -1\n    output: 2", 4, "models.m.input"),
+        ("as_of: 2026-11-20\nmodels:\n  m: {input: 1, output: 2, cach_read: 1}", 3, "models.m.cach_read"),
+        ("as_of: 2026-11-20\nmodels: {m: 3}", 2, "models.m"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_with_its_line_and_model_at_the_start(tmp_path, text, line, what):
+    file = tmp_path / "prices.yaml"
+    file.write_text(text)
+    with pytest.raises(BadSettings) as raised:
+        from_env({"LOOM_HOME": str(tmp_path), "LOOM_PRICES": str(file)}, checks=setting_checks.LIGHT)
+    assert str(raised.value).startswith(f"LOOM_PRICES: {file}:{line}: " if text else f"LOOM_PRICES: {file}: ")
+    assert what in str(raised.value)

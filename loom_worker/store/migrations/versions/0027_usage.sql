@@ -14,10 +14,6 @@ UPDATE usage SET workflow = (SELECT workflow FROM workflow_runs WHERE id = usage
 UPDATE turns SET user = (SELECT user FROM sessions WHERE sessions.lane = turns.lane)
 WHERE lane IN (SELECT lane FROM sessions WHERE user IS NOT NULL);
 
-UPDATE turns SET model = used.model
-FROM (SELECT turn_id, model, max(n) FROM usage WHERE kind = 'turn' GROUP BY turn_id) AS used
-WHERE turns.id = used.turn_id;
-
 CREATE TRIGGER run_memory_goes_with_its_run AFTER DELETE ON workflow_runs BEGIN
   DELETE FROM shared_memory
   WHERE workspace = OLD.workspace AND namespace = 'RUN' AND owner >= OLD.id AND owner < OLD.id || '0';
