@@ -45,8 +45,6 @@ class BudgetMeter:
     def reserve(self, model: str, max_tokens: int) -> int:
         """See Meter."""
         found = rates(model, self._input_tokens)
-        if found is None:
-            warn_of(model)
         cost = CallCost(self._input_tokens, max_tokens, *(found or (None, None)))
         self.held = self._budgets.reserve(self._payer, cost, now_ms=self._clock_ms())
         return max_tokens if self.held is None else self.held.grant.max_tokens
@@ -111,6 +109,7 @@ class Metered:
         Raises:
             BudgetSpent: nothing was sent.
         """
+        warn_of(self.name)
         max_tokens = request.meter.reserve(self.name, request.max_tokens)
         try:
             yield from self._model.reply(replace(request, max_tokens=max_tokens))

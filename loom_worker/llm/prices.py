@@ -174,8 +174,9 @@ def use(path: str | None) -> None:
 
 @cache
 def warn_of(model: str) -> None:
-    """Log, once a process, that a model has no price."""
-    log.warning("no price of the model %s is known, so its cost is null: add it to the file of LOOM_PRICES", model)
+    """Log, once a process, that a model has no price; of Bedrock's profiles only the reply tells it."""
+    if not has_price(model) and PROFILE not in model:
+        log.warning("no price of the model %s is known, so its cost is null: add it to the file of LOOM_PRICES", model)
 
 
 @cache

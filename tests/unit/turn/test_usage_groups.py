@@ -1,5 +1,7 @@
 """What was spent, summed by anything it can be summed by."""
 
+import pytest
+
 from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.runs import NewRun
@@ -83,3 +85,10 @@ def test_a_turn_says_who_answers_it_for_whom_and_on_what_budget(stage: Stage) ->
     listed = stage.turns.page(WORKSPACE, {}, limit=1, after=None).items[0]
     for told in (ended.as_json(), listed.as_json(), stage.live(turn)[-1].data):
         assert told.items() >= {**who, "model": "played"}.items()
+
+
+def test_a_model_without_a_price_is_told_of_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    stage.model.name = "nobody-knows-its-price"
+    for text in ("One.", "Two."):
+        stage.answered(says(text))
+    assert [each.args for each in caplog.records if each.name == "loom_worker.llm.prices"] == [(stage.model.name,)]
