@@ -84,12 +84,14 @@ _JUDGE: Schema = {
 _TURN = answer(
     members(
         Turn,
-        "id object session_id seq agent_version status reason position attempt input output_text output_parts "
-        "channel tool_calls patterns judge learned_version usage error waiting timings trace_id metadata retry_of "
-        "run_id parent_turn_id cancel created_at started_at completed_at",
+        "id object session_id seq agent agent_version model user budget status reason position attempt input "
+        "output_text output_parts channel tool_calls patterns judge learned_version usage error waiting timings "
+        "trace_id metadata retry_of run_id parent_turn_id cancel created_at started_at completed_at",
         object={"const": "turn"},
         attempt=WHOLE,
         agent_version=described(or_null(TEXT), "Of the agent that ran it; null before it has run."),
+        model=described(or_null(TEXT), "The model that answers it; null before it has run."),
+        user=described(or_null(TEXT), "Of its session, when it was accepted."),
         parent_turn_id=described(or_null(TEXT), "Of the turn that asked for it and waits, if another agent did."),
         output_text=described(or_null(TEXT), "The answer: what the turn said last, as it was streamed."),
         output_parts=described(or_null(array(TEXT)), "The answer as messages of its channel, in order."),

@@ -46,9 +46,9 @@ class CatalogViews:
         raise NotFound("no such agent")
 
     def tools(self) -> Response:
-        """List the tools of ``?agent``, with the JSON Schema of their arguments, and whether a call would wait."""
+        """List the tools that ``?agent`` has in the workspace, with their schemas, and whether a call would wait."""
         name = text_argument("agent") or "default"
-        tools = self._service.tools(name)
+        tools = self._service.tools(caller().tenant, name)
         approval = next((agent.approval for agent in self._service.agents() if agent.name == name), ApprovalPolicy())
         return json_answer(listed((_tool_json(tool, approval) for tool in tools), "name"))
 

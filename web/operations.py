@@ -133,7 +133,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         "agents",
         get("/v1/agents", "List agents", "AgentList", PAGE),
         get("/v1/agents/{name}", "Look at an agent", "Agent"),
-        get("/v1/tools", "List the tools of an agent", "ToolList", ("agent", *PAGE)),
+        get("/v1/tools", "List the tools that an agent has in your workspace", "ToolList", ("agent", *PAGE)),
     ),
     *tagged(
         "patterns",

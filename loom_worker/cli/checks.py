@@ -77,6 +77,7 @@ def of_settings(
     yield backend(settings)
     yield from agents(settings, [each for each in problems if each.field != BACKEND_URL])
     yield model(settings, asks=asks_model)
+    yield prices(settings)
     yield running(settings)
 
 
@@ -281,6 +282,15 @@ def model(settings: Settings, *, asks: bool = True) -> InstallationCheck:
     warning = "" if called.tool_uses else "it answers, but called no tool: agents with tools need a model that does"
     found = f"{shown}: answered two requests in {took_ms:.0f} ms ({usage.tokens} tokens, {cost})"
     return InstallationCheck("model", True, found, warning=warning)
+
+
+def prices(settings: Settings) -> InstallationCheck:
+    """From which file are they, and of which day?"""
+    from loom_worker.llm.prices import packaged, read
+
+    own = settings.llm.prices
+    first = f"{own}, of {read(own)[0]}; then " if own else ""
+    return InstallationCheck("prices", True, f"{first}those of the package, of {packaged()[0]}")
 
 
 def running(settings: Settings) -> InstallationCheck:

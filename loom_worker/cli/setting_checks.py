@@ -76,6 +76,21 @@ def webhook_secret(settings: Settings) -> None:
             raise BadSettings(f"LOOM_WEBHOOK_SECRET: {error}") from error
 
 
+def prices(settings: Settings) -> None:
+    """The file of LOOM_PRICES.
+
+    Raises:
+        BadSettings: it cannot be read, or holds what is no price.
+    """
+    if settings.llm.prices is not None:
+        from loom_worker.llm.prices import read
+
+        try:
+            read(settings.llm.prices)
+        except BadFile as error:
+            raise BadSettings(f"LOOM_PRICES: {error}") from error
+
+
 def serving(settings: Settings) -> None:
     """Who can reach the web must have a key, unless it is this machine alone; for what serves, or says if it could.
 
@@ -118,7 +133,7 @@ def backend(settings: Settings) -> None:
     SqlBackend(settings.backend_url).close()
 
 
-LIGHT = (model, ollama, redis, webhook_secret)
+LIGHT = (model, ollama, prices, redis, webhook_secret)
 """For processes that must stay small: the check of the backend loads SQLAlchemy."""
 ALL = (*LIGHT, backend)
 WITH_MODEL = (*ALL, provider_key)

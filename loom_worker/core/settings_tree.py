@@ -48,6 +48,8 @@ class LlmSettings:
     api_key: str | None = setting("ANTHROPIC_API_KEY", Text(), None, is_secret=True)
     base_url: str | None = setting("ANTHROPIC_BASE_URL", WebUrl(), None, may_hold_password=True)
     """Any server that speaks the Messages API."""
+    prices: str | None = setting("LOOM_PRICES", Text(), None)
+    """A file of prices that come before those in the package (llm/prices.py)."""
     cache_marks: bool = setting("LOOM_CACHE_CONTROL", OneZero(), True)
     """0: requests hold no ``cache_control``, which some servers of the Messages API refuse."""
     ollama_host: str | None = setting("OLLAMA_HOST", Url(), None)

@@ -11,7 +11,7 @@ from loom_worker.core.values.chat import ReplyEvent, Request, Usage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.llm.model import Model
-from loom_worker.llm.prices import cost_usd, rates
+from loom_worker.llm.prices import cost_usd, rates, warn_of
 from loom_worker.store.budgets import Budgets
 
 log = logging.getLogger(__name__)
@@ -109,6 +109,7 @@ class Metered:
         Raises:
             BudgetSpent: nothing was sent.
         """
+        warn_of(self.name)
         max_tokens = request.meter.reserve(self.name, request.max_tokens)
         try:
             yield from self._model.reply(replace(request, max_tokens=max_tokens))

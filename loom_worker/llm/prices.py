@@ -1,17 +1,20 @@
-"""What a call costs, from the dated table in prices.json."""
+"""What a call costs, from the file of LOOM_PRICES and the dated table in prices.json."""
 
-import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from decimal import Decimal
 from functools import cache
-from importlib.resources import files
-from typing import cast
+from pathlib import Path
 
+from loom_worker.core.fields import MISSING, Fields, InvalidField
 from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Reply, Usage
-from loom_worker.core.values.json import Json
+from loom_worker.core.yaml_files import Unreadable, marked_documents
+
+log = logging.getLogger(__name__)
 
 OLLAMA = "ollama/"
 """Prefix of the names of Ollama's models in Loom."""
@@ -27,6 +30,8 @@ BEDROCK = re.compile(
 PROFILE = ":application-inference-profile/"
 BEDROCK_REGION = re.compile(r"(?:[a-z-]{2,10}\.)?anthropic\.(?=claude-)")
 """The part before the vendor's own name; it says which regions may run a model."""
+SMALL = "claude-haiku-5-5"
+"""The current small model of the packaged table."""
 NANO_PER_TOKEN = 1000
 """Billionths of a USD for a token at 1 USD per million."""
 SNAPSHOT = re.compile(r"[-@](?:\d{8}|latest)\Z")
@@ -44,12 +49,7 @@ class TokenPrices:
 
     def cost_usd(self, usage: Usage) -> Decimal:
         """The price of these tokens, to a billionth."""
-        millionths = (
-            usage.input_tokens * self.input
-            + usage.output_tokens * self.output
-            + usage.cache_write_tokens * self.cache_write
-            + usage.cache_read_tokens * self.cache_read
-        )
+        millionths = sum(getattr(usage, f"{name}_tokens") * getattr(self, name) for name in self.__slots__)
         return usd(millionths / 1_000_000)
 
 
@@ -69,11 +69,12 @@ class Price:
         return prices.cost_usd(usage)
 
 
+NOTHING = Price(TokenPrices(*[Decimal(0)] * 4))
+
+
 def cost_usd(model: str, usage: Usage) -> Decimal | None:
     """Price one call (not a sum over several: some rates depend on the call's length); None if there is no price."""
-    if FREE.match(model):
-        return Decimal(0)
-    price = _price(plain_name(model), table())
+    price = _price_of(model)
     return None if price is None else price.cost_usd(usage)
 
 
@@ -83,9 +84,7 @@ def rates(model: str, input_tokens: int) -> tuple[Decimal, Decimal] | None:
     Args:
         input_tokens: of the call, at most.
     """
-    if FREE.match(model):
-        return Decimal(0), Decimal(0)
-    price = _price(plain_name(model), table())
+    price = _price_of(model)
     if price is None:
         return None
     prices = price.long_tokens if price.long_tokens and input_tokens > price.above_tokens else price.tokens
@@ -110,12 +109,12 @@ def small_model(name: str) -> str | None:
         None if none is known: for another vendor's model, a name that does not say which model it is, or a model that
         is no more expensive itself.
     """
-    vendors, prices = plain_name(name), table()
-    own, small = _price(vendors, prices), prices[small_name()]
+    vendors = plain_name(name)
+    own, small = _price(vendors), packaged()[1][SMALL]
     if not vendors.startswith("claude-") or (own and own.tokens.input <= small.tokens.input):
         return None
     region = BEDROCK_REGION.search(name)
-    return f"{region[0]}{small_name()}" if region else small_name()
+    return f"{region[0]}{SMALL}" if region else SMALL
 
 
 def with_cost(reply: Reply) -> Reply:
@@ -124,40 +123,77 @@ def with_cost(reply: Reply) -> Reply:
     return replace(reply, usage=replace(reply.usage, cost_usd=cost_usd(model, reply.usage)))
 
 
+def read(path: str | Path) -> tuple[str, Mapping[str, Price]]:
+    """The day of a price file (docs/providers.md), such as ``2026-11-21``, and its prices by model.
+
+    Raises:
+        BadFile: names the file, the line and the model.
+    """
+    document = next(iter(marked_documents(Path(path))), None)
+    if document is None:
+        raise Unreadable(path, 0, "it holds no prices")
+    try:
+        fields = Fields(document.content, what="prices")
+        as_of, models = fields.required("as_of"), fields.under("models")
+        date.fromisoformat(as_of)
+        if not models.names():
+            raise InvalidField(models.place, MISSING)
+        return as_of, {name: _price_in(models.under(name)) for name in models.names()}
+    except (InvalidField, ValueError) as error:
+        place = error.place if isinstance(error, InvalidField) else ("as_of",)
+        raise Unreadable(path, document.nearest_line(*place), str(error)) from error
+
+
+def _price_in(fields: Fields) -> Price:
+    long = fields.under("long_prompt")
+    above_tokens = long.whole("above_tokens") or 0
+    return Price(_rates(fields), _rates(long) if above_tokens else None, above_tokens)
+
+
+def _rates(fields: Fields) -> TokenPrices:
+    """The rates; those of the cache are those of the input unless they are given."""
+    for key in fields.names():
+        if key not in (*TokenPrices.__slots__, "long_prompt", "above_tokens"):
+            raise InvalidField(fields.place_of(key), "is no rate")
+    for name in ("input", "output"):
+        fields.required(name)
+    found = {name: fields.number(name, most=1e6) for name in TokenPrices.__slots__}
+    rates = {name: found["input"] if rate is None else rate for name, rate in found.items()}
+    return TokenPrices(**{name: Decimal(str(rate)) for name, rate in rates.items()})
+
+
+_given: dict[str, Price] = {}
+
+
+def use(path: str | None) -> None:
+    """Let the prices of a file come before all others in this process; None: there is no file."""
+    given = read(path)[1] if path else {}
+    _given.clear()
+    _given.update(given)
+
+
 @cache
-def _file() -> Json:
-    text = files(__package__).joinpath("prices.json").read_text(encoding="utf-8")
-    return cast("Json", json.loads(text, parse_float=Decimal))
-
-
-def small_name() -> str:
-    """The current small model of the packaged table."""
-    return str(_file()["small"])
+def warn_of(model: str) -> None:
+    """Log, once a process, that a model has no price; of Bedrock's profiles only the reply tells it."""
+    if not has_price(model) and PROFILE not in model:
+        log.warning("no price of the model %s is known, so its cost is null: add it to the file of LOOM_PRICES", model)
 
 
 @cache
-def table() -> Mapping[str, Price]:
-    """The packaged table, family name to price; read once."""
-    found = {}
-    for family, entry in _file()["models"].items():
-        long = entry.get("long_prompt")
-        found[family] = Price(_tokens(entry), _tokens(long), long["above_tokens"]) if long else Price(_tokens(entry))
-    return found
+def packaged() -> tuple[str, Mapping[str, Price]]:
+    """The table in the package."""
+    return read(Path(__file__).with_name("prices.json"))
 
 
-@cache
-def _embeddings() -> Mapping[str, Price]:
-    """Embedding models by their names in agents' files; they write nothing, and have no cache."""
-    free = Decimal(0)
-    return {
-        name: Price(TokenPrices(Decimal(usd_per_million), free, free, free))
-        for name, usd_per_million in _file()["embeddings"].items()
-    }
+def _price_of(model: str) -> Price | None:
+    """The first that fits: of the file, then nothing for what is free, then of the package."""
+    plain = plain_name(model)
+    names = (model, plain, SNAPSHOT.sub("", plain))
+    provider = "anthropic/" if plain == model else "bedrock/"
+    given = next((_given[key] for name in names for key in (provider + name, name) if key in _given), None)
+    return given or (NOTHING if FREE.match(model) else _price(plain))
 
 
-def _tokens(entry: Json) -> TokenPrices:
-    return TokenPrices(**{name: Decimal(entry[name]) for name in TokenPrices.__slots__})
-
-
-def _price(model: str, prices: Mapping[str, Price]) -> Price | None:
-    return prices.get(model) or prices.get(SNAPSHOT.sub("", model)) or _embeddings().get(model)
+def _price(model: str) -> Price | None:
+    prices = packaged()[1]
+    return prices.get(model) or prices.get(SNAPSHOT.sub("", model))

@@ -157,10 +157,12 @@ class AgentRegistry:
         version = self._versions.keep(name, claim.turn.lane)
         return replace(claim, choice=replace(claim.choice, version=version))
 
-    def tools(self, name: str, version: str | None = None) -> tuple[Tool, ...]:
-        """The tools of an agent; no model and no index is built."""
+    def tools(self, name: str, version: str | None = None, workspace: str | None = None) -> tuple[Tool, ...]:
+        """The tools of an agent, None: whatever the workspace; no model and no index is built."""
         agent = self._agents.kept(name, version) or Agent(name, backend=None)
-        tool_set = self._tool_set(agent, AS_AGENT, has_skills=self._knowledge.has_skills_anywhere(agent))
+        shelf = None if workspace is None else self._knowledge.shelf(agent, workspace)
+        has_skills = bool(shelf.skills or shelf.problems) if shelf else self._knowledge.has_skills_anywhere(agent)
+        tool_set = self._tool_set(agent, AS_AGENT.under(self._rules.of(workspace)), has_skills=has_skills)
         return tool_set.registry.permitted(tool_set.allowed, read_only=agent.is_read_only)
 
     @property

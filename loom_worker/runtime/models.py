@@ -39,7 +39,7 @@ class Absent:
     """The model of an agent that is not there any more, or cannot work: each call says why."""
 
     def __init__(self, why: str) -> None:
-        self.name = "none"
+        self.name = ""
         self._why = why
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:

@@ -17,7 +17,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession, Session, SessionPatch
-from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn
 from loom_worker.core.values.usage import ALL, GROUPS, UsageFilter
@@ -337,15 +337,17 @@ class Service:
         """All agents, by name."""
         return tuple(agent for _, agent in sorted(self._agents.current().agents.items()))
 
-    def tools(self, agent: str) -> tuple[Tool, ...]:
-        """The tools of an agent.
+    def tools(self, tenant: Tenant, agent: str) -> tuple[Tool, ...]:
+        """The tools that an agent has in the tenant's workspace.
 
         Raises:
             Invalid: there is no such agent, or it cannot work.
         """
         self._check_agent(agent)
         try:
-            return self._runtimes.tools(agent)
+            return self._runtimes.tools(agent, workspace=workspace_of(tenant))
+        except Unavailable:
+            raise
         except LoomError as error:
             raise Invalid(f"The agent {agent!r} cannot work: {error}", (Flaw("/agent", "cannot work"),)) from error
 

@@ -260,7 +260,7 @@ class WorkflowRuns:
             if not self._terms.has_price(agent, None):
                 raise Invalid(
                     f"The budget of this run is in USD, and Loom does not know the price of the model of {agent!r}: a "
-                    "budget in tokens can be kept, or another model named.",
+                    "budget in tokens can be kept, another model named, or its price added to the file of LOOM_PRICES.",
                     (Flaw("/budget/usd", "the model has no known price"),),
                     "model-without-price",
                 )

@@ -76,7 +76,8 @@ class Ledger:
         if (user := user_of(tenant)) is not None:
             query = query.where(usage.c.user == user)
         with self._database.read() as tx:
-            return tuple(_total(row, group_by) for row in tx.execute(query.group_by(key).order_by(key)).mappings())
+            found = [_total(row, group_by) for row in tx.execute(query.group_by(key).order_by(key)).mappings()]
+        return tuple(sorted(found, key=lambda total: total["key"] == ""))  # last, for no page can go on behind it
 
     def tokens_of_key(self, key_id: str, *, since_ms: int) -> tuple[tuple[tuple[int, int], ...], int]:
         """What turns that were submitted with a key have used.
@@ -129,16 +130,10 @@ def enter(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
     """Write what was spent into the ledger, for the user of the session; nothing if no model was called."""
     if spent.usage.llm_calls:
         names = ("workspace", "session_id", "turn_id", "agent", "model", "kind", "tool_calls")
-        figures = spent.usage.as_json()
         cost = spent.usage.cost_usd
-        del figures["cost_usd"]
-        booked = {
-            "our_lane": lane,
-            "our_turn": spent.turn_id,
-            "cost_nano": None if cost is None else nano(cost),
-            "at_ms": now_ms,
-        }
-        statements.ENTER.run(tx, {name: getattr(spent, name) for name in names} | figures | booked)
+        figures = spent.usage.as_json() | {"cost_nano": None if cost is None else nano(cost), "at_ms": now_ms}
+        booked = {"our_lane": lane, "our_turn": spent.turn_id, **{name: getattr(spent, name) for name in names}}
+        statements.ENTER.run(tx, booked | figures)
 
 
 def _conditions(where: UsageFilter) -> Iterator[ColumnElement[bool]]:
@@ -153,6 +148,7 @@ def _conditions(where: UsageFilter) -> Iterator[ColumnElement[bool]]:
 
 _PERIODS_OF_ONE_LENGTH_MS = {"hour": 3_600_000, "day": 86_400_000}
 _SHOWN_AS = {"hour": "%Y-%m-%dT%H:00Z", "day": "%Y-%m-%d"}
+_COLUMNS = {"session": "session_id", "turn": "turn_id", "run": "run_id"}
 _TURNS = func.count(func.distinct(func.nullif(usage.c.turn_id, "")))
 _SUMMED = (
     *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
@@ -172,7 +168,7 @@ def _key(group_by: str) -> ColumnElement[Any]:
         return usage.c.at_ms - usage.c.at_ms % length_ms
     if group_by == "month":
         return func.strftime("%Y-%m", usage.c.at_ms / 1000, "unixepoch")
-    return usage.c[{"session": "session_id", "turn": "turn_id"}.get(group_by, group_by)]
+    return func.coalesce(usage.c[_COLUMNS.get(group_by, group_by)], "")
 
 
 def _shown(key: Any, group_by: str) -> str:

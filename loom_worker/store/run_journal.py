@@ -196,10 +196,12 @@ class RunJournal:
             # A stage that a retry goes on with is in a session of the run before, which stays.
             stages = read_stages(tx, run_id)
             names = {each.session_id for each in stages if each.session_id and f":{run_id}." in each.session_id}
-            tx.execute(delete(workflow_runs).where(workflow_runs.c.id == run_id))
             found = (find(tx, row["workspace"], name) for name in sorted(names))
             there = {row["lane"]: row for session in found if session is not None for row in with_children(tx, session)}
-            return tuple(remove(tx, row, by, now_ms=now_ms) for row in there.values())
+            gone = tuple(remove(tx, row, by, now_ms=now_ms) for row in there.values())
+            # Last, for what its sessions have used is entered for its workflow.
+            tx.execute(delete(workflow_runs).where(workflow_runs.c.id == run_id))
+            return gone
 
     def _begin(self, tx: Connection, row: dict[str, Any], kept: Sequence[Json] = (), *, now_ms: int) -> RunStep:
         tx.execute(_INSERT, row)

@@ -36,7 +36,7 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
 )
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0027"
+VERSION = "0028"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -139,6 +139,8 @@ turns = Table(
     Column("ancestors", JSON_OR_NULL),  # the turns that wait for it, that one last (values/children.py)
     Column("learned_version", Integer),  # of its session when it was claimed last
     Column("agent_version", String(64)),  # of the agent that ran it; null before it has run
+    Column("model", String(128)),  # likewise
+    Column("user", Text),  # of the session when it was accepted
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
     Index("turns_open_by_status", *("status", "workspace", "created_ms"), **_NOT_COMPLETED),
@@ -311,6 +313,8 @@ usage = Table(
     Column("tool_calls", Integer, nullable=False, server_default="0"),
     Column("cost_nano", BigInteger),  # billionths of a USD, so that sums are exact; null: no price is known
     Column("key_id", String(40)),  # with which the turn was submitted
+    Column("run_id", String(40)),  # of the turn; of what no turn asked for: of the latest turn of its session
+    Column("workflow", String(64)),  # of that run, which may be deleted by now
     Index("usage_by_workspace", "workspace", "at_ms"),
     Index("usage_by_time", "at_ms"),
     Index("usage_by_user", "workspace", "user", "at_ms", **_OF_USER),

@@ -1,16 +1,21 @@
 """Shared memory: values with versions that agents keep by key, for themselves or for others, and their changes."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from sqlalchemy import Connection, Integer, Select, and_, bindparam, delete, func, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import Conflict, Flaw, Invalid, NotFound
+from loom_worker.core.values.children import Ancestor
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page
 from loom_worker.store.database import Database
+from loom_worker.store.run_tables import run_stages
+from loom_worker.store.schema import sessions, turns
 from loom_worker.store.schema import shared_memory as rows
 
 KEY_CHARS = 256
@@ -21,6 +26,10 @@ MOST_KEYS = 10_000
 TRIMMED = 200
 """How many of the oldest deletions are forgotten at a time when too many are remembered."""
 
+RUN = "RUN"
+"""The namespace of runs and of swarms in them. No tool takes this name, so no metadata of a session leads there."""
+MEMBERS = {"WORKFLOW": "workflow_id", "SWARM": "swarm_id"}
+"""Keys of a session's metadata that name the workflow or swarm it belongs to."""
 _NAMESPACE = and_(*(rows.c[name] == bindparam(f"our_{name}") for name in ("workspace", "namespace", "owner")))
 _KEY = and_(_NAMESPACE, rows.c.key == bindparam("our_key"))
 _LIVE = and_(_NAMESPACE, rows.c.is_deleted.is_(False))
@@ -32,6 +41,11 @@ _CHANGES = select(rows).where(_NAMESPACE, rows.c.revision > bindparam("since")).
 _LISTED = (rows.c.key, rows.c.version, rows.c.updated_by, rows.c.updated_ms)
 _LIST = select(*_LISTED).where(_LIVE, rows.c.key > bindparam("after_key")).order_by(rows.c.key)
 _BEGIN = select(*_LISTED).where(_LIVE).order_by(rows.c.key)
+_TURN = select(turns.c.run_id, turns.c.ancestors, turns.c.lane).where(turns.c.id == bindparam("our_id"))
+_STAGE = select(run_stages.c.role, run_stages.c.conversation).where(
+    run_stages.c.run_id == bindparam("our_run"), run_stages.c.turn_id == bindparam("our_turn")
+)
+_METADATA = select(sessions.c.metadata).where(sessions.c.lane == bindparam("our_lane"))
 _put = upsert(rows)
 _CHANGED = ("value", "is_deleted", "version", "revision", "updated_by", "updated_ms")
 _PUT = _put.on_conflict_do_update(
@@ -52,7 +66,7 @@ class Namespace:
 
     workspace: str
     name: str
-    """AGENT, WORKFLOW, SWARM or GLOBAL."""
+    """AGENT, WORKFLOW, SWARM, GLOBAL or RUN."""
     owner: str
     """Name of an agent, id of a workflow or a swarm; empty for the namespace of the whole workspace."""
 
@@ -102,6 +116,22 @@ class SharedMemory:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def owners(self, turn_id: str) -> Mapping[str, tuple[str, object]]:
+        """For a turn, the namespace that it means by WORKFLOW and by SWARM, with the owner; what has none is missing.
+
+        A turn of a run works for that run; outside of runs the session counts that was asked first, by its metadata.
+        """
+        with self._database.read() as tx:
+            turn = tx.execute(_TURN, {"our_id": turn_id}).first()
+            if turn is None:
+                return {}
+            first = next(iter(Ancestor.of_rows(turn.ancestors)), Ancestor(turn_id, turn.lane, ""))
+            if turn.run_id is None:
+                metadata = tx.execute(_METADATA, {"our_lane": first.lane}).scalar() or {}
+                return {name: (name, metadata.get(member)) for name, member in MEMBERS.items()}
+            stage = tx.execute(_STAGE, {"our_run": turn.run_id, "our_turn": first.turn_id}).first()
+            return {} if stage is None else _in_run(turn.run_id, *stage)
 
     def write(self, namespace: Namespace, key: str, value: object, change: KeyWrite) -> int:
         """Set a key and return its new version.
@@ -206,6 +236,14 @@ class SharedMemory:
                 same_row = and_(*(column == value for column, value in zip(key, key_of_row, strict=True)))
                 removed += tx.execute(delete(rows).where(same_row, rows.c.version == version)).rowcount
         return removed
+
+
+def _in_run(run_id: str, role: str, conversation: str) -> dict[str, tuple[str, object]]:
+    """What a stage means by the names; a swarm is known by its place in the run, which may be longer than an owner."""
+    if role not in ("vote", "judge"):
+        return {"WORKFLOW": (RUN, run_id)}
+    place = conversation.rpartition("votes." if role == "vote" else "judge")[0]
+    return {"WORKFLOW": (RUN, run_id), "SWARM": (RUN, f"{run_id}/{sha256(place.encode()).hexdigest()[:16]}")}
 
 
 def check_key(key: str) -> None:

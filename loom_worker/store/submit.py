@@ -271,7 +271,7 @@ class _Entrance:
             raise Invalid(
                 f"A budget in USD applies to this turn, and Loom does not know the price of its model "
                 f"({owner['model'] or f'that of the agent {agent!r}'}), or of its judges': a budget in tokens can be "
-                "kept, or another model named.",
+                "kept, another model named, or its price added to the file of LOOM_PRICES.",
                 (Flaw("/budget/usd", "the model has no known price"),),
                 "model-without-price",
             )
@@ -299,6 +299,7 @@ def insert_turn(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn,
         "session_id": owner["id"],
         "workspace": owner["workspace"],
         "agent": owner["agent"],
+        "user": owner["user"],
         "seq": owner["next_seq"],
         "status": "queued",
         "fence": 0,

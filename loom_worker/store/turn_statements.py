@@ -197,13 +197,21 @@ CHARGE_SESSION = PreparedStatement(
     )
 )
 _USER = select(sessions.c.user).where(sessions.c.lane == _OUR_LANE).scalar_subquery()
-_KEY = select(turns.c.key_id).where(turns.c.id == bindparam("our_turn")).scalar_subquery()
+_OUR_TURN: BindParameter[str] = bindparam("our_turn", type_=String)
+_KEY = select(turns.c.key_id).where(turns.c.id == _OUR_TURN).scalar_subquery()
+_latest = select(turns.c.run_id).where(turns.c.lane == _OUR_LANE).order_by(turns.c.seq.desc()).limit(1)
+_RUN = case(
+    (_OUR_TURN == "", _latest.scalar_subquery()),
+    else_=select(turns.c.run_id).where(turns.c.id == _OUR_TURN).scalar_subquery(),
+)
+_WORKFLOW = select(workflow_runs.c.workflow).where(workflow_runs.c.id == _RUN).scalar_subquery()
 BOOKED = (
     *("workspace", "session_id", "turn_id", "agent", "model", "kind", "tool_calls", "cost_nano", "at_ms"),
     *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "llm_calls"),
 )
-"""What an entry of the ledger is made of, beside the user of the session and the key of the turn."""
-ENTER = PreparedStatement(insert(usage).values(user=_USER, key_id=_KEY, **{name: bindparam(name) for name in BOOKED}))
+"""What an entry of the ledger is made of, beside the user of the session, and the key and the run of the turn."""
+_known = {"user": _USER, "key_id": _KEY, "run_id": _RUN, "workflow": _WORKFLOW}
+ENTER = PreparedStatement(insert(usage).values(**_known, **{name: bindparam(name) for name in BOOKED}))
 _SUMMED = ("uses", "succeeded", "failed", "cost_usd", "tokens")
 _put = upsert(pattern_uses)
 COUNT_USES = PreparedStatement(

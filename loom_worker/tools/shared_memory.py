@@ -14,9 +14,9 @@ from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.tools import Caller, Tool
-from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared_memory import (
     KEY_CHARS,
+    MEMBERS,
     VALUE_BYTES,
     KeyWrite,
     Namespace,
@@ -29,8 +29,6 @@ from loom_worker.store.shared_memory import (
 NAMESPACES = ("AGENT", "WORKFLOW", "SWARM", "GLOBAL")
 USUAL = "AGENT"
 OWNER_CHARS = 128
-_MEMBERS = {"WORKFLOW": "workflow_id", "SWARM": "swarm_id"}
-"""Keys of the session's metadata that name the workflow or swarm it belongs to."""
 POLL_S = 0.2
 MOST_CHANGES = 50
 """In one answer; the next call returns more."""
@@ -39,26 +37,26 @@ USUAL_KEYS, MOST_KEYS = 50, 200
 USUAL_WAIT_S, MOST_WAIT_S = 10, 20
 
 
-def namespace_of(namespace: str, caller: Caller, metadata: Mapping[str, object]) -> Namespace:
+def namespace_of(namespace: str, caller: Caller, owners: Mapping[str, tuple[str, object]]) -> Namespace:
     """The namespace with its owner.
 
     Args:
         namespace: one of NAMESPACES, in any case.
-        metadata: of the caller's session.
+        owners: see SharedMemory.owners.
 
     Raises:
-        ToolFailed: there is no such namespace, or the session belongs to no workflow or swarm.
+        ToolFailed: there is no such namespace, or the caller works for no workflow or swarm.
     """
     name = namespace.upper()
     if name not in NAMESPACES:
         raise ToolFailed(f"namespace must be one of {', '.join(NAMESPACES)}", "INVALID_INPUT")
     if name == "GLOBAL":
         return Namespace(caller.workspace, name, "")
-    owner = caller.agent if name == "AGENT" else metadata.get(_MEMBERS[name])
+    space, owner = (name, caller.agent) if name == "AGENT" else owners.get(name, (name, None))
     if not isinstance(owner, str) or not 1 <= len(owner) <= OWNER_CHARS or not is_plain(owner):
-        text = f"this session has no {_MEMBERS.get(name, 'agent')} in its metadata, so no {name} namespace"
+        text = f"no {name.lower()} of a run, and this session's metadata has no {MEMBERS.get(name, 'agent')}"
         raise ToolFailed(text, "INVALID_INPUT")
-    return Namespace(caller.workspace, name, owner)
+    return Namespace(caller.workspace, space, owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,6 @@ class SharedParts:
     """What the tools work with."""
 
     memory: SharedMemory
-    sessions: Sessions
     stopping: Stopping
     """A watch ends early when the process is to stop."""
     clock_ms: Callable[[], int] = now_ms
@@ -126,8 +123,7 @@ def shared_tools(parts: SharedParts) -> tuple[Tool, ...]:
 def _namespace(parts: SharedParts, arguments: Json, caller: Caller) -> Iterator[Namespace]:
     """The namespace of a call; errors of the store become errors for the model."""
     try:
-        session = parts.sessions.get(caller.workspace, caller.session_id)
-        yield namespace_of(arguments.get("namespace", USUAL), caller, session.metadata)
+        yield namespace_of(arguments.get("namespace", USUAL), caller, parts.memory.owners(caller.turn_id))
     except Conflict as error:
         raise ToolFailed(f"{error} Read it, then write with its version.", "INVALID_INPUT") from error
     except Invalid as error:
@@ -177,8 +173,7 @@ def _shown(entry: SharedEntry) -> Json:
 _NAMESPACE: Json = {
     "type": "string",
     "description": (
-        f"{USUAL} (default): yours alone; WORKFLOW, SWARM: of the one this conversation belongs to; GLOBAL: of all "
-        "agents"
+        f"{USUAL} (default): yours alone; WORKFLOW, SWARM: of the one you are working in; GLOBAL: of all agents"
     ),
 }
 _KEY: Json = {"type": "string", "description": f"a name of 1 to {KEY_CHARS} characters"}

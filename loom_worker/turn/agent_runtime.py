@@ -106,8 +106,8 @@ class AgentRuntimes(Protocol):
     def window(self, name: str) -> tuple[int, int]:
         """The window of an agent's model, and what of it is reserved for its reply, in tokens."""
 
-    def tools(self, name: str, version: str | None = ...) -> tuple[Tool, ...]:
-        """An agent's tools, as of a stored version or of now; no model is built.
+    def tools(self, name: str, version: str | None = ..., workspace: str | None = ...) -> tuple[Tool, ...]:
+        """An agent's tools, as of a stored version or of now, as a workspace has them; no model is built.
 
         Raises:
             LoomError: the agent cannot work.

@@ -80,7 +80,8 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         worker.content.catch_up(lease.content)  # the turn has what any process had accepted when its lane was taken
         claim = worker.agents.keeping(claim)
         runtime = worker.agents.runtime(claim.turn.agent, claim.choice, claim.turn.workspace)
-        claim = replace(claim, turn=replace(claim.turn, agent_version=runtime.agent.version[:VERSION_CHARS]))
+        version, model = runtime.agent.version[:VERSION_CHARS], runtime.model.name or None
+        claim = replace(claim, turn=replace(claim.turn, agent_version=version, model=model))
         ownership = Ownership(held, worker.claims, claim, lease_s=worker.settings.lanes.lease_s)
         cancel_requests = CancelRequests(
             claim.turn.cancel,
@@ -90,8 +91,8 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         )
         session = SessionContext(worker, runtime, claim)
         own = "a2a" if runtime.agent.remote else runtime.agent.provider
-        provider, model = own or worker.settings.llm.provider, runtime.model.name
-        watch = ModelWatch(claim.turn, worker.waits, provider=provider, model=model, clock_ms=worker.clock_ms)
+        provider = own or worker.settings.llm.provider
+        watch = ModelWatch(claim.turn, worker.waits, provider=provider, model=model or "none", clock_ms=worker.clock_ms)
         asked = (ownership, cancel_requests, watch, session, TurnWebhook(worker.claims, claim))
         execution = Execution(worker, claim, runtime, held, clock, *asked)
         advance(claim, execution)

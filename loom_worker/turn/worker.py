@@ -206,5 +206,6 @@ class Execution:
             "patterns": list(state.patterns),
             "first_token_ms": state.first_token_ms,
             "agent_version": self.claim.turn.agent_version,
+            "model": self.claim.turn.model,
             **({"judge": state.judge} if state.verdicts else {}),
         }

@@ -127,6 +127,8 @@ _BUDGETS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
     "reason": (500, text),
     "trace_id": (500, text),
     "retry_of": (500, text),
+    **dict.fromkeys(("agent", "model", "user"), (500, text)),
+    "budget": (500, entries),
 }
 """Bytes of each field once something has to give, in that order; the answer has what is left, 5 kB at the least."""
 _RUN_BUDGETS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {

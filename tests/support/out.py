@@ -93,7 +93,7 @@ class Out:
     def check_fits(self, *question: object) -> None:
         self.ask("fits", *question)
 
-    def tools(self, agent: str, _version: str | None = None) -> tuple[Tool, ...]:
+    def tools(self, agent: str, _version: str | None = None, workspace: str | None = None) -> tuple[Tool, ...]:
         self.ask("tools", agent)
         return (a_tool("add", "Adds.", {"type": "object"}), a_tool("note", "Notes.", {"type": "object"}))
 

@@ -157,7 +157,7 @@ class StageAgents:
     def window(self, _name: str) -> tuple[int, int]:
         return BUDGET_TOKENS + 1000, 1000
 
-    def tools(self, _name: str, _version: str | None = None) -> tuple[Tool, ...]:
+    def tools(self, _name: str, _version: str | None = None, workspace: str | None = None) -> tuple[Tool, ...]:
         return tuple(self.known_tools)
 
     def kinds(self, _name: str) -> frozenset[str]:

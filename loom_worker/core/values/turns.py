@@ -161,6 +161,10 @@ class Turn:
     """True for a turn in a list whose fields are longer than shown."""
     agent_version: str | None = None
     """Of the agent that ran it; None before it has run."""
+    model: str | None = None
+    """The model that answers it; None before it has run, or if the agent cannot work."""
+    user: str | None = None
+    """Of its session, when it was accepted."""
 
     def brief(self) -> "Turn":
         """As lists hold it."""
@@ -196,7 +200,11 @@ class Turn:
             "object": "turn",
             "session_id": self.session_id,
             "seq": self.seq,
+            "agent": self.agent,
             "agent_version": self.agent_version,
+            "model": self.model,
+            "user": self.user,
+            "budget": self.budget,
             "status": self.status,
             "reason": self.reason,
             "position": self.position,

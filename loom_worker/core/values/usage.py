@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-GROUPS = ("turn", "session", "agent", "workspace", "model", "kind", "hour", "day", "month")
-"""What usage can be summed by."""
+GROUPS = ("turn", "session", "agent", "workspace", "user", "workflow", "run", "model", "kind", "hour", "day", "month")
+"""What usage can be summed by; what has no turn, user, workflow or run has the key ''."""
 Purpose = Literal["turn", "summary", "rerank", "judge", "embedding"]
 """What a model was called for; turn: to answer."""
 

@@ -27,6 +27,7 @@ SET: dict[str, tuple[str, str, object]] = {
     "LOOM_PROVIDER": ("Scripted", "llm.provider", "scripted"),
     "ANTHROPIC_API_KEY": (KEY, "llm.api_key", KEY),
     "ANTHROPIC_BASE_URL": ("http://h", "llm.base_url", "http://h"),
+    "LOOM_PRICES": ("/srv/prices.yaml", "llm.prices", "/srv/prices.yaml"),
     "OLLAMA_HOST": ("box:1", "llm.ollama_host", "box:1"),
     "LOOM_OPENAI_KEY": ("sk-1", "embeddings.openai_key", "sk-1"),
     "LOOM_OPENAI_URL": ("http://gpu:8080/v1", "embeddings.openai_url", "http://gpu:8080/v1"),
@@ -201,7 +202,7 @@ def test_the_tables_here_know_every_variable() -> None:
     assert set(SET) == set(KNOWN)
     assert set(KNOWN) - set(WRONG) == {
         "LOOM_MODEL", "LOOM_BACKEND_URL", "ANTHROPIC_API_KEY", "LOOM_WEBHOOK_SECRET", "OLLAMA_HOST",
-        "LOOM_KEY", "LOOM_OPENAI_KEY", "LOOM_VOYAGE_KEY",
+        "LOOM_KEY", "LOOM_OPENAI_KEY", "LOOM_VOYAGE_KEY", "LOOM_PRICES",
     }  # fmt: skip
 
 

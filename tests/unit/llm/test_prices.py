@@ -6,11 +6,15 @@ from importlib.resources import files
 
 import pytest
 
+from loom_worker.cli import setting_checks
+from loom_worker.core.errors import BadSettings
+from loom_worker.core.settings import from_env
 from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Reply, Usage
-from loom_worker.llm.prices import cost_usd, plain_name, small_model, small_name, table, with_cost
+from loom_worker.llm.prices import SMALL, cost_usd, packaged, plain_name, small_model, use, with_cost
 
 MILLION = 1_000_000
+CLAUDES = {name: price.tokens for name, price in packaged()[1].items() if name.startswith("claude-")}
 
 
 @pytest.mark.cases(
@@ -111,13 +115,13 @@ def test_a_reply_is_priced_by_the_model_that_answered():
 
 def test_the_table_says_when_and_whence():
     raw = json.loads(files("loom_worker.llm").joinpath("prices.json").read_text())
-    assert date.fromisoformat(raw["date"]) >= date(2026, 11, 1)
+    assert date.fromisoformat(raw["as_of"]) >= date(2026, 11, 1)
     assert raw["source"].startswith("https://")
 
 
-@pytest.mark.cases("family", sorted(table()))
+@pytest.mark.cases("family", sorted(CLAUDES))
 def test_reading_the_cache_costs_less_and_writing_it_more_than_plain_input(family):
-    rates = table()[family].tokens
+    rates = CLAUDES[family]
     assert rates.cache_read <= usd("0.12") * rates.input
     assert rates.input < rates.cache_write <= usd("1.25") * rates.input
     assert rates.output == 5 * rates.input
@@ -145,9 +149,56 @@ def test_a_claude_has_a_small_model_beside_it_named_as_it_is(model: str, small: 
 
 
 def test_the_small_model_is_the_one_with_the_lowest_list_price() -> None:
-    cheapest = min(table(), key=lambda family: table()[family].tokens.input)
-    assert small_name() == cheapest
+    assert min(CLAUDES, key=lambda family: CLAUDES[family].input) == SMALL
 
 
 def test_a_call_costs_what_the_documentation_says():
     assert cost_usd("claude-sonnet-4-5", Usage(input_tokens=1_200, output_tokens=350)) == usd("0.00885")
+
+
+RATES = "{input: 1, output: 2, cache_read: 0.5, cache_write: 3}"
+LONG = "{input: 1, output: 2, long_prompt: {above_tokens: 10, input: 3, output: 4}}"
+EACH = Usage(MILLION, MILLION, MILLION, MILLION)
+
+
+@pytest.mark.cases(
+    ("models", "model", "usage", "expected"),
+    [
+        (f"gpt-5.1: {RATES}", "gpt-5.1", EACH, "6.5"),
+        (f"gpt-5.1: {RATES}", "gpt-5.1-mini", EACH, None),
+        (f"anthropic/claude-sonnet-4-5: {RATES}", "claude-sonnet-4-5-20250929", EACH, "6.5"),
+        (f"bedrock/claude-sonnet-4-5: {RATES}", "eu.anthropic.claude-sonnet-4-5-20250929-v1:0", EACH, "6.5"),
+        (f"bedrock/claude-sonnet-4-5: {RATES}", "claude-sonnet-4-5", EACH, "22.05"),
+        (f"ollama/qwen3: {RATES}", "ollama/qwen3", EACH, "6.5"),
+        (f"m: {LONG}", "m", Usage(cache_read_tokens=9, cache_write_tokens=1), "0.00001"),
+        (f"m: {LONG}", "m", Usage(cache_read_tokens=11), "0.000033"),
+    ],
+)
+def test_prices_of_a_file_come_before_those_of_the_package(tmp_path, models, model, usage, expected):
+    file = tmp_path / "prices.yaml"
+    file.write_text(f"as_of: 2026-11-20\nmodels:\n  {models}\n")
+    use(str(file))
+    try:
+        assert cost_usd(model, usage) == (None if expected is None else usd(expected))
+    finally:
+        use(None)
+
+
+@pytest.mark.cases(
+    ("text", "told"),
+    [
+        ("", ": "),
+        ("- 1", ":1: prices"),
+        ("as_of: 2026-11-20", ":1: models"),
+        ("models: {m: {input: 1, output: 2}}\nas_of: soon", ":2: "),
+        ("as_of: 2026-11-20\nmodels:\n  a.b: {input: 1}", ":3: models.a.b.output"),
+        ("as_of: 2026-11-20\nmodels:\n  m:\n    input: -1\n    output: 2", ":4: models.m.input"),
+        ("as_of: 2026-11-20\nmodels:\n  m: {input: 1, output: 2, cach_read: 1}", ":3: models.m.cach_read"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_with_its_line_and_model_at_the_start(tmp_path, text, told):
+    file = tmp_path / "prices.yaml"
+    file.write_text(text)
+    with pytest.raises(BadSettings) as raised:
+        from_env({"LOOM_HOME": str(tmp_path), "LOOM_PRICES": str(file)}, checks=setting_checks.LIGHT)
+    assert str(raised.value).startswith(f"LOOM_PRICES: {file}{told}")

@@ -74,7 +74,7 @@ import sys
 from loom_worker.runtime import build
 from loom_worker.core.settings import from_env
 service = build.service(from_env({{"LOOM_HOME": sys.argv[1], "LOOM_REDIS_URL": sys.argv[2]}}))
-service.agents(); service.tools("default"); service.close()
+service.agents(); service.tools("default", "default"); service.close()
 print([name for name in {HEAVY!r} if name in sys.modules])
 """
     command = [sys.executable, "-c", program, str(live.home), live.redis_url]

@@ -52,6 +52,8 @@ def test_a_tool_that_is_denied_can_neither_be_seen_nor_called(registry: AgentReg
     gone = names(elsewhere) - names(within)
     assert gone == {"get_error_detail", *(name for name in names(elsewhere) if name.startswith("shared_"))}
     assert within.tool("shared_memory_read") is None
+    assert {tool.spec.name for tool in registry.tools("default", workspace="acme")} == names(within)
+    assert {tool.spec.name for tool in registry.tools("default", workspace="other")} == names(elsewhere)
     assert elsewhere.tool("shared_memory_read") is not None
 
 

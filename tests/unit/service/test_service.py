@@ -247,7 +247,7 @@ def test_the_queue_counts_turns_and_workers(service: Service) -> None:
 
 def test_agents_and_tools_are_shown(service: Service) -> None:
     assert [agent.name for agent in service.agents()] == ["default"]
-    assert [tool.spec.name for tool in service.tools("default")] == ["add", "note"]
+    assert [tool.spec.name for tool in service.tools("acme", "default")] == ["add", "note"]
 
 
 def test_a_closed_service_has_closed_what_it_holds(service: Service, out: Out) -> None:

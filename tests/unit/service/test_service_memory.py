@@ -87,7 +87,7 @@ def test_the_choice_of_an_agent_that_is_gone_is_refused_and_the_rest_is_not(stag
 def test_an_agent_that_cannot_work_has_no_tools_to_choose_from(service: Service, out: Out) -> None:
     out.refusal = BadSettings("the URL cannot be read")
     for ask in (
-        lambda: service.tools("default"),
+        lambda: service.tools("default", "default"),
         lambda: service.patch_session(WORKSPACE, "s1", SessionPatch(tools=("add",))),
     ):
         with pytest.raises(Invalid, match="'default' cannot work: the URL cannot be read"):

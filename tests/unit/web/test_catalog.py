@@ -24,6 +24,7 @@ agent:
   budget: {day: {usd: 2}}
   guardrails: {input: {injection: block}}
 """
+GROUPED = ("session", "user")
 SECRET = "whsec_" + "YWJj" * 8
 
 
@@ -73,13 +74,18 @@ def test_usage_is_summed_by_the_group_asked_for(client: FlaskClient, submit: Sub
 
 
 @pytest.mark.parametrize(
-    ("path", "key"), [("/v1/agents?", "name"), ("/v1/tools?", "name"), ("/v1/usage?group_by=session&", "key")]
+    ("path", "key"),
+    [
+        ("/v1/agents?", "name"),
+        ("/v1/tools?", "name"),
+        *((f"/v1/usage?group_by={each}&", "key") for each in GROUPED),
+    ],
 )
 def test_a_list_that_is_there_as_a_whole_is_walked_in_pages(
     client: FlaskClient, submit: Submit, worker: PlayedWorker, path: str, key: str
 ) -> None:
-    for session in ("s", "t", "u"):
-        worker.finish(submit(session)["id"])
+    for session, user in (("s", "maria"), ("t", "john"), ("u", None)):
+        worker.finish(submit(session, **({"user": user} if user else {}))["id"])
     whole = client.get(path).get_json()
     assert (whole["has_more"], whole["next"]) == (False, None)
     walked, after = [], ""
@@ -93,7 +99,7 @@ def test_a_list_that_is_there_as_a_whole_is_walked_in_pages(
     assert client.get(f"{path}after=nobody").status_code == 422
 
 
-@pytest.mark.parametrize("group", ["user", "Session", "session,agent"])
+@pytest.mark.parametrize("group", ["tenant", "Session", "session,agent"])
 def test_an_unknown_group_is_malformed(client: FlaskClient, group: str) -> None:
     assert client.get(f"/v1/usage?group_by={group}").status_code == 400
 

@@ -5,24 +5,24 @@ from typing import Any
 import pytest
 
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.sessions import Session
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.store.database import Database
-from loom_worker.store.sessions import Sessions
-from loom_worker.store.shared_memory import SharedMemory
+from loom_worker.store.shared_memory import MEMBERS, SharedMemory
 from loom_worker.tools.shared_memory import SharedParts, shared_tools
 
 NOW_MS = 1_795_253_400_000
 
 
-@dataclass
-class Metadata(Sessions):
-    """The metadata of sessions by their ids."""
+class Placed(SharedMemory):
+    """The real one; turns are those of sessions with this metadata."""
 
-    scopes: dict[str, dict[str, object]]
+    def __init__(self, database: Database, scopes: dict[str, dict[str, object]]) -> None:
+        super().__init__(database)
+        self._scopes = scopes
 
-    def get(self, workspace: str, session_id: str) -> Session:
-        return Session("lane", session_id, workspace, "x", "open", 0, 0, metadata=self.scopes.get(session_id, {}))
+    def owners(self, turn_id: str) -> dict[str, tuple[str, object]]:
+        metadata = self._scopes.get(turn_id.removeprefix("turn_"), {})
+        return {name: (name, metadata.get(member)) for name, member in MEMBERS.items()}
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Agents:
 
 
 def agent(name: str = "player1", session: str = "s1", workspace: str = "acme") -> Caller:
-    return Caller("lane", session, workspace, "turn_1", "call_1", name)
+    return Caller("lane", session, workspace, f"turn_{session}", "call_1", name)
 
 
 @pytest.fixture
@@ -65,11 +65,5 @@ def scopes() -> dict[str, dict[str, object]]:
 @pytest.fixture
 def agents(database: Database, scopes: dict[str, dict[str, object]]) -> Agents:
     time = Time()
-    parts = SharedParts(
-        SharedMemory(database),
-        Metadata(scopes),
-        time,
-        clock_ms=lambda: NOW_MS,
-        clock_s=lambda: time.now_s,
-    )
+    parts = SharedParts(Placed(database, scopes), time, clock_ms=lambda: NOW_MS, clock_s=lambda: time.now_s)
     return Agents({tool.spec.name: tool for tool in shared_tools(parts)}, time)

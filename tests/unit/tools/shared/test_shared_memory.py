@@ -13,7 +13,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.shared_memory import Namespace, SharedEntry, SharedMemory
 from loom_worker.tools.registry import Registry
 from loom_worker.tools.shared_memory import SharedParts, shared_tools
-from tests.unit.tools.shared.conftest import NOW_MS, Agents, Metadata, Time, agent
+from tests.unit.tools.shared.conftest import NOW_MS, Agents, Time, agent
 
 ME = agent()
 SECRET = "secret-of-player2"
@@ -106,7 +106,7 @@ def test_a_database_that_does_not_answer_is_told_as_such(database: Database) -> 
         def read(self, namespace: Namespace, key: str) -> SharedEntry:
             raise Unavailable("The database is locked by another program.")
 
-    parts = SharedParts(Silent(database), Metadata({}), Time())
+    parts = SharedParts(Silent(database), Time())
     read = {tool.spec.name: tool for tool in shared_tools(parts)}["shared_memory_read"]
     with refused("DATABASE_ERROR"):
         read.run({"key": "a"}, ME)

@@ -6,7 +6,7 @@ from loom_worker.store.shared_memory import Namespace
 from loom_worker.tools.shared_memory import namespace_of
 
 CALLER = Caller("lane", "s1", "acme", "turn_1", "call_1", "player1")
-SCOPE = {"workflow_id": "w1", "swarm_id": "x1"}
+SCOPE = {"WORKFLOW": ("WORKFLOW", "w1"), "SWARM": ("SWARM", "x1")}
 
 
 @pytest.mark.cases(
@@ -27,7 +27,7 @@ def test_there_are_no_other_namespaces(namespace: str) -> None:
 @pytest.mark.cases(("namespace", "member"), [("WORKFLOW", "workflow_id"), ("SWARM", "swarm_id")])
 @pytest.mark.cases("value", [None, "", 7, ["w1"], "w" * 129, "w\0"])
 def test_a_session_of_no_workflow_or_swarm_is_told_so(namespace: str, member: str, value: object) -> None:
-    scope = {} if value is None else {member: value}
+    scope = {} if value is None else {namespace: (namespace, value)}
     with pytest.raises(ToolFailed) as raised:
         namespace_of(namespace, CALLER, scope)
     assert raised.value.code == "INVALID_INPUT"
