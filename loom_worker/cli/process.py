@@ -1,5 +1,6 @@
 """The single processes, as `loom up`, a Procfile or a container runs them."""
 
+import contextlib
 import logging
 from dataclasses import replace
 from datetime import date
@@ -9,7 +10,7 @@ import click
 
 from loom_worker.cli import setting_checks
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.isolation import process_env
+from loom_worker.core.isolation import home_secrets, process_env
 from loom_worker.core.settings import SettingCheck, Settings, from_env
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.variables import database_path
@@ -69,6 +70,10 @@ def _settings(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...]) -> 
     from loom_worker.guard.redact import redacted
 
     settings = process_env.keep_to_itself(from_env(checks=checks), needs)
+    if settings.has_embedded_redis:
+        # Also where this process starts before the first `loom up` that makes it, unless the home is read-only.
+        with contextlib.suppress(OSError):
+            settings = replace(settings, redis_url=home_secrets.embedded_with_password(settings.home))
     logs.set_up(settings.log, redacted)
     for problem in settings.problems:
         log.warning("%s", problem)
