@@ -48,7 +48,8 @@ def test_the_server_obeys_nobody_without_the_password_which_stands_in_no_command
     running = start(tmp_path)
     password = embedded_with_password(tmp_path).removeprefix("unix://:").partition("@")[0]
     with killed_at_the_end(running.pid), Redis(unix_socket_path=str(embedded_socket(tmp_path))) as stranger:
-        pytest.raises(AuthenticationError, stranger.flushall)
+        with pytest.raises(AuthenticationError):
+            stranger.flushall()
         assert password not in Path(f"/proc/{running.pid}/cmdline").read_text() + " ".join(map(str, running.args))
     running.wait()
 
