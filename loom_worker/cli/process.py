@@ -70,10 +70,6 @@ def _settings(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...]) -> 
     from loom_worker.guard.redact import redacted
 
     settings = process_env.keep_to_itself(from_env(checks=checks), needs)
-    if settings.has_embedded_redis:
-        # Also where this process starts before the first `loom up` that makes it, unless the home is read-only.
-        with contextlib.suppress(OSError):
-            settings = replace(settings, redis_url=home_secrets.embedded_with_password(settings.home))
     logs.set_up(settings.log, redacted)
     for problem in settings.problems:
         log.warning("%s", problem)
@@ -90,6 +86,13 @@ def _with_database(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...]
 
     settings = _settings(needs, checks=checks)
     database.check(settings)
+    return _with_password(settings)
+
+
+def _with_password(settings: Settings) -> Settings:
+    if settings.has_embedded_redis:
+        with contextlib.suppress(OSError):  # a read-only home; any other gets one now, should `loom up` start later
+            return replace(settings, redis_url=home_secrets.embedded_with_password(settings.home))
     return settings
 
 
@@ -151,4 +154,4 @@ def flower(port: int | None, address: str | None) -> None:
     home.prepare(settings.home)
     own = settings.flower
     chosen = replace(own, port=port or own.port, address=address or own.address)
-    run_flower(replace(settings, flower=chosen), password=home.flower_password(settings.home).text)
+    run_flower(_with_password(replace(settings, flower=chosen)), password=home.flower_password(settings.home).text)
