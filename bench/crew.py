@@ -16,7 +16,9 @@ import redis
 
 from bench.client import Client
 from bench.model import ROOT
-from loom_worker.core.settings import embedded_socket, from_env
+from loom_worker.core.isolation import home_secrets
+from loom_worker.core.settings import from_env
+from loom_worker.core.socket_folder import embedded_socket, embedded_url
 from loom_worker.supervisor import home as homes
 from loom_worker.supervisor import valkey
 from loom_worker.supervisor.decide import FIRST_PAUSE_S, Spec
@@ -115,11 +117,12 @@ class Crew:
             workers = {pid for name, pid in self._pids.items() if name.startswith("worker-")}
             return not self._due_s and workers <= system.beating(client)
 
-        with redis.Redis(unix_socket_path=str(embedded_socket(self.home)), decode_responses=True) as client:
+        with redis.Redis.from_url(embedded_url(self.home), decode_responses=True) as client:
             until(all_beat, READY_S, "all workers are alive")
 
     def _start_all(self) -> None:
         socket_path = embedded_socket(self.home)
+        home_secrets.embedded_with_password(self.home)
         valkey.make_room(socket_path, self.home / "valkey")
         foundations = [spec.name for spec in self._specs.values() if spec.is_foundation]
         for name in foundations:

@@ -11,16 +11,17 @@ from pathlib import Path
 import redis
 from celery import Celery
 
-from loom_worker.core.settings import embedded_socket
+from loom_worker.core.socket_folder import embedded_url
 from loom_worker.tasks import transport
 
 
-def connected(socket: str) -> tuple[Celery, redis.Redis]:
+def connected(home: Path) -> tuple[Celery, redis.Redis]:
     """An app on a broker, with Loom's own options where they cost or save time, and a client for the answers."""
+    url = embedded_url(home)
     transport.install()
     app = Celery("noop", set_as_current=False)
     app.conf.update(
-        broker_url=f"redis+socket://{socket}",
+        broker_url=f"redis+socket://{url.removeprefix('unix://')}",
         task_ignore_result=True,
         task_acks_late=True,
         worker_prefetch_multiplier=1,
@@ -29,7 +30,7 @@ def connected(socket: str) -> tuple[Celery, redis.Redis]:
         worker_hijack_root_logger=False,
         broker_transport_options={"global_keyprefix": "noop:", "priority_steps": [0]},
     )
-    return app, redis.Redis(unix_socket_path=socket, socket_timeout=30)
+    return app, redis.Redis.from_url(url, socket_timeout=30)
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,12 @@ class Noop:
 @contextmanager
 def noop_tasks(home: Path) -> Iterator[Noop]:
     """A worker of raw no-op tasks on the broker of the Loom with this home, warm."""
-    socket = str(embedded_socket(home))
-    command = [sys.executable, "-m", "bench.noop", socket]
+    command = [sys.executable, "-m", "bench.noop", str(home)]
     worker = subprocess.Popen(
         command, cwd=Path(__file__).parents[1], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        tasks = Noop(*connected(socket))
+        tasks = Noop(*connected(home))
         tasks.round_trips_ms(50)
         yield tasks
     finally:
@@ -82,9 +82,9 @@ def noop_tasks(home: Path) -> Iterator[Noop]:
         worker.wait(20)
 
 
-def work(socket: str) -> None:
+def work(home: Path) -> None:
     """Be the worker of these tasks."""
-    app, answers = connected(socket)
+    app, answers = connected(home)
 
     def noop(n: int) -> None:
         answers.rpush("noop:done", n)
@@ -94,4 +94,4 @@ def work(socket: str) -> None:
 
 
 if __name__ == "__main__":
-    work(sys.argv[1])
+    work(Path(sys.argv[1]))

@@ -4,14 +4,17 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from flask import Request, Response
 from werkzeug.datastructures import HeaderSet
 
+from loom_worker.core.isolation.home_secrets import HOME_TOKEN, home_token
 from loom_worker.core.settings import WebSettings
 from loom_worker.core.values.api_keys import ALL_SCOPES, SECRET_PREFIX, KeyHolder, digest_of
 from loom_worker.core.values.ids import now_ms
@@ -116,6 +119,20 @@ def require_page_reader(request: Request, web: WebSettings, keys: "Keys") -> Non
     """
     if not web.api_keys and (why := _foreign(request)) and not keys.are_required():
         raise _forbidden(why)
+
+
+def require_home_token(request: Request, home: Path) -> None:
+    """Let pass who sends the token that lies in the home: without keys any program of this machine could ask.
+
+    Raises:
+        Refused: 403 without it.
+    """
+    sent = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+    with suppress(OSError):  # a read-only home, whose token nobody has
+        if hmac.compare_digest(home_token(home).text.encode(), sent.encode()):
+            return
+    how = f"send the token in {home / HOME_TOKEN} (Authorization: Bearer <token>), or run `loom keys create`"
+    raise Refused(ProblemDetails(403, "first-key", f"this would be the first key: {how} on this machine"))
 
 
 def socket_address(request: Request) -> str:

@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from flask import Response
+from flask import Response, request
 
 from loom_worker.core.values.api_keys import ApiKey
 from loom_worker.core.values.json import rfc3339
 from web.answers import Route, json_answer, known_id, page_answer
+from web.auth import require_home_token
 from web.bodies import json_body, new_key, rotation_grace_s, token_ttl_s
 from web.caller import caller
 from web.query import page_wanted
@@ -19,7 +20,7 @@ class KeyViews:
     """The views under ``/v1/keys``."""
 
     def __init__(self, service: "Service") -> None:
-        self._keys = service.keys
+        self._keys, self._home = service.keys, service.settings.home
         self._has_others = bool(service.settings.web.api_keys)
 
     def routes(self) -> tuple[Route, ...]:
@@ -39,7 +40,9 @@ class KeyViews:
         return page_answer(self._keys.page(caller().holder, limit=limit, after=after))
 
     def create(self) -> Response:
-        """Make a key."""
+        """Make a key; the first one for those alone who can read the home, which keeps confined tools from it."""
+        if caller().holder.key_id is None:
+            require_home_token(request, self._home)
         return _made(*self._keys.create(caller().holder, new_key(json_body())), status=201)
 
     def rotate(self, key_id: str) -> Response:

@@ -24,7 +24,7 @@ from bench.report import Report
 from bench.scale import Scale
 from bench.stats import short
 from bench.system import SCRIPTED
-from loom_worker.core.settings import embedded_socket
+from loom_worker.core.socket_folder import embedded_url
 
 COUNTED = ("web", "worker-", "beat")
 PREFIX = "steady"
@@ -53,7 +53,7 @@ def measure(report: Report, scale: Scale) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="loom-bench-counts-") as folder,
         Crew(entry=counting.entry(Path(folder)), entering=COUNTED, LOOM_SQLITE_SYNC="full", **SCRIPTED) as loom,
-        redis.Redis(unix_socket_path=str(embedded_socket(loom.home)), decode_responses=True) as client,
+        redis.Redis.from_url(embedded_url(loom.home), decode_responses=True) as client,
     ):
 
         def during(do: Callable[[], object]) -> tuple[Amounts, float]:

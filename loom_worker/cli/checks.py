@@ -147,6 +147,8 @@ def confinement(settings: Settings) -> InstallationCheck:
         )
     version = landlock.version()
     warning = "" if version else "no Landlock (Linux 5.13) here: tools may read all that Loom may (docs/tools.md)"
+    if 0 < version < landlock.KNOWS_TRUNCATE:
+        warning = "Landlock before Linux 6.2: tools can empty Loom's files, though neither read nor write them"
     return InstallationCheck("confined tools", True, f"by Landlock {version}" if version else "no", warning=warning)
 
 

@@ -1,5 +1,6 @@
 """The single processes, as `loom up`, a Procfile or a container runs them."""
 
+import contextlib
 import logging
 from dataclasses import replace
 from datetime import date
@@ -9,7 +10,7 @@ import click
 
 from loom_worker.cli import setting_checks
 from loom_worker.core.errors import BadSettings, Unavailable
-from loom_worker.core.isolation import process_env
+from loom_worker.core.isolation import home_secrets, process_env
 from loom_worker.core.settings import SettingCheck, Settings, from_env
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.variables import database_path
@@ -88,6 +89,13 @@ def _with_database(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...]
 
     settings = _settings(needs, checks=checks)
     database.check(settings)
+    return _with_password(settings)
+
+
+def _with_password(settings: Settings) -> Settings:
+    if settings.has_embedded_redis:
+        with contextlib.suppress(OSError):  # a read-only home; any other gets one now, should `loom up` start later
+            return replace(settings, redis_url=home_secrets.embedded_with_password(settings.home))
     return settings
 
 
@@ -164,4 +172,4 @@ def flower(port: int | None, address: str | None) -> None:
     home.prepare(settings.home)
     own = settings.flower
     chosen = replace(own, port=port or own.port, address=address or own.address)
-    run_flower(replace(settings, flower=chosen), password=home.flower_password(settings.home).text)
+    run_flower(_with_password(replace(settings, flower=chosen)), password=home.flower_password(settings.home).text)

@@ -29,7 +29,7 @@ from loom_worker.core.settings_tree import (
     WebSettings,
     declared,
 )
-from loom_worker.core.socket_folder import embedded_socket
+from loom_worker.core.socket_folder import embedded_socket, embedded_url
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.variables import VARIABLE, BadFolder, Variable
 
@@ -141,11 +141,12 @@ def _with_derived_defaults(settings: Settings, read: _Reader) -> Settings:
     reserved_tokens = llm.reserved_output_tokens
     if read.text("LOOM_RESERVED_OUTPUT_TOKENS") is None:
         reserved_tokens = llm.max_context_tokens // 10
+    own_socket = f"unix://{embedded_socket(home)}"
     return replace(
         settings,
         home=home,
         database_url=settings.database_url or f"sqlite:///{home / 'loom.db'}",
-        redis_url=settings.redis_url or f"unix://{embedded_socket(home)}",
+        redis_url=embedded_url(home) if settings.redis_url in ("", own_socket) else settings.redis_url,
         backend_url=settings.backend_url or f"sqlite:///{home / 'shop.db'}",
         workspaces_dir=settings.workspaces_dir if read.text("LOOM_WORKSPACES_DIR") else home / "workspaces",
         blobs=settings.blobs if read.text("LOOM_BLOB_DIR") else replace(settings.blobs, folder=home / "blobs"),

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from loom_worker.core.socket_folder import embedded_socket
 from loom_worker.core.values.problems import Problem
@@ -337,7 +338,8 @@ class Settings:
     @property
     def has_embedded_redis(self) -> bool:
         """True unless LOOM_REDIS_URL names a server of its own."""
-        return self.redis_url == f"unix://{embedded_socket(self.home)}"
+        url = urlsplit(self.redis_url)
+        return (url.scheme, url.path, url.query) == ("unix", str(embedded_socket(self.home)), "")
 
     @property
     def has_sample_backend(self) -> bool:

@@ -1,4 +1,4 @@
-"""Where the embedded server's socket is: in the home, or, where that path is too long, in a folder made for it.
+"""How the embedded server is reached: by a password and a socket in the home, or, if that path is too long, elsewhere.
 
 The system takes no socket path over 107 bytes. `loom up` then makes a folder with a name that nobody can foresee in the
 temporary directory, and keeps it as a link in the home, where all that run on this home find it. It is used only while
@@ -19,6 +19,8 @@ LINK = "socket"
 LONGEST_BYTES = 100
 """Of a socket's path; the system takes 107 (Linux), 103 (macOS)."""
 _NAME = "valkey.sock"
+VALKEY_CONF = "valkey.conf"
+"""In the home: the server's configuration file, whose only line is ``requirepass`` and the password."""
 
 
 def embedded_socket(home: Path) -> Path:
@@ -26,6 +28,14 @@ def embedded_socket(home: Path) -> Path:
     socket = home / _NAME
     folder = None if _fits(socket) else _recorded(home)
     return folder / _NAME if folder else socket
+
+
+def embedded_url(home: Path) -> str:
+    """The same as a URL for redis-py, with the password; without one while none was made, or it cannot be read."""
+    password = ""
+    with contextlib.suppress(OSError):
+        password = (home / VALKEY_CONF).read_text(encoding="ascii").strip().removeprefix("requirepass ")
+    return f"unix://{f':{password}@' if password else ''}{embedded_socket(home)}"
 
 
 def ensure(home: Path) -> Path:

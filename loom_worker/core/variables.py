@@ -61,10 +61,10 @@ class Variable:
 
 def setting(name: str, parser: Parser[T], default: T, *, is_secret: bool = False, may_hold_password: bool = False) -> T:
     """A dataclass field that the environment variable of this name sets."""
-    variable = Variable(name, parser, is_secret, may_hold_password)
+    variable, is_shown = Variable(name, parser, is_secret, may_hold_password), not (is_secret or may_hold_password)
     if isinstance(default, Mapping):
-        return field(default_factory=lambda: default, repr=not is_secret, metadata={VARIABLE: variable})
-    return field(default=default, repr=not is_secret, metadata={VARIABLE: variable})
+        return field(default_factory=lambda: default, repr=is_shown, metadata={VARIABLE: variable})
+    return field(default=default, repr=is_shown, metadata={VARIABLE: variable})
 
 
 _PASSWORD = re.compile(r"(://[^/?#:@\s]*:)[^/\s]*(?=@)")

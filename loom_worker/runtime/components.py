@@ -150,7 +150,7 @@ def _pool(settings: Settings) -> Pool:
     users = process_env.inherited(os.environ, settings.tools.env)
     backends = process_env.inherited(os.environ, settings.tools.env, process_env.DRIVERS)
     return Pool(
-        child_main.command(private.paths(settings) if settings.tools.is_confined else None),
+        child_main.command(private.limits(settings) if settings.tools.is_confined else None),
         most=settings.tools.processes,
         environ=users,
         for_backends=Program("backends", child_main.command(), backends),

@@ -18,7 +18,7 @@ from tornado.web import authenticated
 
 from loom_worker.core.settings import FlowerSettings, Settings
 from loom_worker.core.values.json import Json
-from loom_worker.tasks.app import QUEUES, app, configure
+from loom_worker.tasks.app import QUEUES, app, broker_url, configure
 
 FLOWER_USER = "loom"
 FLOWER_KEPT_TASKS = 5000
@@ -132,6 +132,7 @@ def run_flower(settings: Settings, *, password: str) -> None:
     """
     configure(settings, runs_tasks=False)
     flower = _flower(settings.flower, password)
+    flower.broker_uri_with_password = broker_url(settings)  # for the lengths of queues; no page shows it
     # By the loop, between two of its callbacks: an exception out of a signal's handler can get lost in a finalizer.
     for number in (signal.SIGTERM, signal.SIGINT):
         flower.io_loop.asyncio_loop.add_signal_handler(number, flower.io_loop.stop)

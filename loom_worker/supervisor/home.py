@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from loom_worker.core.errors import BadSettings, Conflict, LoomError
+from loom_worker.core.isolation.home_secrets import Secret, kept
 
 LOCK = "loom.lock"
 STATE = "up.json"
@@ -42,15 +43,6 @@ class State:
     """Process name to pid, of those that run."""
     failing: dict[str, int] = field(default_factory=dict)
     """Process name to deaths in a row, of those that do not stay up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """A secret that Loom made itself."""
-
-    text: str
-    file: Path
-    """Where it is kept, readable by this user alone: screens and logs name it in place of the secret."""
 
 
 def prepare(home: Path) -> None:
@@ -191,29 +183,12 @@ def running(home: Path) -> State | None:
 
 def flower_password(home: Path) -> Secret:
     """Flower's password, made at the first call and kept (0600)."""
-    return _kept(home / "flower.password", secrets.token_urlsafe(18))
+    return kept(home / "flower.password", secrets.token_urlsafe(18))
 
 
 def webhook_secret(home: Path) -> Secret:
     """The default webhook secret, ``whsec_`` and 32 random bytes in base64, made at the first call and kept (0600)."""
-    return _kept(home / "webhook.secret", "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode())
-
-
-def _kept(path: Path, fresh: str) -> Secret:
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        if kept := path.read_text(encoding="ascii").strip():
-            return Secret(kept, path)
-        # Killed between making the file and writing it: an empty secret would sign with nothing.
-        handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        with open(handle, "w", encoding="ascii") as file:
-            file.write(fresh + "\n")
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
-    return Secret(fresh, path)
+    return kept(home / "webhook.secret", "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode())
 
 
 def stop(directory: Path, *, patience_s: float = 60.0) -> bool:

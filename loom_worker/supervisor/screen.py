@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loom_worker.core import sqlite_driver
+from loom_worker.core.isolation.home_secrets import Secret
 from loom_worker.core.settings import Settings
 from loom_worker.core.text import one_line
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.variables import without_password
-from loom_worker.supervisor.home import Secret
 
 QUESTION = "Which three products sold best last year, and how much did each bring in?"
 PROBLEM_CHARS = 500

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import Settings, embedded_socket
+from loom_worker.core.socket_folder import VALKEY_CONF
 from loom_worker.supervisor import valkey
 from loom_worker.supervisor.decide import Spec
 
@@ -48,8 +49,9 @@ def specs(settings: Settings, *, flower_port: int) -> tuple[Spec, ...]:
 def _embedded_server(settings: Settings) -> tuple[Spec, ...]:
     if not settings.has_embedded_redis:
         return ()
+    own = settings.home
     command = valkey.argv(
-        valkey.find_binary(), socket_path=embedded_socket(settings.home), data_dir=settings.home / "valkey"
+        valkey.find_binary(), socket_path=embedded_socket(own), data_dir=own / "valkey", config=own / VALKEY_CONF
     )
     return (Spec("valkey", command, stop_stage=3, is_foundation=True, is_indispensable=True),)
 

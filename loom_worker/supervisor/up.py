@@ -13,7 +13,7 @@ from functools import partial
 
 from loom_worker.core import socket_folder
 from loom_worker.core.errors import BadSettings, LoomError
-from loom_worker.core.isolation import process_env
+from loom_worker.core.isolation import home_secrets, process_env
 from loom_worker.core.settings import Settings, embedded_socket
 from loom_worker.core.values.problems import Problem
 from loom_worker.supervisor import home, outage, ports, valkey
@@ -61,7 +61,7 @@ def up(
     with home.locked(settings.home), _places(settings, environ, is_port_explicit=is_port_explicit) as places:
         with home.usable(settings.home):
             home.probe(settings.home)
-            settings, secrets = _with_secrets(_with_socket(settings))
+            settings, secrets = _with_secrets(_with_embedded_server(settings))
         wanted = specs(settings, flower_port=places.flower_port)
         child_env = _child_env(settings, environ, places)
         say = partial(_if_possible, say)
@@ -134,14 +134,16 @@ def _places(settings: Settings, environ: Mapping[str, str], *, is_port_explicit:
         yield Places(port=port, wanted_port=wanted, flower_port=flower_port, host=host, flower_address=flower.address)
 
 
-def _with_socket(settings: Settings) -> Settings:
+def _with_embedded_server(settings: Settings) -> Settings:
     if not settings.has_embedded_redis:
         return settings
-    return replace(settings, redis_url=f"unix://{socket_folder.ensure(settings.home)}")
+    socket_folder.ensure(settings.home)
+    return replace(settings, redis_url=home_secrets.embedded_with_password(settings.home))
 
 
 def _with_secrets(settings: Settings) -> tuple[Settings, Secrets]:
     flower = home.flower_password(settings.home)
+    home_secrets.home_token(settings.home)
     if settings.webhook.secret is not None:
         return settings, Secrets(flower, None)
     webhook = home.webhook_secret(settings.home)

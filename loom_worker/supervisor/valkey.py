@@ -56,8 +56,8 @@ def _in_wheel() -> Path | None:
     return Path(spec.origin).parent / "_binaries" / f"{system}-{machine}" / "valkey-server"
 
 
-def argv(binary: Path, *, socket_path: Path, data_dir: Path) -> tuple[str, ...]:
-    """The command line: a unix socket only, every write in an append-only file, nothing ever evicted."""
+def argv(binary: Path, *, socket_path: Path, data_dir: Path, config: Path | None = None) -> tuple[str, ...]:
+    """A unix socket only, every write in an append-only file, nothing ever evicted; the password is in ``config``."""
     options = {
         "port": "0",
         "unixsocket": str(socket_path),
@@ -73,7 +73,8 @@ def argv(binary: Path, *, socket_path: Path, data_dir: Path) -> tuple[str, ...]:
         # An evicted lane or wake-up would be a lost signal.
         "maxmemory-policy": "noeviction",
     }
-    return (str(binary), *(part for name, value in options.items() for part in (f"--{name}", value)))
+    files = () if config is None else (str(config),)
+    return (str(binary), *files, *(part for name, value in options.items() for part in (f"--{name}", value)))
 
 
 def make_room(socket_path: Path, data_dir: Path) -> None:

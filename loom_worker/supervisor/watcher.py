@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from loom_worker.core.isolation.home_secrets import Secret
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.supervisor import home, logs, ports, ready, screen
@@ -26,8 +27,8 @@ LOOK_EVERY_S = 0.1
 class Secrets:
     """What clients need to know and Loom made."""
 
-    flower: home.Secret
-    webhook: home.Secret | None
+    flower: Secret
+    webhook: Secret | None
     """None if it came from LOOM_WEBHOOK_SECRET."""
 
 

@@ -1,6 +1,7 @@
 """The Celery app and its settings; every option that is not plain says what breaks without it."""
 
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from celery import Celery
 
@@ -21,15 +22,18 @@ def configure(settings: Settings, *, runs_tasks: bool = True) -> Celery:
         runs_tasks: False in a process that only sends or watches; importing the tasks takes it a second.
     """
     transport.install(app)
-    broker = broker_url(settings)
+    broker, is_socket = broker_url(settings), settings.redis_url.startswith("unix://")
+    password = urlsplit(settings.redis_url).password or ""
     app.conf.update(
-        broker_url=broker,
+        # Workers tell Flower the URL of a socket as it is, but never this password.
+        broker_url=broker.replace(f":{password}@", "@", 1) if is_socket else broker,
+        broker_password=unquote(password) if is_socket else None,
         # Celery splits at the first plus, and its backend knows a socket without kombu's "redis+".
         result_backend=f"loom_worker.tasks.repairs:NoWaitRedisBackend+{broker.removeprefix('redis+')}",
         imports=TASK_MODULES if runs_tasks else (),
         **_OPTIONS,
     )
-    if settings.redis_url.startswith("unix://"):
+    if is_socket:
         # A Unix socket has no keepalive, and redis-py refuses the option there.
         kept = {key: value for key, value in _OPTIONS["broker_transport_options"].items() if key != "socket_keepalive"}
         app.conf.broker_transport_options = kept

@@ -186,7 +186,9 @@ class Channel(redis.Channel):
         """
         if self.connection is None or self.connection.client is None:
             raise ConnectionError("The channel was closed with its connection.")
-        return super()._connparams(asynchronous=asynchronous)  # type: ignore[no-untyped-call]  # see above
+        found = super()._connparams(asynchronous=asynchronous)  # type: ignore[no-untyped-call]  # see above
+        # For a socket, kombu looks for it in the URL alone.
+        return {**found, "password": found["password"] or self.connection.client.password}
 
 
 class Transport(redis.Transport):

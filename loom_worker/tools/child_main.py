@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -37,16 +37,16 @@ _F_SETSIG = 10
 _OOM_SCORE = "800"
 
 
-def command(hidden: Iterable[Path] | None = None) -> tuple[str, ...]:
+def command(limits: Mapping[str, Sequence[str]] | None = None) -> tuple[str, ...]:
     """The command line of a child, to which the number of the pipe that ends with the worker must be added.
 
     -P: what lies in the worker's folder cannot stand in for the standard library.
 
     Args:
-        hidden: files and folders that the child may not read, as far as the kernel can prevent it; None: no limits.
+        limits: arguments of ``landlock.confine``, which the child obeys as far as the kernel can; None: no limits.
     """
     own = tuple(child_process.module_command("loom_worker.tools.child_main", "-P"))
-    return own if hidden is None else (*own, json.dumps([str(path) for path in hidden]))
+    return own if limits is None else (*own, json.dumps(limits))
 
 
 def build(origin: Json) -> tuple[Tool, ...]:
@@ -105,12 +105,12 @@ def main() -> None:
 
     Its arguments are what ``command`` adds and, last, the read end of a pipe that ends when the worker does.
     """
-    *hidden, life = sys.argv[2:]
+    *limits, life = sys.argv[2:]
     asked, answers = _own_pipes()
     _die_with_worker(int(life))
     _limit_memory()
-    if hidden:
-        landlock.confine(map(Path, json.loads(hidden[0])))
+    if limits:
+        landlock.confine(**json.loads(limits[0]))
     server, pid = ToolServer(), os.getpid()
     while (request := unpacked(asked.read)) is not None:
         began = partial(_send, answers, {}) if request["tells_start"] else lambda: None

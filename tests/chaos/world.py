@@ -252,6 +252,7 @@ class World:
     def _start(self) -> None:
         self.logs.mkdir(parents=True)
         self.home.mkdir(mode=0o700)
+        self.effects.touch()  # tools cannot make it: it lies beside the home
         self.has_own_disk = self.plan.has_small_disk and _mount(self.home)
         (self.folder / "agents").mkdir()
         shutil.copy(Path(__file__).with_name("user_tools.py"), self.folder / "agents")

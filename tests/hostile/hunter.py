@@ -1,8 +1,10 @@
 """A tool that looks for keys wherever a process of this user can look; the test copies it beside an agent."""
 
+import contextlib
 import ctypes
 import os
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,7 +36,25 @@ def hunt() -> dict[str, object]:
                 content = _content(Path(folder, name))
                 readable |= {name} if content else set()
                 found |= _searched(f"{folder}/{name}", content)
-    return {"found": sorted(found), "readable": sorted(readable), "attached": [p for p in ours if _attached(p)]}
+    told = {"found": sorted(found), "readable": sorted(readable), "attached": [p for p in ours if _attached(p)]}
+    home = Path(os.environ["LOOM_HOME"])
+    return told | {"server": _told_server(home), "made": _is_made(home / "new")}
+
+
+def _told_server(home: Path) -> list[str]:
+    """What the embedded server answers to one who has no password."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(home / "valkey.sock"))
+        client.settimeout(10)
+        client.sendall(b"CONFIG SET maxmemory 1\r\nLPUSH loom:q:turn forged\r\nFLUSHALL\r\nQUIT\r\n")
+        with client.makefile("rb") as replies:
+            return [line.decode().split()[0] for line in replies]
+
+
+def _is_made(file: Path) -> bool:
+    with contextlib.suppress(OSError):
+        file.touch()
+    return file.exists()
 
 
 def _is_of_our_user(pid: str) -> bool:

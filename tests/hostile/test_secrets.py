@@ -18,6 +18,7 @@ from loom_worker.core.isolation import landlock
 from tests.hostile import hunter
 from tests.support import as_user
 from tests.support.agents import written
+from tests.support.flower_client import FlowerClient
 from tests.support.messages_server import MessagesServer, Say
 from tests.support.messages_wire import WireCall
 from tests.support.system import TURN_S, Json, System
@@ -30,7 +31,10 @@ pytestmark = [
     pytest.mark.takes(55),
 ]
 
-NOT_FOR_TOOLS = ("webhook.secret", "flower.password", "loom.db", "web.log", "worker-3.log", "appendonly.aof.manifest")
+NOT_FOR_TOOLS = (
+    *("webhook.secret", "flower.password", "valkey.conf", "home.token", "loom.db", "up.json"),
+    *("web.log", "worker-3.log", "appendonly.aof.manifest"),
+)
 
 LOOMS_OWN = 65533
 """The user that Loom runs as; other tests run databases as nobody."""
@@ -105,14 +109,26 @@ def test_a_tool_finds_no_key_wherever_it_looks(place: Path, is_confined: bool) -
     signs = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     # Confined, it must not find the secret either that Loom makes and keeps in a file.
     chosen = {"LOOM_CONFINE_TOOLS": "1"} if is_confined else {"LOOM_CONFINE_TOOLS": "0", "LOOM_WEBHOOK_SECRET": signs}
+    if is_confined:  # so that what it finds of the embedded server's password is seen, too
+        conf = place / "home" / "valkey.conf"
+        conf.parent.mkdir(mode=0o700)
+        conf.write_text(f"requirepass {planted()}\n")
+        for path in (conf, conf.parent):
+            os.chown(path, LOOMS_OWN if os.geteuid() == 0 else -1, -1)
     with MessagesServer() as server, started(place, server, **chosen) as system:
         told = hunted(system, server)
         children = system.children
         left = {name: _keys(Path(f"/proc/{pid}/environ")) for name, pid in children.items()}
+        assert [name for name, pid in children.items() if _keys(Path(f"/proc/{pid}/cmdline"))] == []
+        with FlowerClient.of(system.state["flower_url"], system.home) as flower:
+            pages = [flower.page(path) for path in ("/api/workers?refresh=1", "/workers", "/broker")]
+        assert (re.findall(hunter.KEY, "".join(pages).encode()), "loom.turn.run" in pages[0]) == ([], True)
     # Loom itself has them, or there would be nothing to find.
     assert server.headers[-1]["authorization"] == f"Bearer {system.environ['ANTHROPIC_API_KEY']}"
     assert told["found"] == []
-    assert told["attached"] == ([] if is_confined else [children["valkey"]])  # which holds no key
+    assert told["server"] == ["-NOAUTH"] * 3 + ["+OK"]
+    assert told["made"] is not is_confined
+    assert told["attached"] == ([] if is_confined else [children["valkey"]])
     seen = [name for name in NOT_FOR_TOOLS if name in told["readable"]]
     assert seen == [] if is_confined else "loom.db" in seen
     # Nor is one left in what root sees of a process's environment: each has forgotten its own.
@@ -120,7 +136,7 @@ def test_a_tool_finds_no_key_wherever_it_looks(place: Path, is_confined: bool) -
     assert {name: [key for key in keys if key != theirs] for name, keys in left.items()} == {name: [] for name in left}
     assert [name for name in ("beat", "flower", "valkey") if left[name]] == []
     kept = [path for path in system.home.rglob("*") if path.is_file() and _keys(path)]
-    assert kept == ([system.home / "webhook.secret"] if is_confined else [])
+    assert sorted(path.name for path in kept) == (["valkey.conf", "webhook.secret"] if is_confined else [])
 
 
 def _keys(path: Path) -> list[str]:

@@ -15,7 +15,8 @@ import urllib3
 from flower.urls import handlers
 from redis import Redis
 
-from loom_worker.core.settings import embedded_socket
+from loom_worker.core.isolation import home_secrets
+from loom_worker.core.socket_folder import VALKEY_CONF, embedded_socket
 from loom_worker.runtime.flower import READ_ONLY
 from loom_worker.supervisor import home, valkey
 from loom_worker.supervisor.ready import listens
@@ -53,10 +54,12 @@ class Machine:
         self.env = {**os.environ, "LOOM_HOME": str(self.home), "LOOM_PROVIDER": "scripted"}
         socket_path = embedded_socket(self.home)
         valkey.make_room(socket_path, self.home / "valkey")
-        command = valkey.argv(valkey.find_binary(), socket_path=socket_path, data_dir=self.home / "valkey")
+        url, config = home_secrets.embedded_with_password(self.home), self.home / VALKEY_CONF
+        places = {"socket_path": socket_path, "data_dir": self.home / "valkey", "config": config}
+        command = valkey.argv(valkey.find_binary(), **places)
         self.server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         until(lambda: valkey.is_open(socket_path), 10, "Valkey takes connections")
-        self.redis = Redis(unix_socket_path=str(socket_path), decode_responses=True, socket_timeout=5)
+        self.redis = Redis.from_url(url, decode_responses=True, socket_timeout=5)
 
     def start(self, *arguments: str, **settings: str) -> subprocess.Popen[bytes]:
         with (self.home / "output").open("ab") as output:

@@ -16,7 +16,7 @@ import pytest
 import urllib3
 
 from loom_worker.core.logs import IDS
-from loom_worker.core.settings import embedded_socket
+from loom_worker.core.socket_folder import embedded_url
 from loom_worker.core.values.spans import span_id_of
 from tests.support.agents import written
 from tests.support.log_lines import records
@@ -173,7 +173,7 @@ def seen(loom: System, collector: WebhookReceiver, server: MessagesServer, keys:
     """The run of the turn, on a system that runs until nobody looks any more."""
     with loom as system:
         found = Run(system, collector, keys, {name: planted(name) for name in WORDS})
-        with RedisMonitor(embedded_socket(system.home)) as monitor:
+        with RedisMonitor(embedded_url(system.home)) as monitor:
             witnessed(found, server)
         found.commands = monitor.commands
         yield found

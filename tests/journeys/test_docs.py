@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from loom_worker.core.isolation.home_secrets import home_token
 from loom_worker.demo.workflows import shipped_workflows
 from tests.support.system import PLAIN, TURN_S, System
 from tests.unit.docs.pages import FENCED, ROOT, pages
@@ -68,7 +69,8 @@ def shell(tmp_path: Path) -> Iterator[dict[str, str]]:
         names = {"TURN": turn["id"], "RUN": run, "PAIRING": pairing, "AGENT": "default", "WORKSPACE": "default"}
         names |= {"MESSAGE": system.messages("maria-42")[0]["id"], "USER_ID": "m", "SCHEDULE": "agent:sales-analyst"}
         names["VERSION"] = system.get("/v1/agents/default/versions").json["data"][0]["version"]
-        admin = system.post("/v1/keys", {"name": "a", "scopes": ["admin"]}).json["secret"]
+        token = {"Authorization": f"Bearer {home_token(system.home).text}"}
+        admin = system.post("/v1/keys", {"name": "a", "scopes": ["admin"]}, token).json["secret"]
         path = os.pathsep.join((str(bin_), str(Path(sys.executable).parent), os.environ["PATH"]))
         yield {**system.environ, **names, "PATH": path, "LOOM_KEY": admin, "HOME": str(tmp_path), "URL": system.url}
 

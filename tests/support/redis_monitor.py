@@ -1,6 +1,6 @@
 """All that a Redis is told while a test runs: each command with its arguments, also those of scripts.
 
-with RedisMonitor(path_of_the_socket) as monitor:
+with RedisMonitor(url) as monitor:
     ...  # something uses that Redis
 monitor.commands
 """
@@ -8,7 +8,6 @@ monitor.commands
 import re
 import secrets
 import threading
-from pathlib import Path
 from typing import Any, Self
 
 import redis
@@ -21,10 +20,10 @@ _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b"}
 class RedisMonitor:
     """Listens from ``with`` on."""
 
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, url: str) -> None:
         self.commands: list[list[str]] = []
         """Complete once the ``with`` has ended."""
-        self._client = redis.Redis(unix_socket_path=str(socket), socket_timeout=60)
+        self._client = redis.Redis.from_url(url, socket_timeout=60)
         self._end = secrets.token_hex(16)
         self._connection: Any = None
         self._thread = threading.Thread(target=self._listen, name="redis-monitor", daemon=True)

@@ -22,7 +22,7 @@ from typing import Any, Self
 import redis
 import urllib3
 
-from loom_worker.core.settings import embedded_socket
+from loom_worker.core.socket_folder import embedded_socket, embedded_url
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.lanes import keys
 from tests.support.shipped_patterns import share_index
@@ -175,8 +175,7 @@ class System:
 
     def redis(self) -> redis.Redis:
         """A client of the embedded server."""
-        path = str(embedded_socket(self.home))
-        return redis.Redis(unix_socket_path=path, decode_responses=True, socket_timeout=TURN_S)
+        return redis.Redis.from_url(embedded_url(self.home), decode_responses=True, socket_timeout=TURN_S)
 
     def is_ready(self) -> bool:
         try:

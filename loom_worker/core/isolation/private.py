@@ -1,18 +1,37 @@
-"""The files that no tool of a user has to read: conversations, secrets, logs, results of all sessions."""
+"""What no tool of a user may read or change: the home, with conversations, secrets, logs, results of all sessions."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from loom_worker.core.settings_tree import Settings
+from loom_worker.core.socket_folder import embedded_socket
 from loom_worker.core.variables import database_path
 
-_IN_HOME = ("webhook.secret", "flower.password", "valkey", "logs", "crashes")
 _BESIDE_DATABASE = ("", "-wal", "-shm", "-journal")
 
 
-def paths(settings: Settings) -> Iterator[Path]:
-    """All of them, whether they exist yet or not. Agents, skills, documents and sample data are not among them."""
-    yield from (settings.home / name for name in _IN_HOME)
+def limits(settings: Settings) -> dict[str, list[str]]:
+    """Arguments of ``landlock.confine``: Loom's files, and what of the home is the user's own."""
+    hidden = {path.resolve() for path in _paths(settings)}
+    home = settings.home.resolve()
+    looms = hidden - {home}
+
+    def users(*paths: Path | None) -> list[str]:
+        inside = (each for path in paths if path is not None and home in (each := path.resolve()).parents)
+        return [str(it) for it in inside if not any(it.is_relative_to(x) or x.is_relative_to(it) for x in looms)]
+
+    shop = (home / f"shop.db{suffix}" for suffix in _BESIDE_DATABASE)
+    named = (settings.agents_dir, settings.workflows_dir, settings.patterns.folder, settings.workspaces_dir)
+    return {
+        "hidden": sorted(map(str, hidden)),
+        "readable": users(*named, *shop),
+        "writable": users(Path.cwd()),
+    }
+
+
+def _paths(settings: Settings) -> Iterator[Path]:
+    yield from (settings.home / name for name in ("", "valkey", "logs", "crashes"))
+    yield embedded_socket(settings.home).parent
     yield settings.home.parent / ".env"  # of a project whose home lies in it: keys may stand there
     yield settings.blobs.folder
     database = database_path(settings.database_url)

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from loom_worker.core.isolation.home_secrets import Secret
 from loom_worker.core.settings import from_env
 from loom_worker.core.values.problems import Problem
-from loom_worker.supervisor.home import Secret
 from loom_worker.supervisor.screen import MOST_PROBLEMS, QUESTION, StartReport, model_line, screen
 
 HOME = "/data/loom"

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
+from redis.exceptions import AuthenticationError
 
 from loom_worker.core import socket_folder
+from loom_worker.core.isolation.home_secrets import embedded_with_password
 from loom_worker.core.settings import embedded_socket
 from loom_worker.supervisor import valkey
 from tests.support.processes import killed_at_the_end
@@ -16,14 +18,16 @@ from tests.support.until import until
 def start(home: Path) -> subprocess.Popen[bytes]:
     path = socket_folder.ensure(home)
     valkey.make_room(path, home / "valkey")
-    command = valkey.argv(valkey.find_binary(), socket_path=path, data_dir=home / "valkey")
+    embedded_with_password(home)
+    places = {"socket_path": path, "data_dir": home / "valkey", "config": home / socket_folder.VALKEY_CONF}
+    command = valkey.argv(valkey.find_binary(), **places)
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     until(lambda: valkey.is_open(path), 10, "the server takes connections")
     return running
 
 
 def client(home: Path) -> Redis:
-    return Redis(unix_socket_path=str(embedded_socket(home)), decode_responses=True, socket_timeout=5)
+    return Redis.from_url(embedded_with_password(home), decode_responses=True, socket_timeout=5)
 
 
 def test_what_was_written_is_there_again_after_a_kill(tmp_path: Path) -> None:
@@ -38,6 +42,16 @@ def test_what_was_written_is_there_again_after_a_kill(tmp_path: Path) -> None:
         assert redis.config_get("maxmemory-policy")["maxmemory-policy"] == "noeviction"
         assert redis.config_get("port")["port"] == "0"
     second.wait()
+
+
+def test_the_server_obeys_nobody_without_the_password_which_stands_in_no_command_line(tmp_path: Path) -> None:
+    running = start(tmp_path)
+    password = embedded_with_password(tmp_path).removeprefix("unix://:").partition("@")[0]
+    with killed_at_the_end(running.pid), Redis(unix_socket_path=str(embedded_socket(tmp_path))) as stranger:
+        with pytest.raises(AuthenticationError):
+            stranger.flushall()
+        assert password not in Path(f"/proc/{running.pid}/cmdline").read_text() + " ".join(map(str, running.args))
+    running.wait()
 
 
 def test_only_its_user_reaches_the_socket(tmp_path: Path) -> None:

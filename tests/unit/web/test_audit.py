@@ -6,6 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 
+from loom_worker.core.isolation.home_secrets import home_token
 from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, KeyScope, NewKey
 from loom_worker.core.values.audit import ACTIONS
 from tests.support.belongings import belongings
@@ -122,7 +123,8 @@ def test_who_is_no_administrator_sees_no_row(client: FlaskClient, stage: WebStag
 def test_a_key_of_the_environment_and_this_machine_are_told_apart(make_stage: MakeStage) -> None:
     free = make_stage()
     created = {"json": {"name": "first"}}
-    assert create_app(free.service).test_client().post("/v1/keys", **created).status_code == 201
+    token = {"Authorization": f"Bearer {home_token(free.service.settings.home).text}"}
+    assert create_app(free.service).test_client().post("/v1/keys", headers=token, **created).status_code == 201
     keyed = make_stage(api_keys={"kept-elsewhere": "default"})
     headers = {"Authorization": "Bearer kept-elsewhere"}
     client = create_app(keyed.service).test_client()

@@ -10,6 +10,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import update
 from werkzeug.test import TestResponse
 
+from loom_worker.core.isolation.home_secrets import home_token
 from loom_worker.core.values.api_keys import ALL_SCOPES, SCOPES, KeyHolder, KeyScope, NewKey
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import rfc3339
@@ -186,8 +187,22 @@ def test_keys_of_the_environment_have_all_scopes(make_stage: MakeStage) -> None:
     assert (made.status_code, made.get_json()["workspace"]) == (201, "alpha")
 
 
-def test_this_machine_needs_no_key_until_there_is_one(client: FlaskClient, make_key: Maker) -> None:
-    made = client.post("/v1/keys", json={"name": "first", "scopes": ["admin"]})
+@pytest.mark.parametrize("headers", [{}, bearer(""), bearer("x"), bearer("\xe9"), {"Authorization": "Basic eDp4"}])
+def test_the_first_key_is_refused_to_whoever_cannot_read_the_home(
+    client: FlaskClient, stage: WebStage, headers: dict[str, str]
+) -> None:
+    token = home_token(stage.service.settings.home)
+    refused = client.post("/v1/keys", json={"name": "first", "scopes": ["admin"]}, headers=headers)
+    assert (refused.status_code, refused.get_json()["type"]) == (403, "/problems/first-key")
+    assert str(token.file) in refused.get_json()["detail"]
+    assert token.text not in refused.text
+    assert client.get("/v1/sessions").status_code == 200
+
+
+def test_this_machine_needs_no_key_until_there_is_one(client: FlaskClient, stage: WebStage) -> None:
+    token, first = bearer(home_token(stage.service.settings.home).text), {"name": "first", "scopes": ["admin"]}
+    made = client.post("/v1/keys", json=first, headers=token)
+    assert client.post("/v1/keys", json=first, headers=token).status_code == 401
     assert made.status_code == 201
     assert client.get("/v1/sessions").status_code == 401
     assert client.get("/v1/sessions", headers=bearer(made.get_json()["secret"])).status_code == 200
