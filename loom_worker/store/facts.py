@@ -6,8 +6,17 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
 
-from loom_worker.core.errors import Conflict, NotFound
-from loom_worker.core.values.facts import Correction, Fact, FactFilter, FactStatus, Owner, topic_words
+from loom_worker.core.errors import Conflict, Forbidden, NotFound
+from loom_worker.core.values.facts import (
+    SHARED,
+    SHARED_BY_USERS,
+    Correction,
+    Fact,
+    FactFilter,
+    FactStatus,
+    Owner,
+    topic_words,
+)
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.tenants import Actor, Tenant, WorkspaceUser
@@ -37,25 +46,28 @@ class Facts:
     ) -> tuple[Fact, ...]:
         """Facts with one of these words that a session of an agent may be told; empty if the session is deleted.
 
+        ``user`` of a fact is None unless somebody else than the session's user said it.
+
         Args:
             words: as ``topic_words`` gives them; none: whatever is known.
             with_history: closed facts, too.
             limit: most facts, those last said first.
         """
         with self._database.read() as tx:
-            owner = _owner(tx, lane, scope)
-            if owner is None:
+            session = find_lane(tx, lane)
+            if session is None:
                 return ()
-            query = select(*COLUMNS).where(*_owned(owner), _with(words), _is("all" if with_history else "open"))
+            query = select(*COLUMNS).where(*_told_to(session, scope), _with(words))
             newest = query.order_by(facts.c.seen_ms.desc(), facts.c.id.desc()).limit(limit)
-            return tuple(Fact(**row) for row in tx.execute(newest).mappings())
+            found = [Fact(**row) for row in tx.execute(newest.where(_is("all" if with_history else "open"))).mappings()]
+            return tuple(replace(fact, user=None) if fact.user == session["user"] else fact for fact in found)
 
     def open_count(self, lane: str, scope: Scope) -> int:
         """How many facts hold of those that a session of an agent may be told."""
         with self._database.read() as tx:
-            owner = _owner(tx, lane, scope)
-            count = select(func.count()).select_from(facts)
-            return 0 if owner is None else tx.execute(count.where(*_owned(owner), _is("open"))).scalar_one()
+            session = find_lane(tx, lane)
+            count = select(func.count()).select_from(facts).where(_is("open"))
+            return 0 if session is None else tx.execute(count.where(*_told_to(session, scope))).scalar_one()
 
     def require_user(self, who: WorkspaceUser) -> None:
         """Raise NotFound if the workspace has neither a fact nor a session of such a user."""
@@ -99,9 +111,10 @@ class Facts:
         Raises:
             NotFound: there is no such fact of the user.
             Conflict: it is closed.
+            Forbidden: a workspace is told it, and the key acts for a user.
         """
         with self._database.write(durable=True) as tx:
-            row = _found(tx, who, fact_id)
+            row = _found(tx, who, fact_id, by)
             before = _fact(row)
             if before.until_ms is not None:
                 raise Conflict(
@@ -135,21 +148,27 @@ class Facts:
 
         Raises:
             NotFound: there is no such fact of the user.
+            Forbidden: as ``correct``.
         """
         with self._database.write(durable=True) as tx:
-            row = _found(tx, who, fact_id)
+            row = _found(tx, who, fact_id, by)
             owner = Owner(row["workspace"], row["owner"])
             forget(tx, owner, _fact(row).digest, user=who.user, now_ms=now_ms)
             tx.execute(delete(facts).where(facts.c.id == fact_id))
             _note(tx, "fact.forgotten", who, by, subject=fact_id, at_ms=now_ms)
 
     def forget_all(self, who: WorkspaceUser, *, by: Actor, now_ms: int) -> int:
-        """Delete all facts of a user; what was said so far does not bring them back. How many there were."""
+        """Delete all facts of a user that the key may change; what was said so far does not bring them back.
+
+        Returns:
+            How many there were.
+        """
+        ours = (*_of(who), *((facts.c.owner != SHARED,) if by.user else ()))
         with self._database.write(durable=True) as tx:
-            rows = tx.execute(select(facts).where(*_of(who))).mappings().all()
+            rows = tx.execute(select(facts).where(*ours)).mappings().all()
             for row in rows:
                 forget(tx, Owner(row["workspace"], row["owner"]), _fact(row).digest, user=who.user, now_ms=now_ms)
-            tx.execute(delete(facts).where(*_of(who)))
+            tx.execute(delete(facts).where(*ours))
             if rows:
                 _note(tx, "fact.forgotten", who, by, subject="all", at_ms=now_ms)
         return len(rows)
@@ -164,13 +183,13 @@ class Facts:
             return page_of(listed, limit=limit, cursor=lambda fact: fact.id)
 
 
-def _owner(tx: Connection, lane: str, scope: Scope) -> Owner | None:
-    session = find_lane(tx, lane)
-    return None if session is None else Owner.of(session["workspace"], lane=lane, user=session["user"], scope=scope)
-
-
-def _owned(owner: Owner) -> tuple[ColumnElement[bool], ...]:
-    return facts.c.workspace == owner.workspace, facts.c.owner == owner.key
+def _told_to(session: Any, scope: Scope) -> tuple[ColumnElement[bool], ...]:
+    """The facts of the scope; with those of a workspace, what the session's user said for nobody else."""
+    workspace, whose = session["workspace"], {"lane": session["lane"], "user": session["user"]}
+    keys = {Owner.of(workspace, scope=scope, **whose).key}
+    if scope == "workspace":
+        keys |= {SHARED_BY_USERS, Owner.of(workspace, scope="user", **whose).key}
+    return facts.c.workspace == workspace, facts.c.owner.in_(keys)
 
 
 def _of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
@@ -187,10 +206,12 @@ def _with(words: Sequence[str]) -> ColumnElement[bool]:
     return or_(*contained) if contained else facts.c.id.is_not(None)
 
 
-def _found(tx: Connection, who: WorkspaceUser, fact_id: str) -> Any:
+def _found(tx: Connection, who: WorkspaceUser, fact_id: str, by: Actor) -> Any:
     row = tx.execute(select(facts).where(facts.c.id == fact_id, *_of(who))).mappings().first()
     if row is None:
         raise NotFound(f"There is no fact {fact_id!r}.")
+    if row["owner"] == SHARED and by.user:
+        raise Forbidden(f"The whole workspace is told the fact {fact_id!r}: changing it needs a key without a user.")
     return row
 
 
