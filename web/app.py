@@ -114,7 +114,7 @@ def _admit(web: WebSettings, keys: "Keys", limits: "RateLimits", limiter: Connec
     if request.path in _PROBES:
         return
     if request.path == "/metrics":
-        auth.require_key_or_this_machine(request, web, keys)
+        auth.require_metrics_reader(request, web, keys)
         return
     if not request.path.startswith(("/v1/", "/a2a/")) or request.path.endswith(f"/{CARD_PATH}"):
         auth.require_page_reader(request, web, keys)

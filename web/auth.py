@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from flask import Request
 
+from loom_worker.core.errors import Unavailable
 from loom_worker.core.settings import WebSettings
 from loom_worker.core.values.api_keys import ALL_SCOPES, SECRET_PREFIX, KeyHolder, digest_of
 from loom_worker.core.values.ids import now_ms
@@ -64,20 +65,26 @@ def require_scope(operation: ApiOperation | None, holder: KeyHolder) -> None:
         raise Refused(ProblemDetails(403, "insufficient-scope", detail, extra, headers))
 
 
-def require_key_or_this_machine(request: Request, web: WebSettings, keys: "Keys") -> None:
-    """Let pass who holds a key, unless it acts for a user, and this machine without one: for figures of all workspaces.
+def require_metrics_reader(request: Request, web: WebSettings, keys: "Keys") -> None:
+    """Let pass who may see figures of all workspaces: any key, as all include the scope ``read``, but that of a user.
+
+    Where there is no key at all, this machine may, and while nobody can know of one, for what is then shown is not of
+    the database; with LOOM_METRICS_OPEN everybody may.
 
     Raises:
-        Refused: 401 where there are keys, 403 where there are none, or for a user's key.
+        Refused: 401 or 403.
+        Unavailable: as ``holder_of``.
     """
-    why = _foreign(request)
-    if why is None and "Authorization" not in request.headers:
+    if web.metrics_are_open:
         return
-    if web.api_keys or keys.are_required():
-        if _by_key(request, web, keys).user is not None:
-            raise _forbidden("these are figures of all users; a key that acts for one of them does not show them")
-    elif why is not None:
-        raise _forbidden(why)
+    try:
+        user = holder_of(request, web, keys).user
+    except Unavailable:
+        if _foreign(request):
+            raise
+        return
+    if user is not None:
+        raise _forbidden("these are figures of all users; a key that acts for one of them does not show them")
 
 
 def require_page_reader(request: Request, web: WebSettings, keys: "Keys") -> None:

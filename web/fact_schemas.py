@@ -20,8 +20,8 @@ FACT_PATCH = object_of(
 _FACT = answer(
     members(
         Fact,
-        "id subject relation object since until superseded_by confidence source user session_id message_id last_said_at "
-        "created_at",
+        "id subject relation object since until superseded_by confidence source user session_id message_id "
+        "last_said_at created_at",
         subject=described(TEXT, "`user` is whoever writes in the sessions of this user."),
         since=described(TIME, "When it began to hold, as far as is known; else when it was first said."),
         until=described(or_null(TIME), "When it ceased to hold; null: it holds."),

@@ -19,6 +19,7 @@ from loom_worker.core.variables import (
     HttpHeaders,
     OneOf,
     OneZero,
+    Ports,
     RedisUrl,
     Seconds,
     Text,
@@ -212,6 +213,8 @@ class WebSettings:
     """Likewise, of its turns."""
     trusted_proxies: int = setting("LOOM_TRUSTED_PROXIES", Whole(0, 10), 0)
     """How many reverse proxies in front may set X-Forwarded-*."""
+    metrics_are_open: bool = setting("LOOM_METRICS_OPEN", OneZero(), False)
+    """``/metrics`` is shown to everybody, without a key."""
     threads: int = 256
     """256 cost 68 MB and p99 2.8 ms (measured). Event readers and long polls hold none."""
     max_waiting: int = 4096
@@ -244,6 +247,8 @@ class WebhookSettings:
     """``whsec_…``; ``loom up`` makes one if unset."""
     allow_private: bool = setting("LOOM_ALLOW_PRIVATE_WEBHOOKS", YesNo(), False)
     """Loopback and private targets are served too."""
+    ports: tuple[int, ...] = setting("LOOM_TARGET_PORTS", Ports(), ())
+    """Served beside 80, 443 and those from 1024."""
     timeout_s: float = setting("LOOM_WEBHOOK_TIMEOUT_S", Seconds(), 15.0)
     """Total time for one attempt; Standard Webhooks asks for 15-30 s."""
 

@@ -16,7 +16,7 @@ from loom_worker.core.values.pages import Page
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.values.runs import NewRun, Run, RunDecision
 from loom_worker.core.values.spans import TraceSpan
-from loom_worker.core.values.tenants import LOCAL, Actor, Tenant
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.core.values.workflows import Workflow, agent_ids
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
@@ -99,8 +99,8 @@ class WorkflowRuns:
         of_agents = (each for workflow in found.workflows.values() for each in self._faults(workflow))
         return (*found.problems, *of_agents)
 
-    def workflow(self, name: str) -> Workflow:
-        """The workflow of that name.
+    def workflow(self, name: str, workspace: str) -> Workflow:
+        """The workflow of that name, as the workspace may see it.
 
         Raises:
             NotFound: there is none.
@@ -113,7 +113,7 @@ class WorkflowRuns:
             near = closest(name, found.workflows)
             known = f" Did you mean {near!r}?" if near else ""
             raise NotFound(f"There is no workflow {name!r}.{known}")
-        return found.workflows[name]
+        return found.workflows[name].seen_by(workspace)
 
     def start(self, tenant: Tenant, name: str, new: NewRun) -> tuple[Run, bool]:
         """Accept a run; when this returns it will not be lost.
@@ -127,7 +127,7 @@ class WorkflowRuns:
             QueueFull, Forbidden, Unavailable: nothing was accepted; see ``store/run_journal.py``.
         """
         try:
-            workflow = self.workflow(name)
+            workflow = self.workflow(name, workspace_of(tenant))
             self._check(workflow, new)
         except (Invalid, NotFound):
             # What was accepted once is accepted again: the workflow's file may have changed since.

@@ -14,6 +14,7 @@ from loom_worker.core.values.fact_changes import changes
 from loom_worker.core.values.facts import (
     SHARED_BY_USERS,
     SUBJECT_CHARS,
+    EndedFact,
     Fact,
     LearnedFacts,
     Owner,
@@ -51,7 +52,7 @@ def learn(tx: Connection, session: Any, learned: LearnedFacts, *, now_ms: int) -
 
 def _by_key(tx: Connection, learned: LearnedFacts) -> Iterator[tuple[Actor, LearnedFacts]]:
     """What was said with each key."""
-    every = (*learned.statements, *learned.ended)
+    every: tuple[StatedFact | EndedFact, ...] = (*learned.statements, *learned.ended)
     query = select(messages.c.id, turns.c.key_id, api_keys.c.user).join(turns, turns.c.id == messages.c.turn_id)
     query = query.outerjoin(api_keys, api_keys.c.id == turns.c.key_id)
     found = tx.execute(query.where(messages.c.id.in_({each.message_id for each in every})))

@@ -20,7 +20,7 @@ MOST_TOPIC_WORDS = 32
 SPEAKER = "user"
 """The subject of facts about the person who writes, where all facts of one owner are about the same person."""
 SHARED, SHARED_BY_USERS = "workspace", "workspace:users"
-"""Keys of the owners of facts that a whole workspace is told: those that no key of a user may change, and the others."""
+"""Keys of the owners of facts that a whole workspace is told: those that no key of a user may change, and others."""
 _ARTICLES = frozenset({"a", "an", "the"})
 _PUNCTUATION = ".,;:!?\"'()[]“”‘’"
 
