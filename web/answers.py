@@ -10,8 +10,10 @@ from flask import Response
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import PAGE_BYTES, L, Page, no_cursor
+from loom_worker.core.values.tenants import USER_ID
 from web.query import MAX_LIMIT, page_wanted
 
+_USER = re.compile(USER_ID)
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -72,6 +74,13 @@ def listed(items: Iterable[Json], key: str) -> Json:
             return {"object": "list", "data": page, "has_more": True, "next": page[-1][key]}
         page.append(item)
     return {"object": "list", "data": page, "has_more": False, "next": None}
+
+
+def known_user(text: str) -> str:
+    """The user's id itself, if a user can have it; NotFound as ``known_id``."""
+    if _USER.fullmatch(text) is None:
+        raise NotFound("no such user")
+    return text
 
 
 def known_id(text: str, kind: str) -> str:

@@ -11,6 +11,10 @@ from loom_worker.core.values.json import Json
 Place = tuple[str | int, ...]
 """Keys and positions that lead to a value, as the file spells them."""
 MISSING = "is missing"
+MOST_ENTRIES = 1_000
+"""Of one list or mapping: tools, judges, stages, members."""
+MOST_OF_A_FIGURE = 10**12
+"""No limit, price or time comes near it, and sums of larger figures would not be exact."""
 
 
 class InvalidField(BadFile):
@@ -86,7 +90,10 @@ class Fields:
     def get(self, key: str) -> Any:
         """The value as it is."""
         self._asked.add(key)
-        return self._value.get(key)
+        value = self._value.get(key)
+        if isinstance(value, list | dict) and len(value) > MOST_ENTRIES:
+            raise self.invalid(key, f"at most {MOST_ENTRIES} entries", len(value))
+        return value
 
     def place_of(self, key: str) -> Place:
         """Where the value of a key stands."""
@@ -157,7 +164,7 @@ class Fields:
 
     def whole(self, key: str, least: int = 1) -> int | None:
         """A whole number, ``least`` or more."""
-        value = self.get(key)
+        value = self._figure(key)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -166,7 +173,7 @@ class Fields:
 
     def number(self, key: str, *, most: float = float("inf")) -> float | None:
         """A number above 0 and up to ``most``; 0 itself only where there is an upper end."""
-        value = self.get(key)
+        value = self._figure(key)
         if value is None:
             return None
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and _is_finite(value)
@@ -174,6 +181,12 @@ class Fields:
             needed = "a number above 0" if most == float("inf") else f"a number from 0 to {most:g}"
             raise self.invalid(key, needed, value)
         return float(value)
+
+    def _figure(self, key: str) -> Any:
+        value = self.get(key)
+        if isinstance(value, (int, float)) and MOST_OF_A_FIGURE < abs(value) < float("inf"):
+            raise self.invalid(key, f"a number up to {MOST_OF_A_FIGURE:,}", value)
+        return value
 
     def percent(self, key: str) -> float | None:
         """A number from 1 to 100, as a share (0-1)."""

@@ -166,6 +166,28 @@ class EventLog:
             with translate_redis_errors():
                 self._forget(keys=keys, args=[GONE_TTL_S, *(int(turns[turn_id]) for turn_id in some)])
 
+    def note_removed(self) -> None:
+        """Note that what was deleted still stands in the server's append-only file."""
+        with translate_redis_errors():
+            self._redis.set(_REMOVED, "")
+
+    def compact(self) -> bool:
+        """Have the server write that file anew; False: nothing was removed since it last began, or it is at it.
+
+        Raises:
+            Unavailable: Redis did not answer, or lets nobody do so; it is not tried again.
+        """
+        with translate_redis_errors():
+            if not self._redis.exists(_REMOVED):
+                return False
+            state = self._redis.info("persistence")
+            is_free = not state["aof_rewrite_in_progress"]
+            if is_free:
+                self._redis.delete(_REMOVED)
+            if is_free and state["aof_enabled"]:
+                self._redis.bgrewriteaof()
+        return is_free
+
     def read(self, turn_id: str, *, after: int, wait_ms: int, most: int = 500) -> tuple[Event, ...]:
         """Events after an id; waits for the first of them up to wait_ms (0: not at all), then returns none.
 
@@ -203,6 +225,8 @@ class EventLog:
 
 
 _PREFIX = "loom:events:"
+_REMOVED = "loom:removed"
+"""String: something was deleted since the append-only file was written anew."""
 MAX_BLOCK_MS = 15_000
 """Longest wait of one read; readers that wait longer ask again."""
 
