@@ -77,18 +77,16 @@ def listed(items: Iterable[Json], key: str) -> Json:
 
 
 def known_user(text: str) -> str:
-    """The user's id itself, if a user can have it; NotFound as ``known_id``."""
-    if _USER.fullmatch(text) is None:
-        raise NotFound("no such user")
-    return text
+    """As ``known_id``, of a user."""
+    return known_id(text, "user", _USER)
 
 
-def known_id(text: str, kind: str) -> str:
+def known_id(text: str, kind: str, form: re.Pattern[str] = _ID) -> str:
     """The id itself, if a thing of this kind can have it.
 
     Raises:
         NotFound: nothing has such an id, so the store need not be asked.
     """
-    if _ID.fullmatch(text) is None:
+    if form.fullmatch(text) is None:
         raise NotFound(f"no such {kind}")
     return text

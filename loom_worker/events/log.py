@@ -178,15 +178,10 @@ class EventLog:
             Unavailable: Redis did not answer, or lets nobody do so; it is not tried again.
         """
         with translate_redis_errors():
-            if not self._redis.exists(_REMOVED):
-                return False
             state = self._redis.info("persistence")
-            is_free = not state["aof_rewrite_in_progress"]
-            if is_free:
-                self._redis.delete(_REMOVED)
-            if is_free and state["aof_enabled"]:
-                self._redis.bgrewriteaof()
-        return is_free
+            if state["aof_rewrite_in_progress"] or not self._redis.delete(_REMOVED):
+                return False
+            return not state["aof_enabled"] or bool(self._redis.bgrewriteaof())
 
     def read(self, turn_id: str, *, after: int, wait_ms: int, most: int = 500) -> tuple[Event, ...]:
         """Events after an id; waits for the first of them up to wait_ms (0: not at all), then returns none.

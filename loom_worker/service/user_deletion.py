@@ -28,7 +28,7 @@ class UserDeletions:
 
     def __init__(self, database: Database, lanes: Lanes, events: EventLog) -> None:
         self._users = Users(database)
-        self._database = database
+        self._database, self._sessions = database, Sessions(database)
         self._lanes = lanes
         self._events = events
 
@@ -51,9 +51,7 @@ class UserDeletions:
         """Go on with deletions that were broken off; once no row is left, empty the files that only grow."""
         for who in self._users.unfinished(asked_before_ms=moment_ms - GRACE_MS, limit=RESUMED):
             self._go_on(who)
-        if Sessions(self._database).has_deleted() or not self._events.compact():
-            return
-        if not self._database.empty_log():
+        if not self._sessions.has_deleted() and self._events.compact() and not self._database.empty_log():
             self._events.note_removed()  # so that the next sweep tries again
 
     def _go_on(self, who: WorkspaceUser) -> UserDeletion | None:

@@ -153,7 +153,7 @@ class Database:
         with self._translate_errors(), self._engine.connect() as connection:
             raw = self._raw(connection)
             raw.execute(f"PRAGMA busy_timeout={EMPTYING_MS}")
-            [is_busy, *_] = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            is_busy = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             connection.invalidate()
         return not is_busy
 

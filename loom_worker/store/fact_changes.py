@@ -11,17 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, sel
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.fact_changes import changes
-from loom_worker.core.values.facts import (
-    SHARED_BY_USERS,
-    SUBJECT_CHARS,
-    EndedFact,
-    Fact,
-    LearnedFacts,
-    Owner,
-    StatedFact,
-    digest_of,
-    text_key,
-)
+from loom_worker.core.values.facts import SUBJECT_CHARS, Fact, LearnedFacts, Owner, StatedFact, digest_of, text_key
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.tenants import LOCAL, Actor, WorkspaceUser
 from loom_worker.store.audit import note_act
@@ -44,20 +34,19 @@ def learn(tx: Connection, session: Any, learned: LearnedFacts, *, now_ms: int) -
     """
     for by, said in _by_key(tx, learned):
         scope = "user" if learned.scope == "workspace" and by.user and not learned.users_write else learned.scope
-        owner = Owner.of(session["workspace"], lane=session["lane"], user=session["user"], scope=scope)
-        if owner.is_shared and by.user:
-            owner = replace(owner, key=SHARED_BY_USERS)
+        whose = {"lane": session["lane"], "user": session["user"], "by_user": by.user is not None}
+        owner = Owner.of(session["workspace"], scope=scope, **whose)
         _take_in(tx, session, owner, said, by=by, now_ms=now_ms)
 
 
 def _by_key(tx: Connection, learned: LearnedFacts) -> Iterator[tuple[Actor, LearnedFacts]]:
     """What was said with each key."""
-    every: tuple[StatedFact | EndedFact, ...] = (*learned.statements, *learned.ended)
+    ids = [each.message_id for each in learned.statements] + [each.message_id for each in learned.ended]
     query = select(messages.c.id, turns.c.key_id, api_keys.c.user).join(turns, turns.c.id == messages.c.turn_id)
     query = query.outerjoin(api_keys, api_keys.c.id == turns.c.key_id)
-    found = tx.execute(query.where(messages.c.id.in_({each.message_id for each in every})))
+    found = tx.execute(query.where(messages.c.id.in_(ids)))
     keys = {row.id: Actor(row.key_id or LOCAL.key_id, row.user) for row in found}
-    for by in dict.fromkeys(keys.get(each.message_id, LOCAL) for each in every):
+    for by in dict.fromkeys(keys.get(each, LOCAL) for each in ids):
         statements = tuple(each for each in learned.statements if keys.get(each.message_id, LOCAL) == by)
         ended = tuple(each for each in learned.ended if keys.get(each.message_id, LOCAL) == by)
         yield by, replace(learned, statements=statements, ended=ended)

@@ -7,16 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
 
 from loom_worker.core.errors import Conflict, Forbidden, NotFound
-from loom_worker.core.values.facts import (
-    SHARED,
-    SHARED_BY_USERS,
-    Correction,
-    Fact,
-    FactFilter,
-    FactStatus,
-    Owner,
-    topic_words,
-)
+from loom_worker.core.values.facts import SHARED, Correction, Fact, FactFilter, FactStatus, Owner, topic_words
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.tenants import Actor, Tenant, WorkspaceUser
@@ -44,9 +35,7 @@ class Facts:
     def find(
         self, lane: str, scope: Scope, words: Sequence[str], *, with_history: bool = False, limit: int = MOST_FOUND
     ) -> tuple[Fact, ...]:
-        """Facts with one of these words that a session of an agent may be told; empty if the session is deleted.
-
-        ``user`` of a fact is None unless somebody else than the session's user said it.
+        """Facts with one of these words that a session may be told; ``user`` is None where it is the session's own.
 
         Args:
             words: as ``topic_words`` gives them; none: whatever is known.
@@ -80,9 +69,6 @@ class Facts:
     def page(self, who: WorkspaceUser, where: FactFilter, *, limit: int, after: str | None) -> Page[Fact]:
         """List the facts that a user's sessions say or that were corrected for the user, the newest first.
 
-        Args:
-            after: the id of the last one seen.
-
         Raises:
             Invalid: ``after`` is not the id of a fact.
         """
@@ -91,22 +77,14 @@ class Facts:
     def page_of_session(
         self, tenant: Tenant, session_id: str, where: FactFilter, *, limit: int, after: str | None
     ) -> Page[Fact]:
-        """List the facts that a session says, the newest first; as ``page``.
-
-        Raises:
-            NotFound: the tenant has no such session.
-            Invalid: ``after`` is not the id of a fact.
-        """
+        """As ``page``, the facts that a session says; NotFound if the tenant has no such session."""
         with self._database.read() as tx:
             lane = found(tx, tenant, session_id)["lane"]
         said = facts.c.id.in_(select(fact_sources.c.fact_id).where(fact_sources.c.lane == lane))
         return self._page(said, where, limit=limit, after=after)
 
     def correct(self, who: WorkspaceUser, fact_id: str, given: Correction, *, by: Actor, now_ms: int) -> Fact:
-        """Close a user's fact and open another one in its place, which a person vouches for.
-
-        Returns:
-            The new fact.
+        """Close a user's fact and open another one in its place, which a person vouches for; the new one.
 
         Raises:
             NotFound: there is no such fact of the user.
@@ -144,12 +122,7 @@ class Facts:
         return after
 
     def forget(self, who: WorkspaceUser, fact_id: str, *, by: Actor, now_ms: int) -> None:
-        """Delete a user's fact; what was said so far does not bring it back.
-
-        Raises:
-            NotFound: there is no such fact of the user.
-            Forbidden: as ``correct``.
-        """
+        """Delete a user's fact; what was said so far does not bring it back. NotFound, Forbidden: as ``correct``."""
         with self._database.write(durable=True) as tx:
             row = _found(tx, who, fact_id, by)
             owner = Owner(row["workspace"], row["owner"])
@@ -158,11 +131,7 @@ class Facts:
             _note(tx, "fact.forgotten", who, by, subject=fact_id, at_ms=now_ms)
 
     def forget_all(self, who: WorkspaceUser, *, by: Actor, now_ms: int) -> int:
-        """Delete all facts of a user that the key may change; what was said so far does not bring them back.
-
-        Returns:
-            How many there were.
-        """
+        """Delete a user's facts as far as the key may, for good as ``forget`` does; how many there were."""
         ours = (*_of(who), *((facts.c.owner != SHARED,) if by.user else ()))
         with self._database.write(durable=True) as tx:
             rows = tx.execute(select(facts).where(*ours)).mappings().all()
@@ -184,12 +153,8 @@ class Facts:
 
 
 def _told_to(session: Any, scope: Scope) -> tuple[ColumnElement[bool], ...]:
-    """The facts of the scope; with those of a workspace, what the session's user said for nobody else."""
-    workspace, whose = session["workspace"], {"lane": session["lane"], "user": session["user"]}
-    keys = {Owner.of(workspace, scope=scope, **whose).key}
-    if scope == "workspace":
-        keys |= {SHARED_BY_USERS, Owner.of(workspace, scope="user", **whose).key}
-    return facts.c.workspace == workspace, facts.c.owner.in_(keys)
+    keys = Owner.told(session["workspace"], scope, lane=session["lane"], user=session["user"])
+    return facts.c.workspace == session["workspace"], facts.c.owner.in_(keys)
 
 
 def _of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:

@@ -3,7 +3,7 @@
 import hashlib
 import unicodedata
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.tiers import Scope
@@ -39,10 +39,17 @@ class Owner:
         return self.key.startswith(SHARED)
 
     @classmethod
-    def of(cls, workspace: str, *, lane: str, user: str | None, scope: Scope) -> "Owner":
-        """The owner of what is said in a session; without a user, ``user`` is the session alone."""
+    def told(cls, workspace: str, scope: Scope, **whose: Any) -> frozenset[str]:
+        """Whose facts a session is told; with the workspace's, those that its user said for nobody else."""
+        key = cls.of(workspace, scope=scope, **whose).key
+        own = cls.of(workspace, scope="user", **whose).key
+        return frozenset({key, own, SHARED_BY_USERS} if key == SHARED else {key})
+
+    @classmethod
+    def of(cls, workspace: str, *, lane: str, user: str | None, scope: Scope, by_user: bool = False) -> "Owner":
+        """The owner of what is said in a session, with a user's key or not; ``user`` without one is the session."""
         if scope == "workspace":
-            return cls(workspace, SHARED)
+            return cls(workspace, SHARED_BY_USERS if by_user else SHARED)
         return cls(workspace, f"session:{lane}" if scope == "session" or user is None else f"user:{user}")
 
 

@@ -144,7 +144,7 @@ def test_no_encoded_step_leads_to_another_operation(client: FlaskClient, stage: 
     assert client.get("/v1/users/maria/facts", headers=admin(stage)).get_json()["data"]
 
 
-@pytest.mark.parametrize("user", ["a/b", "a\\b", "a%2Fb", "..", ".", "", " ", "a\n", "\x00", "a\u200b", "x" * 257])
+@pytest.mark.parametrize("user", ["a/b", "a\\b", "a%2Fb", "..", ".", "", " ", "a\n", "\x7f", "a\u200b", "x" * 257])
 def test_no_session_turn_key_or_pairing_is_made_for_a_user_whose_id_could_be_a_path(
     client: FlaskClient, stage: WebStage, user: str
 ) -> None:
