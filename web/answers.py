@@ -14,7 +14,7 @@ from loom_worker.core.values.tenants import USER_ID
 from web.query import MAX_LIMIT, page_wanted
 
 _USER = re.compile(USER_ID)
-_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_ID = re.compile(r"[A-Za-z0-9._:+@-]{1,255}")
 
 
 class Route(NamedTuple):
