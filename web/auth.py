@@ -68,12 +68,8 @@ def require_scope(operation: ApiOperation | None, holder: KeyHolder) -> None:
 def require_metrics_reader(request: Request, web: WebSettings, keys: "Keys") -> None:
     """Let pass who may see figures of all workspaces: any key, as all include the scope ``read``, but that of a user.
 
-    Where there is no key at all, this machine may, and while nobody can know of one, for what is then shown is not of
-    the database; with LOOM_METRICS_OPEN everybody may.
-
-    Raises:
-        Refused: 401 or 403.
-        Unavailable: as ``holder_of``.
+    Where there is no key, this machine may, and while nobody can know of one: what the database holds is not shown
+    then. With LOOM_METRICS_OPEN everybody may. Raises as ``holder_of``.
     """
     if web.metrics_are_open:
         return

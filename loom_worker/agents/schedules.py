@@ -9,8 +9,6 @@ from loom_worker.core.values.schedules import DEFAULT_WORKSPACE, Schedule, Sched
 
 _ONE: SessionMode = "persistent"
 _SESSION_MODES: Mapping[str, SessionMode] = {"new": "new", "persistent": _ONE, "shared": _ONE, "resume": _ONE}
-MOST_SCHEDULES = 100
-"""Of one agent: each is looked at every second."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -61,10 +59,8 @@ def schedules_of(spec: Fields, agent: str) -> tuple[Schedule, ...]:
 
 
 def _listed(spec: Fields, agent: str) -> Iterator[Schedule]:
-    taken, listed = set[str](), spec.each("schedules")
-    if len(listed) > MOST_SCHEDULES:
-        raise spec.invalid("schedules", f"at most {MOST_SCHEDULES} schedules", len(listed))
-    for fields in listed:
+    taken = set[str]()
+    for fields in spec.each("schedules"):
         name = fields.required("name")
         if not _NAME.fullmatch(name):
             raise fields.invalid("name", "a name of letters, digits, '.', '_' and '-', at most 64,", name)

@@ -12,7 +12,7 @@ Place = tuple[str | int, ...]
 """Keys and positions that lead to a value, as the file spells them."""
 MISSING = "is missing"
 MOST_ENTRIES = 1_000
-"""Of one list or mapping: tools, judges, stages, members."""
+"""Of one list or mapping: tools, judges, stages, members, schedules."""
 MOST_OF_A_FIGURE = 10**12
 """No limit, price or time comes near it, and sums of larger figures would not be exact."""
 

@@ -100,12 +100,7 @@ class WorkflowRuns:
         return (*found.problems, *of_agents)
 
     def workflow(self, name: str, workspace: str) -> Workflow:
-        """The workflow of that name, as the workspace may see it.
-
-        Raises:
-            NotFound: there is none.
-            Invalid: its file has an error.
-        """
+        """The workflow of that name, as the workspace may see it; NotFound, or Invalid if its file has an error."""
         found = self._workflows.current(name)
         if fault := found.fault(name):
             raise Invalid(fault, (Flaw("/workflow", "its file is broken"),), "workflow-broken")
@@ -155,11 +150,7 @@ class WorkflowRuns:
         return self._runs.get(tenant, run_id)
 
     def trace(self, tenant: Tenant, run_id: str) -> tuple[TraceSpan, ...]:
-        """The spans of a run and of all its turns, in the order in which they began.
-
-        Raises:
-            NotFound: the tenant has no such run.
-        """
+        """The spans of a run and of all its turns, in the order in which they began; or raise NotFound."""
         run = self._runs.get(tenant, run_id)
         own = span_of_run(run)
         spans = {} if own is None else {own.span_id: own}
@@ -177,12 +168,7 @@ class WorkflowRuns:
         return self._runs.page(tenant, where, limit=limit, after=after)
 
     def cancel(self, tenant: Tenant, run_id: str) -> Run:
-        """Cancel a run with all turns of it; one that has ended is returned as it is.
-
-        Raises:
-            NotFound: the tenant has no such run.
-            Unavailable: the database did not answer; nothing was changed.
-        """
+        """Cancel a run with all turns of it, or raise NotFound; one that has ended is returned as it is."""
         done = self._journal.cancel(tenant, run_id, now_ms=now_ms())
         if done.is_new:
             log.info("run.cancel", extra={"run": run_id})

@@ -25,12 +25,9 @@ COLUMNS = [facts.c[name] for name in Fact.__slots__]
 
 
 def learn(tx: Connection, session: Any, learned: LearnedFacts, *, now_ms: int) -> None:
-    """Take in what a session's messages state.
+    """Take in what the messages of a session, by its row, state.
 
     What a key of a user says is a fact of that user alone, unless such keys may write what a workspace is told.
-
-    Args:
-        session: its row.
     """
     for by, said in _by_key(tx, learned):
         scope = "user" if learned.scope == "workspace" and by.user and not learned.users_write else learned.scope

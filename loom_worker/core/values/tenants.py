@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass
 
-USER_ID = (
-    r"^(?!\.{1,2}$)(?=[\s\S]*\S)[^/\\%\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]{1,256}$"
-    r"(?!\n)"
-)
+USER_ID = r"^(?!\.\.?$)(?=.*\S)[^/\\%\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{1,256}$(?!\n)"
 """What the id of a user looks like: nothing in it can be taken for a step of a path, and everything is seen."""
 
 

@@ -165,7 +165,7 @@ def test_a_number_without_end_costs_its_own_agent(tmp_path: Path) -> None:
         f"system_prompt: x\n  model: {'m' * 100_000}",
         f"system_prompt: x\n  {'k' * 100_000}: 1",
         "tools: [" + "look, " * 3_000 + "look]",
-        "schedules: [" + "{name: a, cron: '@daily', input: x}, " * 101 + "]",
+        "schedules: [" + "{name: a, cron: '@daily', input: x}, " * 1001 + "]",
         "schedule: {input: x, cron: '" + "1," * 50_000 + "1 * * * *'}",
     ],
     ids=lambda text: text[:24],

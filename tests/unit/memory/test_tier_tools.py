@@ -113,7 +113,7 @@ def test_what_is_told_names_who_else_said_it() -> None:
     own = Fact("fact_0", "user", "likes", "tea", NOW_MS, None, None, 0.8, "conversation", "s", "m", NOW_MS, NOW_MS)
     theirs = replace(own, user="john")
     assert [as_told(each).get("said_by") for each in (own, theirs)] == [None, "john"]
-    assert ["john" in as_text([each], "turn_1") for each in (own, theirs)] == [False, True]
+    assert as_text([own, theirs], "turn_1").count("john") == 1
 
 
 def test_rare_words_of_a_topic_count_more_and_open_facts_come_first() -> None:

@@ -4,7 +4,6 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.api_keys import ApiKey
 from loom_worker.core.values.dated import DatedSummary
 from loom_worker.core.values.facts import EndedFact, Fact, FactFilter, LearnedFacts, StatedFact, topic_words
@@ -12,7 +11,6 @@ from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.tiers import Scope
-from loom_worker.core.values.turns import NewTurn
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import add_dated
@@ -21,8 +19,7 @@ from loom_worker.store.facts import Facts
 from loom_worker.store.retention import DAY_MS
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions, of_lane
-from loom_worker.store.submit import submit
-from tests.unit.store.made import NOW_MS, WORKSPACE
+from tests.unit.store.made import NOW_MS, WORKSPACE, submitted
 
 MARIA, JOHN = WorkspaceUser(WORKSPACE, "maria"), WorkspaceUser(WORKSPACE, "john")
 
@@ -40,18 +37,15 @@ def states(database: Database, lane: str, triple: str, *, n: int = 1, scope: Sco
         learn(tx, of_lane(tx, lane), LearnedFacts(scope, (said,)), now_ms=NOW_MS + at)
 
 
-def says(database: Database, who: WorkspaceUser, name: str, triple: str, *, key_user: str | None, **more: Any) -> str:
-    """A message of a workspace's session, sent with a key for that user or none, states a fact; the session's lane."""
-    at, lane, message_id = more.pop("at", 0), session_of(database, who, name), new_id("msg_")
+def says(database: Database, who: WorkspaceUser, name: str, triple: str, key_user: str | None, **more: Any) -> str:
+    """A message that was sent with a key for that user, or none, states a fact of the workspace; the session's lane."""
+    at, named, lane = more.pop("at", 0), more.pop("closes", ()), session_of(database, who, name)
     key = ApiKey(new_id("key_"), WORKSPACE, "k", "loom_", ("chat",), user=key_user, created_ms=NOW_MS)
     KeyRows(database).add(key, key.id)
-    turn, _ = submit(database, LimitSettings(), (who, NewSession(id=name)), NewTurn("hi", key_id=key.id), now_ms=NOW_MS)
-    subject, relation, object_ = triple.split("|")
-    said = StatedFact(
-        subject, relation, object_, message_id, n=1, said_ms=NOW_MS + at, replaces=more.pop("replaces", ())
-    )
-    ended = tuple(EndedFact(each, said.said_ms, message_id) for each in more.pop("ended", ()))
-    row = {"id": message_id, "lane": lane, "session_id": name, "turn_id": turn.id, "role": "user", "content": triple}
+    turn = submitted(database, name, key_id=key.id)
+    row = {"id": f"msg_{turn.id}", "lane": lane, "session_id": name, "turn_id": turn.id, "role": "user", "content": "x"}
+    said = StatedFact(*triple.split("|"), row["id"], n=1, said_ms=NOW_MS + at, replaces=named)
+    ended = tuple(EndedFact(each, said.said_ms, row["id"]) for each in named)
     with database.write() as tx:
         tx.execute(insert(messages), {**row, "context": "", "token_count": 1, "created_ms": NOW_MS})
         learn(tx, of_lane(tx, lane), LearnedFacts("workspace", (said,), ended, **more), now_ms=NOW_MS + at)

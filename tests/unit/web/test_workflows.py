@@ -62,7 +62,6 @@ def test_what_a_schedule_gives_a_workflow_is_shown_to_its_own_workspace_alone(fl
         write(flow.stage, workspace, text=FILE + plan)
     texts = {name: flow.client.get(f"/v1/workflows/{name}").text for name in ("acme", "default")}
     assert [("Zoe" in text, "Ida" in text) for text in texts.values()] == [(False, False), (True, True)]
-    assert flow.client.get("/v1/workflows").text.count("Zoe") == 1
     refused(flow.post({"input": "x"}, "acme"), "/variables/audience")
     assert flow.start("default", variables={"input": "x"})["variables"]["audience"] == "Zoe"
 
