@@ -169,6 +169,8 @@ class EventLog:
             Unavailable: Redis did not answer, or lets nobody do so; it is not tried again.
         """
         with translate_redis_errors():
+            if not self._redis.exists(_REMOVED):
+                return False
             state = self._redis.info("persistence")
             if state["aof_rewrite_in_progress"] or not self._redis.delete(_REMOVED):
                 return False
