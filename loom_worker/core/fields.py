@@ -13,6 +13,9 @@ Place = tuple[str | int, ...]
 MISSING = "is missing"
 MOST_ENTRIES = 1_000
 """Of one list or mapping: tools, judges, stages, members, schedules."""
+MAX_NAME_CHARS = 200
+"""Longest key, and longest value of one of NAMES."""
+NAMES = frozenset({"name", "id", "model", "agent", "agent_id"})
 MOST_OF_A_FIGURE = 10**12
 """No limit, price or time comes near it, and sums of larger figures would not be exact."""
 
@@ -79,6 +82,9 @@ class Fields:
         """
         self.place = place
         self._value: Json = {} if value is None else mapping(value, place, what)
+        for key in self._value:
+            if isinstance(key, str) and len(key) > MAX_NAME_CHARS:
+                raise invalid(place, f"a name of at most {MAX_NAME_CHARS} characters", key)
         self._asked: set[str] = set()
         self._children: list[Fields] = []
         self._mappings: dict[str, Fields] = {}
@@ -131,6 +137,8 @@ class Fields:
             return None
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise self.invalid(key, "a text", value)
+        if key in NAMES and isinstance(value, str) and len(value) > MAX_NAME_CHARS:
+            raise self.invalid(key, f"a name of at most {MAX_NAME_CHARS} characters", value)
         try:
             return str(value)
         except ValueError as error:  # Python writes no number of so many digits

@@ -27,10 +27,6 @@ MAX_ALIASES = 100
 MAX_NODES = 100_000
 """Most values of a document, with every alias written out; more in proportion where a file may be larger."""
 
-MAX_NAME_CHARS = 200
-"""Longest key, and longest value of one of NAMES."""
-NAMES = frozenset({"name", "id", "model", "agent", "agent_id"})
-
 REASON_CHARS = 300
 """Longest reason: some quote what stands in the file."""
 
@@ -199,10 +195,11 @@ def _check_shape(path: Path, text: str) -> None:
 
 
 def _document(path: Path, node: yaml.Node, most: int, *, may_alias: bool) -> Document:
-    line, builder = node.start_mark.line + 1, _Builder(most)
+    line = node.start_mark.line + 1
     try:
         if may_alias:  # counted first: to merge mappings (``<<``) writes them out at once
             _expanded(node, {}, (), most)
+        builder = _Builder(most)
         return Document(builder.value(node, 0), line, node, tuple(builder.repeats))
     except (IndexError, KeyError) as error:  # how PyYAML fails at ``!!int ""`` and ``!!bool maybe``
         raise Unreadable(path, builder.line, "a value does not fit its !! tag") from error
@@ -247,8 +244,6 @@ class _Builder:
         self.repeats: list[tuple[str, yaml.Mark]] = []
         self.line = 1
         self._most = self._left = most
-        self._is_ours = most <= MAX_NODES
-        """False: a larger document, which another program has written, with whatever names."""
         self._scalars = _Scalars("")
 
     def value(self, node: yaml.Node, depth: int) -> Any:
@@ -275,11 +270,7 @@ class _Builder:
             key = self.value(key_node, depth)
             if isinstance(key, (list, dict, set)):
                 raise yaml.MarkedYAMLError(problem="a key that is not a single value", problem_mark=key_node.start_mark)
-            built[key] = value = self.value(value_node, depth)
-            name = value if key in NAMES else key
-            if self._is_ours and isinstance(name, str) and len(name) > MAX_NAME_CHARS:
-                problem = f"a name of {len(name):,} characters; at most {MAX_NAME_CHARS} are read"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
+            built[key] = self.value(value_node, depth)
         return built
 
     def _note_repeats(self, node: yaml.MappingNode) -> None:

@@ -162,7 +162,7 @@ def test_a_number_without_end_costs_its_own_agent(tmp_path: Path) -> None:
         "budget: {tokens: 1000000000001}",
         "config: {timeout_seconds: 1.0e+13}",
         "budget: {month: {usd: 0xffffffffffff}}",
-        f"system_prompt: x\n  model: {'m' * 100_000}",
+        f"llm: {{model: {'m' * 100_000}}}",
         f"system_prompt: x\n  {'k' * 100_000}: 1",
         "tools: [" + "look, " * 3_000 + "look]",
         "schedules: [" + "{name: a, cron: '@daily', input: x}, " * 1001 + "]",
