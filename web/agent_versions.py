@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from flask import Response
 
-from loom_worker.core.errors import Flaw, NotFound
+from loom_worker.core.errors import Flaw
 from loom_worker.core.values.agent_versions import LATEST, ActivationRequest
 from loom_worker.core.values.json import Json
 from web.agent_version_schemas import AGENT_ACTIVATION
-from web.answers import Route, json_answer, page_answer
+from web.answers import Route, json_answer, known_id, page_answer
 from web.bodies import json_body
 from web.caller import caller
 from web.check import Checker
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from loom_worker.service.service import Service
 
 _ACTIVATION = Checker(AGENT_ACTIVATION)
-_LONGEST = 128
-"""Characters of the name of an agent or a version."""
 
 
 class AgentVersionViews:
@@ -41,28 +39,25 @@ class AgentVersionViews:
     def list(self, name: str) -> Response:
         """List an agent's versions, the newest first."""
         limit, after = page_wanted()
-        return page_answer(self._versions.page(caller().tenant, _known(name), limit=limit, after=after))
+        return page_answer(self._versions.page(caller().tenant, known_id(name, "agent"), limit=limit, after=after))
 
     def get(self, name: str, version: str) -> Response:
         """Look at one version with its document."""
-        return json_answer(self._versions.get(caller().tenant, _known(name), _known(version)).with_document())
+        return json_answer(
+            self._versions.get(caller().tenant, known_id(name, "agent"), known_id(version, "version")).with_document()
+        )
 
     def diff(self, name: str, version: str) -> Response:
         """Compare a version with ``?from``, or with the one before it."""
         before = text_argument("from")
-        return json_answer(self._versions.diff(caller().tenant, _known(name), _known(version), before=before))
+        return json_answer(
+            self._versions.diff(caller().tenant, known_id(name, "agent"), known_id(version, "version"), before=before)
+        )
 
     def activate(self, name: str) -> Response:
         """Let new sessions of the workspace have a version, and if asked all others, too."""
         asked, by = _activation(json_body()), caller().holder.actor
-        return json_answer(self._versions.activate(caller().tenant, _known(name), asked, by=by))
-
-
-def _known(name: str) -> str:
-    """The name itself, if an agent or a version can have it; raises NotFound."""
-    if len(name) > _LONGEST or not name.isprintable():
-        raise NotFound("no such agent or version")
-    return name
+        return json_answer(self._versions.activate(caller().tenant, known_id(name, "agent"), asked, by=by))
 
 
 def _activation(body: Json) -> ActivationRequest:

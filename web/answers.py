@@ -10,9 +10,11 @@ from flask import Response
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import PAGE_BYTES, L, Page, no_cursor
+from loom_worker.core.values.tenants import USER_ID
 from web.query import MAX_LIMIT, page_wanted
 
-_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_USER = re.compile(USER_ID)
+_ID = re.compile(r"[A-Za-z0-9._:+@-]{1,255}")
 
 
 class Route(NamedTuple):
@@ -74,12 +76,17 @@ def listed(items: Iterable[Json], key: str) -> Json:
     return {"object": "list", "data": page, "has_more": False, "next": None}
 
 
-def known_id(text: str, kind: str) -> str:
+def known_user(text: str) -> str:
+    """As ``known_id``, of a user."""
+    return known_id(text, "user", _USER)
+
+
+def known_id(text: str, kind: str, form: re.Pattern[str] = _ID) -> str:
     """The id itself, if a thing of this kind can have it.
 
     Raises:
         NotFound: nothing has such an id, so the store need not be asked.
     """
-    if _ID.fullmatch(text) is None:
+    if form.fullmatch(text) is None:
         raise NotFound(f"no such {kind}")
     return text

@@ -1,11 +1,13 @@
 """Puts the web application together."""
 
+import re
 from typing import TYPE_CHECKING, cast
 
 from flask import Flask, Response, g, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from loom_worker.core import log_context
+from loom_worker.core.errors import NotFound
 from loom_worker.core.settings import WebSettings
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.traces import TurnTrace
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from loom_worker.service.rate_limits import RateLimits
     from loom_worker.service.service import Service
 
+_ENCODED_STEP = re.compile("%(?:2f|5c)", re.IGNORECASE)
 _PROBES = frozenset({"/healthz", "/readyz"})
 LOGGED = ("session", "turn", "call", "delivery", "key", "run")
 """Ids of log lines that paths name, in routes as ``<turn_id>``."""
@@ -113,10 +116,13 @@ def _admit(web: WebSettings, keys: "Keys", limits: "RateLimits", limiter: Connec
     g.traceparent = traceparent_of(request.headers)
     named = request.view_args or {}
     log_context.begin({"request": g.request_id, **{name: named.get(f"{name}_id") for name in LOGGED}})
+    raw = str(request.environ.get("REQUEST_URI", "")).partition("?")[0]
+    if _ENCODED_STEP.search(raw) and not raw.startswith("/v1/patterns/"):
+        raise NotFound("an encoded slash is no part of an id")  # it would lead to another operation than was written
     if request.path in _PROBES:
         return
     if request.path == "/metrics":
-        auth.require_key_or_this_machine(request, web, keys)
+        auth.require_metrics_reader(request, web, keys)
         return
     if not request.path.startswith(("/v1/", "/a2a/")) or request.path.endswith(f"/{CARD_PATH}"):
         auth.require_page_reader(request, web, keys)

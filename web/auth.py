@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from flask import Request, Response
 from werkzeug.datastructures import HeaderSet
 
+from loom_worker.core.errors import Unavailable
 from loom_worker.core.isolation.home_secrets import HOME_TOKEN, home_token
 from loom_worker.core.settings import WebSettings
 from loom_worker.core.values.api_keys import ALL_SCOPES, SECRET_PREFIX, KeyHolder, digest_of
@@ -95,20 +96,22 @@ def _require_token(operation: ApiOperation, session: str, named: Mapping[str, st
         raise Refused(ProblemDetails(404, "not-found", "this token opens another session"))
 
 
-def require_key_or_this_machine(request: Request, web: WebSettings, keys: "Keys") -> None:
-    """Let pass who holds a key, unless it acts for a user, and this machine without one: for figures of all workspaces.
+def require_metrics_reader(request: Request, web: WebSettings, keys: "Keys") -> None:
+    """Let pass who may see figures of all workspaces: any key, as all include the scope ``read``, but that of a user.
 
-    Raises:
-        Refused: 401 where there are keys, 403 where there are none, or for a user's key.
+    Where there is no key, this machine may, and while nobody can know of one: what the database holds is not shown
+    then. With LOOM_METRICS_OPEN everybody may. Raises as ``holder_of``.
     """
-    why = _foreign(request)
-    if why is None and "Authorization" not in request.headers:
+    if web.metrics_are_open:
         return
-    if web.api_keys or keys.are_required():
-        if not isinstance(_by_key(request, web, keys).tenant, str):
-            raise _forbidden("these are figures of all users; a key that acts for one of them does not show them")
-    elif why is not None:
-        raise _forbidden(why)
+    try:
+        tenant = holder_of(request, web, keys).tenant
+    except Unavailable:
+        if _foreign(request):
+            raise
+        return
+    if not isinstance(tenant, str):
+        raise _forbidden("these are figures of all users; a key that acts for one of them does not show them")
 
 
 def require_page_reader(request: Request, web: WebSettings, keys: "Keys") -> None:

@@ -20,14 +20,15 @@ FACT_PATCH = object_of(
 _FACT = answer(
     members(
         Fact,
-        "id subject relation object since until superseded_by confidence source session_id message_id last_said_at "
-        "created_at",
+        "id subject relation object since until superseded_by confidence source user session_id message_id "
+        "last_said_at created_at",
         subject=described(TEXT, "`user` is whoever writes in the sessions of this user."),
         since=described(TIME, "When it began to hold, as far as is known; else when it was first said."),
         until=described(or_null(TIME), "When it ceased to hold; null: it holds."),
         superseded_by=described(or_null(TEXT), "The fact that took its place; it may be deleted."),
         confidence=described(NUMBER, "0 to 1; each time it is said raises it."),
         source={"type": "string", "enum": list(get_args(FactSource)), "description": "`user`: a person corrected it."},
+        user=described(or_null(TEXT), "In whose session it was said."),
         message_id=described(or_null(TEXT), "The message that first said it; null if a person did, or it is deleted."),
         last_said_at=TIME,
     ),

@@ -7,11 +7,10 @@ from flask import Response
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.facts import FactFilter, FactStatus
 from loom_worker.core.values.tenants import WorkspaceUser
-from web.answers import Route, json_answer, known_id, page_answer
+from web.answers import Route, json_answer, known_id, known_user, page_answer
 from web.bodies import fact_correction, json_body
 from web.caller import caller
 from web.query import choice_argument, page_wanted, text_argument
-from web.users import LONGEST
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -28,10 +27,10 @@ class FactViews:
     def routes(self) -> tuple[Route, ...]:
         """Where the views are mounted."""
         return (
-            Route("GET", "/v1/users/<path:user>/facts", self.list),
-            Route("DELETE", "/v1/users/<path:user>/facts", self.forget_all),
-            Route("PATCH", "/v1/users/<path:user>/facts/<fact_id>", self.correct),
-            Route("DELETE", "/v1/users/<path:user>/facts/<fact_id>", self.forget),
+            Route("GET", "/v1/users/<user>/facts", self.list),
+            Route("DELETE", "/v1/users/<user>/facts", self.forget_all),
+            Route("PATCH", "/v1/users/<user>/facts/<fact_id>", self.correct),
+            Route("DELETE", "/v1/users/<user>/facts/<fact_id>", self.forget),
             Route("GET", "/v1/sessions/<session_id>/facts", self.list_of_session),
         )
 
@@ -67,9 +66,9 @@ class FactViews:
 def _who(user: str) -> WorkspaceUser:
     """The user, if the caller's key may ask for that one."""
     holder = caller().holder
-    if holder.user not in (None, user) or len(user) > LONGEST or not user.isprintable():
+    if holder.user not in (None, user):
         raise NotFound("no such user")
-    return WorkspaceUser(holder.workspace, user)
+    return WorkspaceUser(holder.workspace, known_user(user))
 
 
 def _wanted() -> FactFilter:

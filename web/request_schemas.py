@@ -7,6 +7,7 @@ from loom_worker.core.values.api_keys import MOST_TOKEN_S, SCOPES, USUAL_TOKEN_S
 from loom_worker.core.values.channels import LEAST_CHARS, MOST_CHARS, ChannelFormat
 from loom_worker.core.values.decisions import ApprovalVerdict
 from loom_worker.core.values.guardrails import ACTIONS, OTHER_WORDS, STAGES, Stage, kinds_at
+from loom_worker.core.values.tenants import USER_ID
 from loom_worker.core.values.turns import CancelAction
 from web.schemas import TIME, Schema, or_null
 
@@ -79,7 +80,7 @@ DEADLINE: Schema = {
     "maximum": MAX_DEADLINE_S,
     "description": "Seconds from acceptance after which it is given up.",
 }
-USER: Schema = {**_text(256, shortest=1), "pattern": NOT_BLANK}
+USER: Schema = {"type": "string", "pattern": USER_ID}
 _CHANNEL: Schema = {
     "type": "object",
     "description": "Where the answer is read: the model is told, and `output_parts` holds the answer accordingly.",
@@ -175,7 +176,7 @@ NEW_SESSION = object_of(
     {
         "id": or_null({"type": "string", "pattern": SESSION_ID}),
         "agent": NAME,
-        "user": or_null(_text(256)),
+        "user": or_null(USER),
         "title": or_null(_text(500)),
         "metadata": METADATA,
         "kernel": _KERNEL,

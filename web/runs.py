@@ -48,12 +48,12 @@ class RunViews:
 
     def workflows(self) -> Response:
         """List the workflows, and what of their files cannot be used."""
-        page = listed((workflow.as_json() for workflow in self._runs.workflows()), "name")
+        page = listed((each.seen_by(caller().workspace).as_json() for each in self._runs.workflows()), "name")
         return json_answer({**page, "errors": [str(problem) for problem in self._runs.problems()]})
 
     def workflow(self, name: str) -> Response:
         """Look at one workflow."""
-        return json_answer(self._runs.workflow(name).as_json())
+        return json_answer(self._runs.workflow(name, caller().workspace).as_json())
 
     def start(self, name: str) -> Response:
         """Accept a run; wait for its end as long as the client prefers to."""

@@ -4,18 +4,14 @@ from typing import TYPE_CHECKING
 
 from flask import Response
 
-from loom_worker.core.errors import NotFound
 from loom_worker.core.values.runs import Run
-from web.answers import Route, json_answer, listed
+from web.answers import Route, json_answer, known_id, listed
 from web.bodies import json_body, no_body, schedule_patch
 from web.caller import caller
 from web.problems import RETRY_S
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
-
-_LONGEST = 255
-"""Characters of a schedule's name."""
 
 
 class ScheduleViews:
@@ -40,18 +36,12 @@ class ScheduleViews:
         """Enable or disable a schedule, whatever its file says."""
         enabled = schedule_patch(json_body())
         by = caller().holder.actor
-        return json_answer(self._schedules.enable(caller().tenant, _known(name), enabled, by=by))
+        return json_answer(self._schedules.enable(caller().tenant, known_id(name, "schedule"), enabled, by=by))
 
     def start(self, name: str) -> Response:
         """Start what a schedule starts, now."""
         no_body()
-        begun = self._schedules.start(caller().tenant, _known(name), by=caller().holder.actor)
+        begun = self._schedules.start(caller().tenant, known_id(name, "schedule"), by=caller().holder.actor)
         where = "runs" if isinstance(begun, Run) else "turns"
         headers = {"Location": f"/v1/{where}/{begun.id}", "Retry-After": str(RETRY_S)}
         return json_answer(begun.as_json(), 202, headers)
-
-
-def _known(name: str) -> str:
-    if len(name) > _LONGEST:
-        raise NotFound("no such schedule")
-    return name

@@ -6,14 +6,11 @@ from flask import Response
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.tenants import WorkspaceUser
-from web.answers import Route, json_answer
+from web.answers import Route, json_answer, known_user
 from web.caller import caller
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
-
-LONGEST = 256
-"""Characters of a user's id."""
 
 
 class UserViews:
@@ -24,13 +21,13 @@ class UserViews:
 
     def routes(self) -> tuple[Route, ...]:
         """Where the view is mounted."""
-        return (Route("DELETE", "/v1/users/<path:user>", self.delete),)
+        return (Route("DELETE", "/v1/users/<user>", self.delete),)
 
     def delete(self, user: str) -> Response:
         """Delete a user's sessions with all in them, and revoke the user's keys."""
         holder = caller().holder
-        if holder.user is not None or len(user) > LONGEST or not user.isprintable():
+        if holder.user is not None:
             raise NotFound("no such user")
-        deleted = self._service.users.delete(WorkspaceUser(holder.workspace, user), by=holder.actor)
+        deleted = self._service.users.delete(WorkspaceUser(holder.workspace, known_user(user)), by=holder.actor)
         self._service.keys.forget()
         return json_answer(deleted.as_json())

@@ -37,6 +37,7 @@ def tiers(spec: Fields) -> MemoryTiers | None:
         "extracts_facts": summaries.flag("extract_facts"),
         "has_knowledge": knowledge.flag("enabled"),
         "scope": knowledge.choice("scope", SCOPES),
+        "users_write": knowledge.flag("users_write"),
         "injects_facts": knowledge.flag("inject"),
         "has_embeddings": embeddings.flag("enabled"),
         "embedding_model": embeddings.text("model"),

@@ -15,6 +15,7 @@ from loom_worker.core.settings import Settings, from_env
 from loom_worker.core.values.api_keys import ALL_SCOPES, SCOPES, ApiKey, KeyHolder, KeyLimits, KeyScope, NewKey
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import from_rfc3339
+from loom_worker.core.values.tenants import USER_ID
 
 if TYPE_CHECKING:
     from loom_worker.service.keys import Keys
@@ -123,8 +124,8 @@ class _Terms(TypedDict):
 def create(name: str, *, scopes: tuple[KeyScope, ...], workspace: str, as_json: bool, **given: Unpack[_Terms]) -> None:
     """Make a key called NAME, and print its secret, this once."""
     _require_text(name, "NAME", most=128)
-    if given["user"] is not None:
-        _require_text(given["user"], "--user", most=256)
+    if given["user"] is not None and re.match(USER_ID, given["user"]) is None:
+        raise click.UsageError("--user must have 1 to 256 visible characters without '/', '\\' and '%'")
     limits = KeyLimits(given["requests_per_minute"], given["tokens_per_minute"])
     new = NewKey(name, tuple(dict.fromkeys(scopes)), given["user"], given["expires_ms"], limits)
     settings = from_env()

@@ -15,6 +15,8 @@ from cronsim import CronSim, CronSimError
 from loom_worker.core.errors import BadFile
 from loom_worker.core.text import did_you_mean
 
+MAX_CHARS = 500
+"""Of an expression; one that lists every minute, hour, day and month has some 400, and a longer one repeats itself."""
 _SHORTHANDS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -77,8 +79,8 @@ def plan_of(cron: str, timezone: str) -> CronPlan:
     if found.startswith("@") and found not in _SHORTHANDS:
         raise BadPlan("cron", f"unknown shorthand {found!r}; there are {', '.join(_SHORTHANDS)}")
     expression = _SHORTHANDS.get(found, found)
-    if len(expression.split(" ")) != 5:
-        raise BadPlan("cron", f"five fields (minute hour day month weekday) are needed, not {found!r}")
+    if len(expression) > MAX_CHARS or len(expression.split(" ")) != 5:
+        raise BadPlan("cron", f"five fields (minute hour day month weekday) are needed, not {found[:MAX_CHARS]!r}")
     try:
         _zone(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

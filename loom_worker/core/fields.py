@@ -11,6 +11,13 @@ from loom_worker.core.values.json import Json
 Place = tuple[str | int, ...]
 """Keys and positions that lead to a value, as the file spells them."""
 MISSING = "is missing"
+MOST_ENTRIES = 1_000
+"""Of one list or mapping: tools, judges, stages, members, schedules."""
+MAX_NAME_CHARS = 200
+"""Longest key, and longest value of one of NAMES."""
+NAMES = frozenset({"name", "id", "model", "agent", "agent_id"})
+MOST_OF_A_FIGURE = 10**12
+"""No limit, price or time comes near it, and sums of larger figures would not be exact."""
 
 
 class InvalidField(BadFile):
@@ -75,6 +82,9 @@ class Fields:
         """
         self.place = place
         self._value: Json = {} if value is None else mapping(value, place, what)
+        for key in self._value:
+            if isinstance(key, str) and len(key) > MAX_NAME_CHARS:
+                raise invalid(place, f"a name of at most {MAX_NAME_CHARS} characters", key)
         self._asked: set[str] = set()
         self._children: list[Fields] = []
         self._mappings: dict[str, Fields] = {}
@@ -86,7 +96,10 @@ class Fields:
     def get(self, key: str) -> Any:
         """The value as it is."""
         self._asked.add(key)
-        return self._value.get(key)
+        value = self._value.get(key)
+        if isinstance(value, list | dict) and len(value) > MOST_ENTRIES:
+            raise self.invalid(key, f"at most {MOST_ENTRIES} entries", len(value))
+        return value
 
     def place_of(self, key: str) -> Place:
         """Where the value of a key stands."""
@@ -124,6 +137,8 @@ class Fields:
             return None
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise self.invalid(key, "a text", value)
+        if key in NAMES and isinstance(value, str) and len(value) > MAX_NAME_CHARS:
+            raise self.invalid(key, f"a name of at most {MAX_NAME_CHARS} characters", value)
         try:
             return str(value)
         except ValueError as error:  # Python writes no number of so many digits
@@ -157,7 +172,7 @@ class Fields:
 
     def whole(self, key: str, least: int = 1) -> int | None:
         """A whole number, ``least`` or more."""
-        value = self.get(key)
+        value = self._figure(key)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -166,7 +181,7 @@ class Fields:
 
     def number(self, key: str, *, most: float = float("inf")) -> float | None:
         """A number above 0 and up to ``most``; 0 itself only where there is an upper end."""
-        value = self.get(key)
+        value = self._figure(key)
         if value is None:
             return None
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and _is_finite(value)
@@ -174,6 +189,12 @@ class Fields:
             needed = "a number above 0" if most == float("inf") else f"a number from 0 to {most:g}"
             raise self.invalid(key, needed, value)
         return float(value)
+
+    def _figure(self, key: str) -> Any:
+        value = self.get(key)
+        if isinstance(value, (int, float)) and MOST_OF_A_FIGURE < abs(value) < float("inf"):
+            raise self.invalid(key, f"a number up to {MOST_OF_A_FIGURE:,}", value)
+        return value
 
     def percent(self, key: str) -> float | None:
         """A number from 1 to 100, as a share (0-1)."""

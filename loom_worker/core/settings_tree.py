@@ -21,6 +21,7 @@ from loom_worker.core.variables import (
     OneOf,
     OneZero,
     Origins,
+    Ports,
     RedisUrl,
     Seconds,
     Text,
@@ -218,6 +219,8 @@ class WebSettings:
     """How many reverse proxies in front may set X-Forwarded-*."""
     cors_origins: tuple[str, ...] = setting("LOOM_CORS_ORIGINS", Origins(), ())
     """Pages of these may read answers and send changes; unless set, only Loom's own pages may."""
+    metrics_are_open: bool = setting("LOOM_METRICS_OPEN", OneZero(), False)
+    """``/metrics`` is shown to everybody, without a key."""
     threads: int = 256
     """256 cost 68 MB and p99 2.8 ms (measured). Event readers and long polls hold none."""
     max_waiting: int = 4096
@@ -250,6 +253,8 @@ class WebhookSettings:
     """``whsec_…``; ``loom up`` makes one if unset."""
     allow_private: bool = setting("LOOM_ALLOW_PRIVATE_WEBHOOKS", YesNo(), False)
     """Loopback and private targets are served too."""
+    ports: tuple[int, ...] = setting("LOOM_TARGET_PORTS", Ports(), ())
+    """Served beside 80, 443 and those from 1024."""
     timeout_s: float = setting("LOOM_WEBHOOK_TIMEOUT_S", Seconds(), 15.0)
     """Total time for one attempt; Standard Webhooks asks for 15-30 s."""
 

@@ -328,6 +328,20 @@ class VariableNames(Parser[tuple[str, ...]]):
         return ",".join(value)
 
 
+class Ports(Parser[tuple[int, ...]]):
+    """Numbers of ports, separated by commas."""
+
+    expected = "ports 1-65535, separated by commas"
+
+    def parse(self, raw: str) -> tuple[int, ...]:
+        """Read the numbers."""
+        return tuple(_within(int(one), 1, 65_535) for one in raw.split(","))
+
+    def show(self, value: tuple[int, ...]) -> str:
+        """The numbers as they were given."""
+        return ",".join(map(str, value))
+
+
 class CrashPoints(Parser[Mapping[str, int]]):
     """Crash points, and how many processes die at each."""
 

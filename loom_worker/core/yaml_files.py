@@ -115,11 +115,7 @@ def read_documents(path: Path, *, most_bytes: int = MAX_BYTES) -> list[tuple[int
 
 
 def marked_documents(path: Path, *, most_bytes: int = MAX_BYTES) -> list[Document]:
-    """As ``read_documents``, with the lines of all parts.
-
-    Raises:
-        Unreadable: as there.
-    """
+    """As ``read_documents``, with the lines of all parts; Unreadable as there."""
     try:
         with path.open("rb") as file:
             raw = file.read(most_bytes + 1)
@@ -131,11 +127,7 @@ def marked_documents(path: Path, *, most_bytes: int = MAX_BYTES) -> list[Documen
 
 
 def documents_in(raw: bytes, path: Path, *, most_nodes: int = MAX_NODES) -> list[Document]:
-    """As ``marked_documents``, of bytes that were read already, a few hundred KB; errors name ``path``.
-
-    Raises:
-        Unreadable: as there.
-    """
+    """As ``marked_documents``, of bytes that were read already, a few hundred KB; errors name ``path``."""
     try:
         text = raw.decode("utf-8-sig")
         _check_shape(path, text)

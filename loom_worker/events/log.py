@@ -61,7 +61,7 @@ class Unsent:
 
 
 class EventLog:
-    """All streams, on one Redis."""
+    """All streams, on one Redis; each method raises Unavailable if that does not answer."""
 
     def __init__(self, redis: Any, waiting: Any, settings: EventSettings = USUAL) -> None:
         """Build it; nothing is connected.
@@ -99,7 +99,6 @@ class EventLog:
 
         Raises:
             Fenced: an owner with a higher fence has written, or the session is deleted; nothing was added.
-            Unavailable: Redis did not answer.
         """
         unsent = Unsent(turn_id, tuple(events), least, fence, written)
         with translate_redis_errors():
@@ -115,11 +114,7 @@ class EventLog:
         return [*limits, unsent.least, unsent.fence, is_final, *unsent.written, *pairs]
 
     def last_id(self, turn_id: str) -> int:
-        """The id of the last event, 0 if there is no log.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """The id of the last event, 0 if there is no log."""
         with translate_redis_errors():
             tail = self._redis.xrevrange(_key(turn_id), count=1)
         return _number(tail[0][0]) if tail else 0
@@ -129,7 +124,6 @@ class EventLog:
 
         Raises:
             Fenced: the session is deleted; nothing was written.
-            Unavailable: Redis did not answer.
         """
         kept: list[tuple[Event, str]] = []
         room = self._settings.log_bytes
@@ -155,9 +149,6 @@ class EventLog:
 
         Args:
             turns: by id: True if the turn may have a writer, whose further events are then refused.
-
-        Raises:
-            Unavailable: Redis did not answer.
         """
         ids = list(turns)
         for begin in range(0, len(ids), FORGOTTEN):
@@ -166,6 +157,25 @@ class EventLog:
             with translate_redis_errors():
                 self._forget(keys=keys, args=[GONE_TTL_S, *(int(turns[turn_id]) for turn_id in some)])
 
+    def note_removed(self) -> None:
+        """Note that what was deleted still stands in the server's append-only file."""
+        with translate_redis_errors():
+            self._redis.set(_REMOVED, "")
+
+    def compact(self) -> bool:
+        """Have the server write that file anew; False: nothing was removed since it last began, or it is at it.
+
+        Raises:
+            Unavailable: Redis did not answer, or lets nobody do so; it is not tried again.
+        """
+        with translate_redis_errors():
+            if not self._redis.exists(_REMOVED):
+                return False
+            state = self._redis.info("persistence")
+            if state["aof_rewrite_in_progress"] or not self._redis.delete(_REMOVED):
+                return False
+            return not state["aof_enabled"] or bool(self._redis.bgrewriteaof())
+
     def read(self, turn_id: str, *, after: int, wait_ms: int, most: int = 500) -> tuple[Event, ...]:
         """Events after an id; waits for the first of them up to wait_ms (0: not at all), then returns none.
 
@@ -173,9 +183,6 @@ class EventLog:
 
         Args:
             most: most events that are returned at a time.
-
-        Raises:
-            Unavailable: Redis did not answer.
         """
         block = wait_ms if wait_ms > 0 else None
         with translate_redis_errors():
@@ -188,9 +195,6 @@ class EventLog:
         Args:
             places: by turn: the id after which to read.
             most: most events of a log.
-
-        Raises:
-            Unavailable: Redis did not answer.
         """
         if not places:
             return {}
@@ -203,6 +207,8 @@ class EventLog:
 
 
 _PREFIX = "loom:events:"
+_REMOVED = "loom:removed"
+"""String: something was deleted since the append-only file was written anew."""
 MAX_BLOCK_MS = 15_000
 """Longest wait of one read; readers that wait longer ask again."""
 

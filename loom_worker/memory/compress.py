@@ -273,6 +273,7 @@ class Compressor:
             return None
         part = _readable(dated.part(left, tiers), rules)
         known = self.facts.find(lane, tiers.scope, (), limit=READ) if tiers.learns else ()
+        known = tuple(each for each in known if each.user is None)  # others close them themselves
         noted = dated.note(part, rules, known, work.held.session)
         return _summarized(state, noted, rules, now_ms=self.clock_ms())
 

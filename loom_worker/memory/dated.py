@@ -100,9 +100,9 @@ def note(messages: Sequence[Message], rules: CompressionRules, known: Sequence[F
         text = ""
     elif not text:
         text, by = heuristic.summarize(messages, most_tokens=most_tokens, count=rules.count), HEURISTIC
-    learned = (
-        LearnedFacts(tiers.scope, answer.statements, answer.ended) if answer is not None and tiers.learns else None
-    )
+    learned = None
+    if answer is not None and tiers.learns:
+        learned = LearnedFacts(tiers.scope, answer.statements, answer.ended, tiers.users_write)
     return Noted(tuple(messages), Summary(text, by, spent, paid), learned)
 
 

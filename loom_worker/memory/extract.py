@@ -169,7 +169,8 @@ _SPEAKERS = frozenset({SPEAKER, "i", "me", "speaker"})
 def _ended(given: object, material: Material) -> Iterator[EndedFact]:
     for each in given if isinstance(given, list) else ():
         if isinstance(each, dict) and (source := _source(each.get("message"), material)) is not None:
-            yield from (EndedFact(fact_id, source.created_ms) for fact_id in _named(each.get("fact"), material))
+            names = _named(each.get("fact"), material)
+            yield from (EndedFact(fact_id, source.created_ms, source.id) for fact_id in names)
 
 
 def _source(given: object, material: Material) -> Message | None:

@@ -87,6 +87,7 @@ def as_told(fact: Fact) -> Json:
         "fact": fact.text,
         "since": _day(fact.since_ms),
         **ended,
+        **({"said_by": fact.user} if fact.user else {}),
         "last_said": _day(fact.seen_ms),
         "confidence": round(fact.confidence, 2),
         **by_person,
@@ -97,7 +98,8 @@ def as_text(facts: Sequence[Fact], turn_id: str) -> str:
     """Facts as they stand beside a user's message, marked as data; empty where there are none."""
     if not facts:
         return ""
-    lines = "\n".join(f"{fact.text} (last said {_day(fact.seen_ms)})" for fact in facts)
+    said = ((each, f" by {each.user}," if each.user else "") for each in facts)
+    lines = "\n".join(f"{fact.text} (last said{by} {_day(fact.seen_ms)})" for fact, by in said)
     return f"Known from earlier conversations, and perhaps of use:\n{fence(turn_id, lines)}"
 
 

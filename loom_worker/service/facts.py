@@ -21,23 +21,12 @@ class UserFacts:
         self.rows = self._facts = facts
 
     def page(self, who: WorkspaceUser, where: FactFilter, *, limit: int, after: str | None) -> Page[Fact]:
-        """List the facts that a user's sessions say, the newest first; ``after`` is the id of the last one seen.
-
-        Raises:
-            NotFound: the workspace has nothing of such a user.
-            Invalid: ``after`` is not the id of a fact.
-        """
+        """As ``Facts.page``; NotFound if the workspace has nothing of such a user."""
         self._facts.require_user(who)
         return self._facts.page(who, where, limit=limit, after=after)
 
     def correct(self, who: WorkspaceUser, fact_id: str, given: Correction, *, by: Actor) -> Fact:
-        """Close a fact and open another one that a person vouches for; the new one.
-
-        Raises:
-            NotFound: there is no such fact of the user.
-            Conflict: it is closed.
-            Invalid: a part has nothing to be seen, or is longer than facts are, or it ceased to hold in the future.
-        """
+        """As ``Facts.correct``; Invalid if a part is empty or too long, or if it ceased to hold in the future."""
         moment_ms = now_ms()
         relation = _part(given.relation, "relation", RELATION_CHARS)
         object_ = _part(given.object, "object", OBJECT_CHARS)
@@ -49,20 +38,12 @@ class UserFacts:
         return fact
 
     def forget(self, who: WorkspaceUser, fact_id: str, *, by: Actor) -> None:
-        """Delete a fact; what was said so far does not bring it back.
-
-        Raises:
-            NotFound: there is no such fact of the user.
-        """
+        """As ``Facts.forget``."""
         self._facts.forget(who, fact_id, by=by, now_ms=now_ms())
         log.info("fact.forgotten", extra={"fact": fact_id, "workspace": who.workspace})
 
     def forget_all(self, who: WorkspaceUser, *, by: Actor) -> None:
-        """Delete all that is known of a user; what was said so far does not bring it back.
-
-        Raises:
-            NotFound: the workspace has nothing of such a user.
-        """
+        """As ``Facts.forget_all``; NotFound if the workspace has nothing of such a user."""
         self._facts.require_user(who)
         number = self._facts.forget_all(who, by=by, now_ms=now_ms())
         log.info("fact.forgotten", extra={"facts": number, "workspace": who.workspace})

@@ -322,7 +322,8 @@ class Service:
 
     def check_webhook(self, webhook: Webhook) -> None:
         """Raise Invalid for a webhook that would never be served: a private target, no URL, a bad secret."""
-        check(webhook, allow_private=self.settings.webhook.allow_private)
+        served = self.settings.webhook
+        check(webhook, allow_private=served.allow_private, ports=served.ports)
 
     def set_webhook(self, tenant: Tenant, turn_id: str, webhook: Webhook | None) -> Turn:
         """Have the end of an accepted turn reported; None: nowhere. See ``check_webhook``.

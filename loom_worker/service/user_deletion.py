@@ -10,6 +10,7 @@ from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.store.database import Database
 from loom_worker.store.purge import REST_S
+from loom_worker.store.sessions import Sessions
 from loom_worker.store.users import UserDeletion, Users
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ class UserDeletions:
 
     def __init__(self, database: Database, lanes: Lanes, events: EventLog) -> None:
         self._users = Users(database)
+        self._database, self._sessions = database, Sessions(database)
         self._lanes = lanes
         self._events = events
 
@@ -46,9 +48,11 @@ class UserDeletions:
         return done
 
     def resume(self, moment_ms: int) -> None:
-        """Go on with deletions that were broken off."""
+        """Go on with deletions that were broken off; once no row is left, empty the files that only grow."""
         for who in self._users.unfinished(asked_before_ms=moment_ms - GRACE_MS, limit=RESUMED):
             self._go_on(who)
+        if not self._sessions.has_deleted() and self._events.compact() and not self._database.empty_log():
+            self._events.note_removed()  # so that the next sweep tries again
 
     def _go_on(self, who: WorkspaceUser) -> UserDeletion | None:
         lanes: list[str] = []
@@ -62,6 +66,7 @@ class UserDeletions:
                 self._lanes.forget(lane)
             # Those of turns that had ended the sweep removes, from the rows that are left.
             self._events.forget(dict.fromkeys(self._users.stopped_turns(who), True))
+            self._events.note_removed()
         except Unavailable:
             return done  # not finished, so that the sweep comes back to it
         self._users.finish(who, now_ms=now_ms())

@@ -17,7 +17,7 @@ from loom_worker.core.values.pages import Page
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.values.runs import NewRun, Run, RunDecision
 from loom_worker.core.values.spans import TraceSpan
-from loom_worker.core.values.tenants import LOCAL, Actor, Tenant
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.core.values.workflows import Workflow, agent_ids
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
@@ -106,13 +106,8 @@ class WorkflowRuns:
         of_agents = (each for workflow in found.workflows.values() for each in self._faults(workflow))
         return (*found.problems, *of_agents)
 
-    def workflow(self, name: str) -> Workflow:
-        """The workflow of that name.
-
-        Raises:
-            NotFound: there is none.
-            Invalid: its file has an error.
-        """
+    def workflow(self, name: str, workspace: str) -> Workflow:
+        """The workflow of that name, as the workspace may see it; NotFound, or Invalid if its file has an error."""
         found = self._workflows.current(name)
         if fault := found.fault(name):
             raise Invalid(fault, (Flaw("/workflow", "its file is broken"),), "workflow-broken")
@@ -120,7 +115,7 @@ class WorkflowRuns:
             near = closest(name, found.workflows)
             known = f" Did you mean {near!r}?" if near else ""
             raise NotFound(f"There is no workflow {name!r}.{known}")
-        return found.workflows[name]
+        return found.workflows[name].seen_by(workspace)
 
     def start(self, tenant: Tenant, name: str, new: NewRun) -> tuple[Run, bool]:
         """Accept a run; when this returns it will not be lost.
@@ -136,7 +131,7 @@ class WorkflowRuns:
         # What was accepted once is accepted again: the workflow's file may have changed since.
         if (earlier := self._journal.replayed(tenant, new)) is not None:
             return earlier, True
-        workflow = self.workflow(name)
+        workflow = self.workflow(name, workspace_of(tenant))
         self._check(workflow, new)
         given: Json = {f"variables/{each}": value for each, value in new.variables.items()} | {"metadata": new.metadata}
         kept = self._guard.kept(tenant, given, {each for _, each in agent_ids(workflow.pattern)}, key_id=new.key_id)
@@ -162,11 +157,7 @@ class WorkflowRuns:
         return self._runs.get(tenant, run_id)
 
     def trace(self, tenant: Tenant, run_id: str) -> tuple[TraceSpan, ...]:
-        """The spans of a run and of all its turns, in the order in which they began.
-
-        Raises:
-            NotFound: the tenant has no such run.
-        """
+        """The spans of a run and of all its turns, in the order in which they began; or raise NotFound."""
         run = self._runs.get(tenant, run_id)
         own = span_of_run(run)
         spans = {} if own is None else {own.span_id: own}
@@ -184,12 +175,7 @@ class WorkflowRuns:
         return self._runs.page(tenant, where, limit=limit, after=after)
 
     def cancel(self, tenant: Tenant, run_id: str) -> Run:
-        """Cancel a run with all turns of it; one that has ended is returned as it is.
-
-        Raises:
-            NotFound: the tenant has no such run.
-            Unavailable: the database did not answer; nothing was changed.
-        """
+        """Cancel a run with all turns of it, or raise NotFound; one that has ended is returned as it is."""
         done = self._journal.cancel(tenant, run_id, now_ms=now_ms())
         if done.is_new:
             log.info("run.cancel", extra={"run": run_id})

@@ -33,7 +33,8 @@ from loom_worker.store import turn_statements as statements
 from loom_worker.store.audit_tables import audit, audit_chains
 from loom_worker.store.database import Database
 from loom_worker.store.metric_values import count
-from loom_worker.store.schema import sessions
+from loom_worker.store.schema import sessions, turns
+from loom_worker.store.trace_tables import metric_values
 from loom_worker.store.workspace_tables import guard_actions
 
 PRUNED = 500
@@ -121,7 +122,10 @@ class AuditRows:
         return {row.workspace: Link(row.last_seq, row.last_hash) for row in found}
 
     def verify(self) -> tuple[BrokenChain, ...]:
-        """Read all rows at one moment and return the first break of each workspace's chain; empty: all hold."""
+        """Read all rows at one moment and return the first break of each workspace's chain; empty: all hold.
+
+        Where no chain is broken, the turns that have ended are counted, for an emptied or cut chain has no break.
+        """
         with self._database.read() as tx:
             chains = {row.workspace: row for row in tx.execute(select(audit_chains))}
             seen: set[str] = set()
@@ -130,7 +134,7 @@ class AuditRows:
                 seen.add(workspace)
                 found.append(_verified(workspace, rows, chains.get(workspace)))
             found += [_verified(name, iter(()), chain) for name, chain in chains.items() if name not in seen]
-        return tuple(one for one in found if one is not None)
+            return tuple(filter(None, found)) or _untold(tx, sum(chain.pruned_seq for chain in chains.values()))
 
     def prune(self, *, before_ms: int) -> int:
         """Remove some of the oldest rows of each workspace that are older than a moment; return how many.
@@ -166,6 +170,19 @@ def _verified(workspace: str, rows: Iterator[Any], chain: Any | None) -> BrokenC
         return BrokenChain(workspace, 1, "nothing says where this chain begins and ends")
     start = Link(chain.pruned_seq, chain.pruned_hash or START)
     return first_break(rows, workspace, start, Link(chain.last_seq, chain.last_hash))
+
+
+def _untold(tx: Connection, pruned: int) -> tuple[BrokenChain, ...]:
+    """Whether more ends of turns were counted (``append``) than rows tell of, or were removed with age."""
+    counted = select(func.sum(metric_values.c.value)).where(metric_values.c.series.startswith(metrics.TURNS.name))
+    rows = select(func.count()).select_from(audit).where(audit.c.action == TURN_ENDED)
+    missing = int(tx.execute(counted).scalar() or 0) - tx.execute(rows).scalar_one() - pruned
+    if missing <= 0:
+        return ()
+    told = select(audit.c.turn_id).where(audit.c.workspace == turns.c.workspace, audit.c.turn_id == turns.c.id).exists()
+    untold = select(turns.c.workspace).where(turns.c.completed_ms.is_not(None), ~told).limit(1)
+    why = f"{missing} turns have ended of which no row tells: the chain was emptied or cut"
+    return (BrokenChain(tx.execute(untold).scalar() or "(of deleted sessions)", 1, why),)
 
 
 def _conditions(where: AuditFilter) -> Iterator[ColumnElement[bool]]:

@@ -44,6 +44,9 @@ than most snapshots."""
 LOCK_STEP_S = 0.0003
 """Pause between two tries for the lock that another process holds."""
 
+EMPTYING_MS = 100
+"""How long readers are waited for when the log is emptied; nobody can write meanwhile."""
+
 TELL_AGAIN_S = 60.0
 """A failure that an operator must mend is logged no more often than this: with a full disk every request meets it."""
 
@@ -144,6 +147,15 @@ class Database:
             raise _unavailable(self._damage)
         with self.read() as tx:
             tx.exec_driver_sql("SELECT 1 FROM turns LIMIT 1")
+
+    def empty_log(self) -> bool:
+        """Cut the write-ahead log to nothing, in which deleted rows stand; False: somebody reads or writes just now."""
+        with self._translate_errors(), self._engine.connect() as connection:
+            raw = self._raw(connection)
+            raw.execute(f"PRAGMA busy_timeout={EMPTYING_MS}")
+            is_busy = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            connection.invalidate()
+        return not is_busy
 
     def close(self) -> None:
         """Give back all connections; the database can be used again afterwards."""

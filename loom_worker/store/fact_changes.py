@@ -3,7 +3,8 @@
 All of it runs in a transaction of the caller: a fact commits with the step of memory that found it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
@@ -12,8 +13,11 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from loom_worker.core.values.fact_changes import changes
 from loom_worker.core.values.facts import SUBJECT_CHARS, Fact, LearnedFacts, Owner, StatedFact, digest_of, text_key
 from loom_worker.core.values.ids import new_id
-from loom_worker.core.values.tenants import WorkspaceUser
+from loom_worker.core.values.tenants import LOCAL, Actor, WorkspaceUser
+from loom_worker.store.audit import note_act
 from loom_worker.store.memory_tables import fact_sources, facts, forgotten_facts
+from loom_worker.store.schema import messages, turns
+from loom_worker.store.workspace_tables import api_keys
 
 MOST_IDS = 500
 """Of one statement."""
@@ -21,16 +25,36 @@ COLUMNS = [facts.c[name] for name in Fact.__slots__]
 
 
 def learn(tx: Connection, session: Any, learned: LearnedFacts, *, now_ms: int) -> None:
-    """Take in what a session's messages state.
+    """Take in what the messages of a session, by its row, state.
 
-    Args:
-        session: its row.
+    What a key of a user says is a fact of that user alone, unless such keys may write what a workspace is told.
     """
-    owner = Owner.of(session["workspace"], lane=session["lane"], user=session["user"], scope=learned.scope)
+    for by, said in _by_key(tx, learned):
+        scope = "user" if learned.scope == "workspace" and by.user and not learned.users_write else learned.scope
+        whose = {"lane": session["lane"], "user": session["user"], "by_user": by.user is not None}
+        owner = Owner.of(session["workspace"], scope=scope, **whose)
+        _take_in(tx, session, owner, said, by=by, now_ms=now_ms)
+
+
+def _by_key(tx: Connection, learned: LearnedFacts) -> Iterator[tuple[Actor, LearnedFacts]]:
+    """What was said with each key."""
+    ids = [each.message_id for each in learned.statements] + [each.message_id for each in learned.ended]
+    query = select(messages.c.id, turns.c.key_id, api_keys.c.user).join(turns, turns.c.id == messages.c.turn_id)
+    query = query.outerjoin(api_keys, api_keys.c.id == turns.c.key_id)
+    found = tx.execute(query.where(messages.c.id.in_(ids)))
+    keys = {row.id: Actor(row.key_id or LOCAL.key_id, row.user) for row in found}
+    for by in dict.fromkeys(keys.get(each, LOCAL) for each in ids):
+        statements = tuple(each for each in learned.statements if keys.get(each.message_id, LOCAL) == by)
+        ended = tuple(each for each in learned.ended if keys.get(each.message_id, LOCAL) == by)
+        yield by, replace(learned, statements=statements, ended=ended)
+
+
+def _take_in(tx: Connection, session: Any, owner: Owner, learned: LearnedFacts, *, by: Actor, now_ms: int) -> None:
+    user = session["user"]
     decided = changes(
-        _known(tx, owner, learned),
+        _known(tx, owner, learned, user),
         learned,
-        forgotten=_forgotten(tx, owner, learned.statements),
+        forgotten=_forgotten(tx, owner, learned.statements, user),
         new_id=lambda: new_id("fact_"),
         session_id=session["id"],
         now_ms=now_ms,
@@ -42,7 +66,11 @@ def learn(tx: Connection, session: Any, learned: LearnedFacts, *, now_ms: int) -
             values = {name: getattr(fact, name) for name in changing}
             tx.execute(update(facts).where(facts.c.id == fact.id).values(**values))
         else:
-            add(tx, owner, fact, user=session["user"], lane=session["lane"])
+            add(tx, owner, fact, user=user, lane=session["lane"])
+        if owner.is_shared and (fact.id not in known or fact.until_ms is not None):
+            action = "fact.closed" if fact.id in known else "fact.learned"
+            about = {"user": user, "agent": session["agent"], "session_id": session["id"], "subject": fact.id}
+            note_act(tx, action, by, workspace=owner.workspace, at_ms=now_ms, **about)
     for fact_id, said in decided.said:
         source = {"fact_id": fact_id, "lane": session["lane"], "n": said.n}
         newest = upsert(fact_sources).values(**source)
@@ -63,8 +91,9 @@ def add(tx: Connection, owner: Owner, fact: Fact, *, user: str | None, lane: str
 
 
 def forget(tx: Connection, owner: Owner, digest: str, *, user: str | None, now_ms: int) -> None:
-    """Let nothing that was said before now bring a fact back."""
-    row = {"workspace": owner.workspace, "owner": owner.key, "digest": digest, "user": user, "until_ms": now_ms}
+    """Let nothing that the user said before now bring a fact back."""
+    key = _forgotten_by(owner, user)
+    row = {"workspace": owner.workspace, "owner": key, "digest": digest, "user": user, "until_ms": now_ms}
     noted = upsert(forgotten_facts).values(**row)
     keys = ["workspace", "owner", "digest"]
     tx.execute(noted.on_conflict_do_update(index_elements=keys, set_={"until_ms": now_ms}))
@@ -107,15 +136,15 @@ def _remove_sources(tx: Connection, lane: str, gone: ColumnElement[bool]) -> Non
         tx.execute(update(facts).where(some, facts.c.lane == lane).values(**no_session))
 
 
-def _known(tx: Connection, owner: Owner, learned: LearnedFacts) -> list[Fact]:
-    """The owner's facts of the subjects that are spoken of, and those that are named."""
+def _known(tx: Connection, owner: Owner, learned: LearnedFacts, user: str | None) -> list[Fact]:
+    """The owner's facts of the subjects that are spoken of, and those that are named, but none of another user."""
     subjects = {_subject_key(said.subject) for said in learned.statements}
     named = {fact_id for said in learned.statements for fact_id in said.replaces}
     named |= {end.fact_id for end in learned.ended}
     if not (subjects or named):
         return []
     wanted = or_(facts.c.subject_key.in_(subjects), facts.c.id.in_(named))
-    ours = (facts.c.workspace == owner.workspace, facts.c.owner == owner.key)
+    ours = (facts.c.workspace == owner.workspace, facts.c.owner == owner.key, facts.c.user.is_not_distinct_from(user))
     query = select(*COLUMNS).where(*ours, wanted).order_by(facts.c.id)
     return [Fact(**row) for row in tx.execute(query).mappings()]
 
@@ -125,8 +154,14 @@ def _subject_key(subject: str) -> str:
     return text_key(subject)[:SUBJECT_CHARS]
 
 
-def _forgotten(tx: Connection, owner: Owner, statements: Sequence[StatedFact]) -> dict[str, int]:
+def _forgotten_by(owner: Owner, user: str | None) -> str:
+    """Under which owner it stands: what one user has forgotten, others of the workspace may still say."""
+    return f"user:{user}" if owner.is_shared and user else owner.key
+
+
+def _forgotten(tx: Connection, owner: Owner, statements: Sequence[StatedFact], user: str | None) -> dict[str, int]:
     digests = {digest_of(said.subject, said.relation, said.object) for said in statements}
     table = forgotten_facts
-    ours = (table.c.workspace == owner.workspace, table.c.owner == owner.key, table.c.digest.in_(digests))
-    return {row.digest: row.until_ms for row in tx.execute(select(table.c.digest, table.c.until_ms).where(*ours))}
+    ours = (table.c.owner.in_({owner.key, _forgotten_by(owner, user)}), table.c.user.is_not_distinct_from(user))
+    query = select(table.c.digest, table.c.until_ms).where(table.c.workspace == owner.workspace, *ours)
+    return {row.digest: row.until_ms for row in tx.execute(query.where(table.c.digest.in_(digests)))}

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
 
-from loom_worker.core.errors import Conflict, NotFound
-from loom_worker.core.values.facts import Correction, Fact, FactFilter, FactStatus, Owner, topic_words
+from loom_worker.core.errors import Conflict, Forbidden, NotFound
+from loom_worker.core.values.facts import SHARED, Correction, Fact, FactFilter, FactStatus, Owner, topic_words
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.tenants import Actor, Tenant, WorkspaceUser
@@ -35,7 +35,7 @@ class Facts:
     def find(
         self, lane: str, scope: Scope, words: Sequence[str], *, with_history: bool = False, limit: int = MOST_FOUND
     ) -> tuple[Fact, ...]:
-        """Facts with one of these words that a session of an agent may be told; empty if the session is deleted.
+        """Facts with one of these words that a session may be told; ``user`` is None where it is the session's own.
 
         Args:
             words: as ``topic_words`` gives them; none: whatever is known.
@@ -43,19 +43,20 @@ class Facts:
             limit: most facts, those last said first.
         """
         with self._database.read() as tx:
-            owner = _owner(tx, lane, scope)
-            if owner is None:
+            session = find_lane(tx, lane)
+            if session is None:
                 return ()
-            query = select(*COLUMNS).where(*_owned(owner), _with(words), _is("all" if with_history else "open"))
+            query = select(*COLUMNS).where(*_told_to(session, scope), _with(words))
             newest = query.order_by(facts.c.seen_ms.desc(), facts.c.id.desc()).limit(limit)
-            return tuple(Fact(**row) for row in tx.execute(newest).mappings())
+            found = [Fact(**row) for row in tx.execute(newest.where(_is("all" if with_history else "open"))).mappings()]
+            return tuple(replace(fact, user=None) if fact.user == session["user"] else fact for fact in found)
 
     def open_count(self, lane: str, scope: Scope) -> int:
         """How many facts hold of those that a session of an agent may be told."""
         with self._database.read() as tx:
-            owner = _owner(tx, lane, scope)
-            count = select(func.count()).select_from(facts)
-            return 0 if owner is None else tx.execute(count.where(*_owned(owner), _is("open"))).scalar_one()
+            session = find_lane(tx, lane)
+            count = select(func.count()).select_from(facts).where(_is("open"))
+            return 0 if session is None else tx.execute(count.where(*_told_to(session, scope))).scalar_one()
 
     def require_user(self, who: WorkspaceUser) -> None:
         """Raise NotFound if the workspace has neither a fact nor a session of such a user."""
@@ -68,9 +69,6 @@ class Facts:
     def page(self, who: WorkspaceUser, where: FactFilter, *, limit: int, after: str | None) -> Page[Fact]:
         """List the facts that a user's sessions say or that were corrected for the user, the newest first.
 
-        Args:
-            after: the id of the last one seen.
-
         Raises:
             Invalid: ``after`` is not the id of a fact.
         """
@@ -79,29 +77,22 @@ class Facts:
     def page_of_session(
         self, tenant: Tenant, session_id: str, where: FactFilter, *, limit: int, after: str | None
     ) -> Page[Fact]:
-        """List the facts that a session says, the newest first; as ``page``.
-
-        Raises:
-            NotFound: the tenant has no such session.
-            Invalid: ``after`` is not the id of a fact.
-        """
+        """As ``page``, the facts that a session says; NotFound if the tenant has no such session."""
         with self._database.read() as tx:
             lane = found(tx, tenant, session_id)["lane"]
         said = facts.c.id.in_(select(fact_sources.c.fact_id).where(fact_sources.c.lane == lane))
         return self._page(said, where, limit=limit, after=after)
 
     def correct(self, who: WorkspaceUser, fact_id: str, given: Correction, *, by: Actor, now_ms: int) -> Fact:
-        """Close a user's fact and open another one in its place, which a person vouches for.
-
-        Returns:
-            The new fact.
+        """Close a user's fact and open another one in its place, which a person vouches for; the new one.
 
         Raises:
             NotFound: there is no such fact of the user.
             Conflict: it is closed.
+            Forbidden: a workspace is told it, and the key acts for a user.
         """
         with self._database.write(durable=True) as tx:
-            row = _found(tx, who, fact_id)
+            row = _found(tx, who, fact_id, by)
             before = _fact(row)
             if before.until_ms is not None:
                 raise Conflict(
@@ -131,25 +122,22 @@ class Facts:
         return after
 
     def forget(self, who: WorkspaceUser, fact_id: str, *, by: Actor, now_ms: int) -> None:
-        """Delete a user's fact; what was said so far does not bring it back.
-
-        Raises:
-            NotFound: there is no such fact of the user.
-        """
+        """Delete a user's fact; what was said so far does not bring it back. NotFound, Forbidden: as ``correct``."""
         with self._database.write(durable=True) as tx:
-            row = _found(tx, who, fact_id)
+            row = _found(tx, who, fact_id, by)
             owner = Owner(row["workspace"], row["owner"])
             forget(tx, owner, _fact(row).digest, user=who.user, now_ms=now_ms)
             tx.execute(delete(facts).where(facts.c.id == fact_id))
             _note(tx, "fact.forgotten", who, by, subject=fact_id, at_ms=now_ms)
 
     def forget_all(self, who: WorkspaceUser, *, by: Actor, now_ms: int) -> int:
-        """Delete all facts of a user; what was said so far does not bring them back. How many there were."""
+        """Delete a user's facts as far as the key may, for good as ``forget`` does; how many there were."""
+        ours = (*_of(who), *((facts.c.owner != SHARED,) if by.user else ()))
         with self._database.write(durable=True) as tx:
-            rows = tx.execute(select(facts).where(*_of(who))).mappings().all()
+            rows = tx.execute(select(facts).where(*ours)).mappings().all()
             for row in rows:
                 forget(tx, Owner(row["workspace"], row["owner"]), _fact(row).digest, user=who.user, now_ms=now_ms)
-            tx.execute(delete(facts).where(*_of(who)))
+            tx.execute(delete(facts).where(*ours))
             if rows:
                 _note(tx, "fact.forgotten", who, by, subject="all", at_ms=now_ms)
         return len(rows)
@@ -164,13 +152,9 @@ class Facts:
             return page_of(listed, limit=limit, cursor=lambda fact: fact.id)
 
 
-def _owner(tx: Connection, lane: str, scope: Scope) -> Owner | None:
-    session = find_lane(tx, lane)
-    return None if session is None else Owner.of(session["workspace"], lane=lane, user=session["user"], scope=scope)
-
-
-def _owned(owner: Owner) -> tuple[ColumnElement[bool], ...]:
-    return facts.c.workspace == owner.workspace, facts.c.owner == owner.key
+def _told_to(session: Any, scope: Scope) -> tuple[ColumnElement[bool], ...]:
+    keys = Owner.told(session["workspace"], scope, lane=session["lane"], user=session["user"])
+    return facts.c.workspace == session["workspace"], facts.c.owner.in_(keys)
 
 
 def _of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
@@ -187,10 +171,12 @@ def _with(words: Sequence[str]) -> ColumnElement[bool]:
     return or_(*contained) if contained else facts.c.id.is_not(None)
 
 
-def _found(tx: Connection, who: WorkspaceUser, fact_id: str) -> Any:
+def _found(tx: Connection, who: WorkspaceUser, fact_id: str, by: Actor) -> Any:
     row = tx.execute(select(facts).where(facts.c.id == fact_id, *_of(who))).mappings().first()
     if row is None:
         raise NotFound(f"There is no fact {fact_id!r}.")
+    if row["owner"] == SHARED and by.user:
+        raise Forbidden(f"The whole workspace is told the fact {fact_id!r}: changing it needs a key without a user.")
     return row
 
 

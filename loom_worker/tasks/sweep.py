@@ -200,6 +200,7 @@ class Sweep:
             return
         # Redis may have been away when they were deleted.
         self.events.forget(dict.fromkeys(self.sessions.deleted_turns(limit=FORGOTTEN), False))
+        self.events.note_removed()
         batches = 0
         while batches < REAPED and self.sessions.purge():
             batches += 1

@@ -53,6 +53,7 @@ class Deliverer:
             secret=self.settings.secret or "",
             timeout_s=self.settings.timeout_s,
             allow_private=self.settings.allow_private,
+            ports=self.settings.ports,
             now_us=began_us,
         )
         ended_us = now_us()

@@ -1,6 +1,7 @@
 """Where a webhook may go, and one attempt at a delivery; whatever the receiver does ends within the deadline."""
 
 import socket
+from collections.abc import Collection
 
 from loom_worker.core.errors import Flaw, Invalid, Transient
 from loom_worker.core.values.notifications import Delivery
@@ -16,28 +17,28 @@ MAX_RESPONSE_BYTES = 64 * 1024
 """Read of a response's body so that its sender is not cut off; only status and Retry-After are used."""
 
 
-def check(webhook: Webhook, *, allow_private: bool) -> None:
-    """Refuse a webhook that could never be delivered: a private target, a malformed URL, a malformed secret.
+def check(webhook: Webhook, *, allow_private: bool, ports: Collection[int] = ()) -> None:
+    """Refuse a webhook that could never be delivered: a private target or port, a malformed URL, a malformed secret.
 
     Raises:
         Invalid: ``webhook-url-refused``, with the reason.
     """
     try:
-        check_url(webhook.url, allow_private=allow_private)
+        check_url(webhook.url, allow_private=allow_private, ports=ports)
         if webhook.secret is not None:
             check_secret(webhook.secret)
     except Invalid as error:
         raise Invalid(str(error), error.flaws, "webhook-url-refused") from error
 
 
-def check_url(url: str, *, allow_private: bool) -> None:
+def check_url(url: str, *, allow_private: bool, ports: Collection[int] = ()) -> None:
     """Refuse a URL as far as this needs no name server.
 
     Raises:
         Invalid: with the reason, at ``/webhook/url``.
     """
     try:
-        target(url, allow_private=allow_private)
+        target(url, allow_private=allow_private, ports=ports)
     except Invalid as error:
         detail = _reason(error)
         raise Invalid(f"webhook URL refused: {detail}", (Flaw("/webhook/url", detail),)) from error
@@ -49,6 +50,7 @@ def send(
     secret: str,
     timeout_s: float,
     allow_private: bool,
+    ports: Collection[int] = (),
     now_us: int,
     lookup: Lookup = socket.getaddrinfo,
 ) -> Attempt:
@@ -56,13 +58,14 @@ def send(
 
     Args:
         secret: signs the body if the delivery has no secret of its own.
+        ports: further ones below 1024 than 80 and 443 that are served.
         timeout_s: for the whole attempt: name server, connection, TLS, response.
         now_us: microseconds since 1970; it is signed in seconds, and a date in Retry-After counts from it.
     """
     deadline, now_s = Deadline(timeout_s), now_us // 1_000_000
     body = delivery.body.encode()
     try:
-        receiver = target(delivery.url, allow_private=allow_private)
+        receiver = target(delivery.url, allow_private=allow_private, ports=ports)
         signature = headers(delivery.id, now_s, body=body, secret=delivery.secret or secret)
         parent = traceparent(delivery, now_us)
         sent = {**(delivery.headers or {}), "Content-Type": "application/json", **signature}

@@ -85,6 +85,7 @@ def _read(source: str, document: Document, form: Form, written: Any) -> tuple[Wo
         labels=MappingProxyType(_labels(meta.under("labels"))),
         variables=MappingProxyType(variables.values),
         needed=MappingProxyType(variables.needed),
+        scheduled={name: name in variables.used for name in variables.values if name not in variables.declared},
         agents=MappingProxyType(
             acquainted(inline.agents, pattern.agent_ids if isinstance(pattern, Coordination) else ())
         ),

@@ -51,6 +51,8 @@ ACTIONS = (
     "pairing.deleted",
     "delivery.replayed",
     "message.replayed",
+    "fact.learned",
+    "fact.closed",
     "fact.corrected",
     "fact.forgotten",
     *(INPUT_BLOCKED, INPUT_GUARDED),

@@ -3,7 +3,7 @@
 import hashlib
 import unicodedata
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.tiers import Scope
@@ -19,6 +19,8 @@ MOST_TOPIC_WORDS = 32
 """Words of a topic that are looked for."""
 SPEAKER = "user"
 """The subject of facts about the person who writes, where all facts of one owner are about the same person."""
+SHARED, SHARED_BY_USERS = "workspace", "workspace:users"
+"""Keys of the owners of facts that a whole workspace is told: those that no key of a user may change, and others."""
 _ARTICLES = frozenset({"a", "an", "the"})
 _PUNCTUATION = ".,;:!?\"'()[]“”‘’"
 
@@ -29,13 +31,25 @@ class Owner:
 
     workspace: str
     key: str
-    """``session:<lane>``, ``user:<id>`` or ``workspace``."""
+    """``session:<lane>``, ``user:<id>`` or ``workspace``; ``workspace:users`` for what keys of users say to all."""
+
+    @property
+    def is_shared(self) -> bool:
+        """True if everybody in the workspace is told."""
+        return self.key.startswith(SHARED)
 
     @classmethod
-    def of(cls, workspace: str, *, lane: str, user: str | None, scope: Scope) -> "Owner":
-        """The owner of what is said in a session; without a user, ``user`` is the session alone."""
+    def told(cls, workspace: str, scope: Scope, **whose: Any) -> frozenset[str]:
+        """Whose facts a session is told; with the workspace's, those that its user said for nobody else."""
+        key = cls.of(workspace, scope=scope, **whose).key
+        own = cls.of(workspace, scope="user", **whose).key
+        return frozenset({key, own, SHARED_BY_USERS} if key == SHARED else {key})
+
+    @classmethod
+    def of(cls, workspace: str, *, lane: str, user: str | None, scope: Scope, by_user: bool = False) -> "Owner":
+        """The owner of what is said in a session, with a user's key or not; ``user`` without one is the session."""
         if scope == "workspace":
-            return cls(workspace, "workspace")
+            return cls(workspace, SHARED_BY_USERS if by_user else SHARED)
         return cls(workspace, f"session:{lane}" if scope == "session" or user is None else f"user:{user}")
 
 
@@ -63,6 +77,8 @@ class Fact:
     seen_ms: int
     """When it was last said."""
     created_ms: int
+    user: str | None = None
+    """In whose session it was said; None: nobody's, or that of whoever is told."""
 
     def brief(self) -> "Fact":
         """As lists hold it: whole, for its parts are short."""
@@ -95,6 +111,7 @@ class Fact:
             "superseded_by": self.superseded_by,
             "confidence": round(self.confidence, 3),
             "source": self.source,
+            "user": self.user,
             "session_id": self.session_id,
             "message_id": self.message_id,
             "last_said_at": rfc3339(self.seen_ms),
@@ -131,6 +148,7 @@ class EndedFact:
 
     fact_id: str
     said_ms: int
+    message_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +158,8 @@ class LearnedFacts:
     scope: Scope
     statements: tuple[StatedFact, ...] = ()
     ended: tuple[EndedFact, ...] = ()
+    users_write: bool = False
+    """True: with the scope ``workspace``, what keys of users say is told to all of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+USER_ID = r"^(?!\.\.?$)(?=.*\S)[^/\\%\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]{1,256}$(?!\n)"
+"""What the id of a user looks like: nothing in it can be taken for a step of a path, and everything is seen."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceUser:

@@ -32,6 +32,8 @@ class MemoryTiers:
     has_embeddings: bool = False
     embedding_model: str = ""
     """``provider/model``; empty where there are none."""
+    users_write: bool = False
+    """True: with the scope ``workspace``, what keys of users say becomes a fact of the workspace, too."""
 
     @property
     def learns(self) -> bool:

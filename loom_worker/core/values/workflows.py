@@ -1,7 +1,7 @@
 """Workflows as their files define them: which agents are asked what, and how their answers are merged."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -221,6 +221,8 @@ class Workflow:
     """Values of its variables for runs that give none."""
     needed: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Variables that each run must give, by name: the line of the first place that uses it, 0 if it is not known."""
+    scheduled: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    """Those of ``variables`` that the schedule alone gives a value; True: its texts use it."""
     agents: Mapping[str, Agent] = field(default_factory=lambda: MappingProxyType({}))
     """Agents that the file defines itself, by the name under which they work: ``workflow:agent``."""
     budget: Json | None = None
@@ -245,6 +247,14 @@ class Workflow:
         begin = self.source.rpartition(":")[2]
         line = line_near(self.lines, path) or (int(begin) if begin.isdigit() else 0)
         return Problem(text, fix, self.file, line, field=path, is_warning=is_warning)
+
+    def seen_by(self, workspace: str) -> "Workflow":
+        """The workflow as a workspace has it: values that a schedule gives are for the schedule's own alone."""
+        if self.schedule is None or self.schedule.workspace == workspace:
+            return self
+        own = {name: value for name, value in self.variables.items() if name not in self.scheduled}
+        needed = {name: 0 for name, is_used in self.scheduled.items() if is_used}
+        return replace(self, variables=own, needed={**self.needed, **needed})
 
     def as_json(self) -> Json:
         """The Workflow of the HTTP API."""

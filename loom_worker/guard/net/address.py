@@ -8,7 +8,7 @@ answer of the name server can slip in between.
 import re
 import socket
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
@@ -25,6 +25,8 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_LEAST_FREE_PORT = 1024
+"""Below it are those of system services: of mail, name and file servers, which take an HTTP request for their own."""
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _LOCAL_SUFFIXES = ("localhost", "localdomain", "local", "internal", "ip6-localhost", "ip6-loopback")
@@ -81,11 +83,12 @@ class Target:
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def target(url: str, *, allow_private: bool) -> Target:
+def target(url: str, *, allow_private: bool, ports: Collection[int] | None = None) -> Target:
     """Split a URL into its parts; the connection uses the same parts that are checked here.
 
     Args:
         allow_private: loopback and private networks are allowed.
+        ports: further ones below 1024 than 80 and 443; None: all are allowed.
 
     Raises:
         Invalid: with the reason, as far as it can be known without a name server; Private for a private target.
@@ -102,6 +105,8 @@ def target(url: str, *, allow_private: bool) -> Target:
         raise Invalid("user name and password do not belong in a URL")
     if port == 0:
         raise Invalid("port 0 cannot be connected to")
+    if ports is not None and port is not None and port < _LEAST_FREE_PORT and port not in {80, 443, *ports}:
+        raise Invalid(f"port {port}: only 80, 443 and those from 1024 are served (LOOM_TARGET_PORTS adds others)")
     host = parts.hostname or ""
     _check_host(host, allow_private=allow_private)
     return Target(parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme], _path(parts))

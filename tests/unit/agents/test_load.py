@@ -157,6 +157,28 @@ def test_a_number_without_end_costs_its_own_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "spec",
+    [
+        "budget: {tokens: 1000000000001}",
+        "config: {timeout_seconds: 1.0e+13}",
+        "budget: {month: {usd: 0xffffffffffff}}",
+        f"llm: {{model: {'m' * 100_000}}}",
+        f"system_prompt: x\n  {'k' * 100_000}: 1",
+        "tools: [" + "look, " * 3_000 + "look]",
+        "schedules: [" + "{name: a, cron: '@daily', input: x}, " * 1001 + "]",
+        "schedule: {input: x, cron: '" + "1," * 50_000 + "1 * * * *'}",
+    ],
+    ids=lambda text: text[:24],
+)
+def test_what_no_agent_needs_so_much_of_is_refused_with_file_and_line(tmp_path: Path, spec: str) -> None:
+    found = agents(tmp_path, HEAD + f"spec:\n  {spec}", FULL)
+    assert set(found.agents) == {"default", "analyst"}
+    [told_of] = told(found)
+    assert told_of.startswith(f"{tmp_path}/0.yaml:")
+    assert len(told_of) < 1_000
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("kind: Agent\nmetadata: {name: a}", "apiVersion: loom/v1 is needed, not nothing"),

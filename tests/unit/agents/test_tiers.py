@@ -37,14 +37,14 @@ def test_every_key_of_the_seeds_is_understood() -> None:
         "compaction": {"strategy": "heuristic", "summary_model": "ollama/qwen3", "batch_size": 40},
         "recent_store": {"max_messages": 500},
         "summaries": {"enabled": True, "extract_facts": False},
-        "knowledge": {"enabled": True, "scope": "workspace", "inject": True},
+        "knowledge": {"enabled": True, "scope": "workspace", "users_write": True, "inject": True},
         "embeddings": {"enabled": True, "model": "openai/text-embedding-3-small"},
     }
     fields = spec(
         given, storage={"backend": "sqlite", "memory": {"backend": "sqlite"}, "vector": {"backend": "sqlite_vec"}}
     )
     assert tiers(fields) == MemoryTiers(
-        "heuristic", 40, 500, True, False, True, "workspace", True, True, "openai/text-embedding-3-small"
+        "heuristic", 40, 500, True, False, True, "workspace", True, True, "openai/text-embedding-3-small", True
     )
     assert summary_model(fields) == ModelChoice("ollama", "qwen3")
     assert (limited(fields).max_l1_messages, limited(fields).batches) == (30, BATCHES)

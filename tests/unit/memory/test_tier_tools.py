@@ -10,7 +10,7 @@ from loom_worker.core.values.facts import Fact
 from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.memory.recalled import Room
-from loom_worker.memory.tier_tools import TierParts, ranked, tier_tools
+from loom_worker.memory.tier_tools import TierParts, as_text, as_told, ranked, tier_tools
 from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import DatedSummaries
 from loom_worker.store.facts import Facts
@@ -107,6 +107,13 @@ def test_an_answer_that_would_be_too_large_leaves_out_its_last_entries(database:
 )
 def test_only_tools_of_tiers_that_the_agent_has_are_offered(database: Database, tiers: MemoryTiers, names: Any) -> None:
     assert [tool.spec.name for tool in tier_tools(parts(database, tiers=tiers))] == names
+
+
+def test_what_is_told_names_who_else_said_it() -> None:
+    own = Fact("fact_0", "user", "likes", "tea", NOW_MS, None, None, 0.8, "conversation", "s", "m", NOW_MS, NOW_MS)
+    theirs = replace(own, user="john")
+    assert [as_told(each).get("said_by") for each in (own, theirs)] == [None, "john"]
+    assert as_text([own, theirs], "turn_1").count("john") == 1
 
 
 def test_rare_words_of_a_topic_count_more_and_open_facts_come_first() -> None:

@@ -108,7 +108,7 @@ def test_problems_of_files_and_of_agents_are_told_together(stage: WebStage, runs
     assert "there is no agent 'ghost'" in lonely
     assert [each.name for each in runs.workflows()] == ["lonely", "two"]
     with pytest.raises(Invalid, match=r"broken\.yaml"):
-        runs.workflow("broken")
+        runs.workflow("broken", "default")
 
 
 class Away:

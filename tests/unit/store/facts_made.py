@@ -1,17 +1,25 @@
 """Sessions that state facts, for the tests of all that tells or removes them."""
 
+from typing import Any
+
+from sqlalchemy import insert
+
+from loom_worker.core.values.api_keys import ApiKey
 from loom_worker.core.values.dated import DatedSummary
-from loom_worker.core.values.facts import Fact, FactFilter, LearnedFacts, StatedFact, topic_words
+from loom_worker.core.values.facts import EndedFact, Fact, FactFilter, LearnedFacts, StatedFact, topic_words
+from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.tiers import Scope
+from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import add_dated
 from loom_worker.store.fact_changes import learn
 from loom_worker.store.facts import Facts
 from loom_worker.store.retention import DAY_MS
+from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions, of_lane
-from tests.unit.store.made import NOW_MS, WORKSPACE
+from tests.unit.store.made import NOW_MS, WORKSPACE, submitted
 
 MARIA, JOHN = WorkspaceUser(WORKSPACE, "maria"), WorkspaceUser(WORKSPACE, "john")
 
@@ -27,6 +35,21 @@ def states(database: Database, lane: str, triple: str, *, n: int = 1, scope: Sco
     said = StatedFact(subject, relation, object_, f"msg_{n}", n=n, said_ms=NOW_MS + at)
     with database.write() as tx:
         learn(tx, of_lane(tx, lane), LearnedFacts(scope, (said,)), now_ms=NOW_MS + at)
+
+
+def says(database: Database, who: WorkspaceUser, name: str, triple: str, key_user: str | None, **more: Any) -> str:
+    """A message that was sent with a key for that user, or none, states a fact of the workspace; the session's lane."""
+    at, named, lane = more.pop("at", 0), more.pop("closes", ()), session_of(database, who, name)
+    key = ApiKey(new_id("key_"), WORKSPACE, "k", "loom_", ("chat",), user=key_user, created_ms=NOW_MS)
+    KeyRows(database).add(key, key.id)
+    turn = submitted(database, name, key_id=key.id)
+    row = {"id": f"msg_{turn.id}", "lane": lane, "session_id": name, "turn_id": turn.id, "role": "user", "content": "x"}
+    said = StatedFact(*triple.split("|"), row["id"], n=1, said_ms=NOW_MS + at, replaces=named)
+    ended = tuple(EndedFact(each, said.said_ms, row["id"]) for each in named)
+    with database.write() as tx:
+        tx.execute(insert(messages), {**row, "context": "", "token_count": 1, "created_ms": NOW_MS})
+        learn(tx, of_lane(tx, lane), LearnedFacts("workspace", (said,), ended, **more), now_ms=NOW_MS + at)
+    return lane
 
 
 def told(database: Database, lane: str, topic: str = "", *, scope: Scope = "user", history: bool = False) -> list[str]:

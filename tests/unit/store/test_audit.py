@@ -29,7 +29,7 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.workspaces import Workspaces
 from tests.support.agent_messages import dead
 from tests.support.at_once import at_once
-from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, delivery, final, running, submitted
+from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, delivery, final, running, said, submitted
 
 BY = Actor("key_admin", "boss")
 ALL = AuditFilter()
@@ -234,6 +234,16 @@ def test_a_change_behind_the_triggers_is_found_and_named(database: Database, sta
     forced(database, f"{statement} {'AND' if 'WHERE' in statement else 'WHERE'} workspace = '{WORKSPACE}'")
     [broken] = AuditRows(database).verify()
     assert (broken.workspace, broken.seq) == (WORKSPACE, seq)
+
+
+@pytest.mark.parametrize("last", [0, 2])
+def test_a_chain_that_is_emptied_or_cut_with_its_head_does_not_hold_beside_turns(database: Database, last: int) -> None:
+    said(database, "s1", turns=3)
+    forced(database, "UPDATE audit_chains SET last_seq = 2, last_hash = (SELECT hash FROM audit WHERE seq = 2)")
+    forced(database, f"DELETE FROM audit_chains WHERE NOT {last}")
+    forced(database, f"DELETE FROM audit WHERE seq > {last}")
+    [broken] = AuditRows(database).verify()
+    assert (broken.workspace, broken.why.split()[0]) == (WORKSPACE, str(3 - last))
 
 
 def test_rows_that_are_too_old_go_and_the_rest_still_verifies(database: Database) -> None:

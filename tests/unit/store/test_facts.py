@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import func, select, update
 
-from loom_worker.core.errors import Conflict, Invalid, NotFound
+from loom_worker.core.errors import Conflict, Forbidden, Invalid, NotFound
 from loom_worker.core.settings import RetentionSettings
 from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.facts import Correction, FactFilter
@@ -18,7 +18,7 @@ from loom_worker.store.retention import DAY_MS, Retention
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.users import Users
-from tests.unit.store.facts_made import JOHN, MARIA, dated, listed, session_of, states, told
+from tests.unit.store.facts_made import JOHN, MARIA, dated, listed, says, session_of, states, told
 from tests.unit.store.made import NOW_MS, WORKSPACE, purged, said
 
 BY = Actor("key_admin")
@@ -37,7 +37,8 @@ def test_facts_of_a_user_are_told_in_all_sessions_of_that_user_and_in_no_other(d
     elsewhere = session_of(database, WorkspaceUser("other", "maria"), "a")
     states(database, one, BERLIN)
     assert [told(database, lane) for lane in (one, two, johns, elsewhere)] == [["Berlin"], ["Berlin"], [], []]
-    assert [told(database, one, scope=scope) for scope in ("session", "workspace")] == [[], []]
+    assert [told(database, one, scope=scope) for scope in ("session", "workspace")] == [[], ["Berlin"]]
+    assert told(database, johns, scope="workspace") == []
 
 
 def test_a_session_without_a_user_has_itself_alone(database: Database) -> None:
@@ -57,6 +58,48 @@ def test_facts_of_a_workspace_are_told_to_all_of_it_and_facts_of_a_session_to_no
     states(database, one, "user|is in a|hurry", scope="session")
     assert [told(database, lane, scope="workspace") for lane in (one, johns, elsewhere)] == [["boats"], ["boats"], []]
     assert [told(database, lane, scope="session") for lane in (one, johns)] == [["hurry"], []]
+
+
+ACME = "Acme|is based in|Rome"
+
+
+def test_in_a_workspace_no_user_closes_ends_replaces_or_silences_what_another_said(database: Database) -> None:
+    says(database, MARIA, "a", ACME, None, at=1)
+    [rome] = listed(database)
+    for at, key_user in ((2, None), (3, "john")):
+        told_to = says(database, JOHN, f"b{at}", "Acme|is based in|Oslo", key_user, at=at, closes=(rome.id,))
+    assert listed(database) == (rome,)
+    found = Facts(database).find(told_to, "workspace", ())
+    assert sorted((fact.object, fact.user) for fact in found) == [("Oslo", None), ("Oslo", None), ("Rome", "maria")]
+    for fact in listed(database, JOHN):
+        Facts(database).forget(JOHN, fact.id, by=BY, now_ms=NOW_MS + 9)
+    says(database, JOHN, "c", "Acme|is based in|Oslo", None, at=5)
+    says(database, MARIA, "d", "Acme|is based in|Oslo", None, at=6)
+    assert [[fact.object for fact in listed(database, who)] for who in (MARIA, JOHN)] == [["Oslo", "Rome"], []]
+    page = AuditRows(database).page(WORKSPACE, AuditFilter(user="maria"), limit=9, after=None)
+    acts = [(row.entry.action, row.entry.session_id, row.entry.subject) for row in page.items]
+    oslo = listed(database)[0].id
+    assert acts == [("fact.learned", "d", oslo), ("fact.closed", "d", rome.id), ("fact.learned", "a", rome.id)]
+
+
+def test_what_a_key_of_a_user_says_is_told_to_that_user_alone_unless_the_agent_allows_more(database: Database) -> None:
+    johns = session_of(database, JOHN, "b")
+    marias = says(database, MARIA, "a", ACME, "maria")
+    assert [told(database, lane, scope="workspace") for lane in (marias, johns)] == [["Rome"], []]
+    says(database, MARIA, "c", "Acme|sells|boats", "maria", users_write=True)
+    assert [told(database, lane, scope="workspace") for lane in (marias, johns)] == [["Rome", "boats"], ["boats"]]
+
+
+def test_a_key_of_a_user_changes_no_fact_that_the_workspace_said(database: Database) -> None:
+    says(database, MARIA, "a", ACME, None)
+    states(database, session_of(database, MARIA, "b"), BERLIN)
+    store, own = Facts(database), Actor("key_m", "maria")
+    [_, rome] = listed(database)
+    with pytest.raises(Forbidden):
+        store.correct(MARIA, rome.id, Correction(object="Oslo"), by=own, now_ms=NOW_MS)
+    with pytest.raises(Forbidden):
+        store.forget(MARIA, rome.id, by=own, now_ms=NOW_MS)
+    assert [store.forget_all(MARIA, by=by, now_ms=NOW_MS) for by in (own, BY)] == [1, 1]
 
 
 def test_facts_of_one_owner_close_each_other_whichever_session_says_them(database: Database) -> None:

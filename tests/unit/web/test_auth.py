@@ -131,7 +131,6 @@ def test_metrics_behind_a_proxy_need_a_key_whoever_the_client_says_it_is(client_
     forged = {"X-Forwarded-For": "127.0.0.1"}
     assert proxied.get("/metrics", headers=forged, environ_overrides={"REMOTE_ADDR": address}).status_code == 401
     assert proxied.get("/metrics", headers={**forged, **bearer("key-a")}).status_code == 200
-    assert proxied.get("/metrics").status_code == 200
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:9999"])

@@ -13,8 +13,8 @@ from loom_worker.core.values.tenants import WorkspaceUser
 from tests.support.web_stage import WebStage
 from tests.unit.store.facts_made import session_of, states
 
-MARIA = WorkspaceUser("alpha", "maria@x/y")
-URL = "/v1/users/maria%40x%2Fy/facts"
+MARIA = WorkspaceUser("alpha", "maria@x y")
+URL = "/v1/users/maria%40x%20y/facts"
 Ask = Callable[..., TestResponse]
 
 

@@ -229,6 +229,8 @@ def test_a_revoked_key_is_refused_even_where_no_key_is_needed_any_more(client: F
 def test_metrics_are_shown_to_any_key_but_a_user_s(client: FlaskClient, make_key: Maker) -> None:
     elsewhere = {"REMOTE_ADDR": "10.0.0.7"}
     assert client.get("/metrics").status_code == 200
+    make_key("admin")
+    assert client.get("/metrics").status_code == 401
     for secret, status in (
         (make_key("read"), 200),
         (make_key("admin", user="maria"), 403),

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 from flask.testing import FlaskClient
@@ -128,10 +130,28 @@ def test_a_user_of_whom_there_is_nothing_returns_404(client: FlaskClient, stage:
     assert client.delete(f"/v1/users/{user}", headers=admin(stage)).status_code == 404
 
 
-def test_a_user_with_a_slash_is_deleted(client: FlaskClient, stage: WebStage) -> None:
-    belongings(stage, replace(MARIA, user="team/maria@example.com"), CANARY)
-    answer = client.delete("/v1/users/team%2Fmaria@example.com", headers=admin(stage))
+def test_a_user_with_spaces_and_signs_is_deleted(client: FlaskClient, stage: WebStage) -> None:
+    user = "Zoë\u3000& maria@example.com?#"
+    belongings(stage, replace(MARIA, user=user), CANARY)
+    answer = client.delete(f"/v1/users/{quote(user)}", headers=admin(stage))
     assert answer.get_json()["sessions"] == 2
+
+
+@pytest.mark.parametrize("step", ["%2Ffacts", "%2ffacts", "%5Cfacts", "%252Ffacts", "/facts/", "%00", "%2F..%2Fmaria"])
+def test_no_encoded_step_leads_to_another_operation(client: FlaskClient, stage: WebStage, step: str) -> None:
+    belongings(stage, MARIA, CANARY)
+    assert client.delete(f"/v1/users/maria{step}", headers=admin(stage)).status_code == 404
+    assert client.get("/v1/users%2Fmaria/facts", headers=admin(stage)).status_code == 404
+    assert client.get("/v1/users/maria/facts", headers=admin(stage)).get_json()["data"]
+
+
+@pytest.mark.parametrize("user", ["a/b", "a\\b", "a%2Fb", "..", ".", "", " ", "a\n", "\x7f", "a\u200b", "x" * 257])
+def test_nothing_is_made_for_a_user_whose_id_could_be_a_path(client: FlaskClient, stage: WebStage, user: str) -> None:
+    bodies: dict[str, Any] = {"sessions": {}, "sessions/s1/turns": {"input": "hello"}, "keys": {"name": "k"}}
+    bodies |= {"pairings": {"channel": "mail", "identity": "m"}, "workflows/two/runs": {"input": "hello"}}
+    for path, body in bodies.items():
+        answer = client.post(f"/v1/{path}", json={**body, "user": user}, headers=admin(stage))
+        assert [flaw["pointer"] for flaw in answer.get_json()["errors"]] == ["/user"], path
 
 
 def test_a_user_deletes_no_user(client: FlaskClient, stage: WebStage) -> None:

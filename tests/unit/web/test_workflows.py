@@ -54,6 +54,18 @@ def test_variables_are_the_file_s_unless_given_and_stand_in_prompts_as_json_spel
     assert turn["input"] == "true for 1.5, friendly"
 
 
+def test_what_a_schedule_gives_a_workflow_is_shown_to_its_own_workspace_alone(flow: Flow) -> None:
+    for workspace in ("acme", "default"):
+        plan = (
+            f"schedule: {{{{cron: '@daily', workspace: {workspace}, variables: {{{{audience: Zoe, unused: Ida}}}}}}}}\n"
+        )
+        write(flow.stage, workspace, text=FILE + plan)
+    texts = {name: flow.client.get(f"/v1/workflows/{name}").text for name in ("acme", "default")}
+    assert [("Zoe" in text, "Ida" in text) for text in texts.values()] == [(False, False), (True, True)]
+    refused(flow.post({"input": "x"}, "acme"), "/variables/audience")
+    assert flow.start("default", variables={"input": "x"})["variables"]["audience"] == "Zoe"
+
+
 def test_a_broken_file_stops_its_own_workflow_alone(flow: Flow) -> None:
     write(flow.stage)
     write(flow.stage, "broken", text=FILE.replace("initial_prompt", "prompt"))

@@ -43,6 +43,18 @@ def test_an_unfit_url_is_refused_at_its_place_in_the_request(url: str) -> None:
     assert [flaw.pointer for flaw in refused.value.flaws] == ["/webhook/url"]
 
 
+@pytest.mark.parametrize("port", [1, 22, 25, 81, 1023])
+def test_a_port_of_a_system_service_is_refused_and_never_connected_to_unless_it_is_opened(port: int) -> None:
+    url = f"https://example.com:{port}/hook"
+    with pytest.raises(Invalid) as refused:
+        check_url(url, allow_private=True)
+    attempt = send(a_delivery(url), secret=SECRET, timeout_s=60.0, allow_private=True, now_us=now_us())
+    assert "LOOM_TARGET_PORTS" in refused.value.flaws[0].detail
+    assert "LOOM_TARGET_PORTS" in (attempt.error or "")
+    check_url("https://example.com:1024/hook", allow_private=False)
+    check_url(url, allow_private=False, ports=(port,))
+
+
 def test_a_public_url_is_accepted() -> None:
     check_url("https://example.com/hook?a=1", allow_private=False)
 
