@@ -67,7 +67,7 @@ class ModelWatch(Watch):
         """Takes down their times."""
         self.meter: BudgetMeter | None = None
         self.paid: list[PaidTry] = []
-        """The tries of which the provider told what they used, but for one that was answered."""
+        """The tries that are paid for, but for one that was answered."""
         self.under_way: PaidTry | None = None
         self.is_under_way = False  # true from when a request goes out until it fails
         self._noted = self._told_ms = 0
@@ -122,10 +122,19 @@ class ModelWatch(Watch):
     def said(self, text: str) -> list[Json]:
         """A piece of text came; the paid tries that its event is to tell of, for whoever takes the turn over."""
         self.calls.text()
+        if self.under_way is None:
+            self.under_way = self.lost()
         new = self._new_tries()
         if self.under_way is not None:
             self.under_way.said.append(text)
         return new
+
+    def lost(self) -> PaidTry | None:
+        """Count what was set aside, and the provider has told nothing of, among the paid tries; None: nothing was."""
+        held = self.meter.take() if self.meter else None
+        if held is not None:
+            self.paid.append(PaidTry.untold(held))
+        return None if held is None else self.paid[-1]
 
     def answered(self) -> Reservation | None:
         """The reply says what the try under way used; what was set aside for it."""
@@ -137,6 +146,7 @@ class ModelWatch(Watch):
         """See Watch."""
         self.calls.failed(error)
         self.is_under_way = False
+        self.lost()
         self._note()
         next_ms = self._clock_ms() + int(wait_s * 1000)
         self._change(waits_for=_for(error), next_try_ms=next_ms, last_error=self._cause(error))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loom_worker.core.errors import LoomError
+from loom_worker.core.values.budgets import CallCost
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Session
@@ -89,6 +90,9 @@ class Out:
 
     def check_kernel(self, *question: object) -> None:
         self.ask("kernel", *question)
+
+    def first_call(self, *question: object) -> CallCost:
+        return CallCost(0, 0)
 
     def check_fits(self, *question: object) -> None:
         self.ask("fits", *question)

@@ -55,7 +55,7 @@ def test_a_budget_in_usd_needs_a_model_with_a_price(make_stage: MakeStage, rules
         assert answer.status_code == 202
     else:
         assert problem(answer) == (422, "model-without-price")
-        assert ask(client, budget={"tokens": 100}).status_code == 202
+        assert ask(client, budget={"tokens": 100_000}).status_code == 202
 
 
 def test_a_disabled_workspace_accepts_nothing_stops_what_runs_and_goes_on_when_it_is_enabled(
