@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -56,7 +57,8 @@ class BudgetMeter(Meter):
         held = self._metered
         if held is not None and self._input_tokens + self._said > held.grant.amount.tokens:
             self._metered, most = None, self._cost.amount(held.grant.max_tokens)
-            self._budgets.extend(held, most - held.grant.amount, now_ms=self._clock_ms())
+            with suppress(Unavailable):  # a reply is worth more than its reserve
+                self._budgets.extend(held, most - held.grant.amount, now_ms=self._clock_ms())
 
     def take(self) -> Reservation | None:
         """Hand over what is set aside for the last try, to be settled by what that used."""

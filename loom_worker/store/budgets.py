@@ -79,8 +79,6 @@ _CALLS_OF_ENDED = (
     .where(turns.c.lane == bindparam("our_key"), ~unfinished(), _IS_MADE)
 )
 _TAKE = delete(reservations).where(reservations.c.id == bindparam("our_id")).returning(reservations.c.held)
-_HELD, _TURN = select(reservations.c.held), reservations.c.held["turn_id"].as_string()
-_OF_TURN = _HELD.where(bindparam("our_turn") == _TURN)
 _GOES_ON = select(turns.c.id).where(turns.c.id == bindparam("our_turn"), unfinished())
 _OUTPUTS = select(usage.c.workspace, usage.c.agent, usage.c.output_tokens).where(usage.c.output_tokens > 0)
 _LATEST, LEAST_KNOWN, COUNTED_AGAIN_MS = _OUTPUTS.order_by(usage.c.n.desc()).limit(4_000), 20, 10_000
@@ -137,10 +135,10 @@ class Budgets:
             if (known := _taken(tx, held)) is not None:
                 _add(tx, dict.fromkeys(known.accounts, used - known.grant.amount), now_ms=now_ms)
 
-    def left_by(self, turn_id: str) -> tuple[Reservation, ...]:
-        """What owners of a turn have set aside and not settled."""
+    def unsettled(self) -> list[Reservation]:
+        """What is set aside for calls under way, and for those whose processes died."""
         with self._database.read() as tx:
-            return tuple(map(Reservation.from_json, tx.execute(_OF_TURN, {"our_turn": turn_id}).scalars()))
+            return [Reservation.from_json(row) for row in tx.execute(select(reservations.c.held)).scalars()]
 
     def settle_lost(self, alive: Collection[str], *, before_ms: int) -> None:
         """Have calls that nobody will settle count as sent; those of turns that go on are left to their next owners.
@@ -149,8 +147,8 @@ class Budgets:
             alive: names of processes; calls of others, and of turns that have ended, are lost.
             before_ms: younger calls are left alone.
         """
+        old = [each for each in self.unsettled() if each.at_ms < before_ms]
         with self._database.read() as tx:
-            old = [each for each in map(Reservation.from_json, tx.execute(_HELD).scalars()) if each.at_ms < before_ms]
             open_turns = {each.turn_id for each in old if tx.execute(_GOES_ON, {"our_turn": each.turn_id}).first()}
         for each in old:
             is_late = each.at_ms < before_ms - LONGEST_CALL_MS
@@ -158,11 +156,7 @@ class Budgets:
                 self.give_back(each, each.sent, now_ms=before_ms)
 
     def left(self, payer: Payer, turn: Json | None, *, now_ms: int) -> list[tuple[Limit, Amount]]:
-        """The limits on what models may take in a turn that is about to be stored, each with what is used of it.
-
-        Args:
-            turn: the turn's own budget.
-        """
+        """What limits the models of a new turn with this budget, each with what is used of it."""
         with self._database.read() as tx:
             limits = [limit for limit in _limits(tx, payer, now_ms=now_ms) if CallCost(0, 0).concerns(limit)]
         own = [(limit, NOTHING) for limit in limits_of("turn", "", turn, now_ms=now_ms)]

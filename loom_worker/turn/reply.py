@@ -19,16 +19,7 @@ from loom_worker.core.errors import (
 from loom_worker.core.text import fence_key
 from loom_worker.core.values.budgets import Reservation, ToolCallCount
 from loom_worker.core.values.calls import Call
-from loom_worker.core.values.chat import (
-    UNMETERED,
-    Reply,
-    ReplyEvent,
-    Request,
-    Restarted,
-    TextDelta,
-    ToolUse,
-    Usage,
-)
+from loom_worker.core.values.chat import UNMETERED, Reply, ReplyEvent, Request, Restarted, TextDelta, ToolUse, Usage
 from loom_worker.core.values.children import why_not
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json

@@ -408,7 +408,7 @@ def _taken_up(state: TurnState, execution: Execution, writer: EventWriter) -> Tu
     tries = _tries(orphans)
     if execution.is_limited:
         known = {each.held.id for each in tries if each.held}
-        left = execution.worker.budgets.left_by(turn.id)
+        left = [held for held in execution.worker.budgets.unsettled() if held.turn_id == turn.id]
         tries = [*tries, *(PaidTry.untold(held) for held in left if held.id not in known)]
     return execution.with_tries(state, tries)
 

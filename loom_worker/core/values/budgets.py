@@ -127,11 +127,7 @@ class Limit:
         return f"{', '.join(_used(self, used))}.{renews}"
 
     def _pairs(self, used: Amount) -> tuple[tuple[int | None, int], ...]:
-        return (
-            (self.nano_usd, used.nano_usd),
-            (self.tokens, used.tokens),
-            (self.tool_calls, used.tool_calls),
-        )
+        return ((self.nano_usd, used.nano_usd), (self.tokens, used.tokens), (self.tool_calls, used.tool_calls))
 
 
 _OWNERS: dict[Level, str] = {
