@@ -3,7 +3,8 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
 from loom_worker.core.errors import LeftAlone, LoomError, Overloaded
 from loom_worker.core.values.budgets import Reservation
@@ -122,19 +123,18 @@ class ModelWatch(Watch):
     def said(self, text: str) -> list[Json]:
         """A piece of text came; the paid tries that its event is to tell of, for whoever takes the turn over."""
         self.calls.text()
-        if self.under_way is None:
-            self.under_way = self.lost()
+        if self.under_way is None and self.meter and self.meter.held:
+            self.under_way = self.lost()[-1]
         new = self._new_tries()
         if self.under_way is not None:
             self.under_way.said.append(text)
         return new
 
-    def lost(self) -> PaidTry | None:
-        """Count what was set aside, and the provider has told nothing of, among the paid tries; None: nothing was."""
-        held = self.meter.take() if self.meter else None
-        if held is not None:
+    def lost(self) -> list[PaidTry]:
+        """The paid tries, and among them the last one if the provider has told nothing of it."""
+        if self.meter and (held := self.meter.take()):
             self.paid.append(PaidTry.untold(held))
-        return None if held is None else self.paid[-1]
+        return self.paid
 
     def answered(self) -> Reservation | None:
         """The reply says what the try under way used; what was set aside for it."""
@@ -178,22 +178,9 @@ class ModelWatch(Watch):
         earlier = self._waiting.last_error
         return earlier if earlier and isinstance(error, LeftAlone) else str(error)
 
-    def _change(
-        self,
-        *,
-        waits_for: WaitsFor,
-        attempt: int | None = None,
-        next_try_ms: int | None = None,
-        last_error: str | None = None,
-    ) -> None:
-        before = self._waiting
-        self._waiting = Waiting(
-            waits_for,
-            before.since_ms,
-            attempt=before.attempt if attempt is None else attempt,
-            next_try_ms=next_try_ms,
-            last_error=last_error or before.last_error,
-        )
+    def _change(self, **changed: Any) -> None:
+        """Take up what is different; the time of the next try is forgotten, the attempt and the last error are not."""
+        self._waiting = replace(self._waiting, **{"next_try_ms": None, **changed})
 
     def _new_tries(self) -> list[Json]:
         new, self._noted = [asdict(each) for each in self.paid[self._noted :]], len(self.paid)
