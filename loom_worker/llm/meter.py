@@ -2,11 +2,10 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from loom_worker.core.errors import LoomError, Overloaded, ProviderFailed, Unavailable, Unreached
+from loom_worker.core.errors import BudgetSpent, LoomError, Overloaded, ProviderFailed, Unavailable, Unreached
 from loom_worker.core.values.budgets import NOTHING, Amount, CallCost, Payer, Reservation
 from loom_worker.core.values.chat import Meter, ReplyEvent, Request, TextDelta, Usage
 from loom_worker.core.values.ids import now_ms
@@ -37,6 +36,8 @@ class BudgetMeter(Meter):
         """
         self.held: Reservation | None = None
         """What is set aside for the last try."""
+        self.narrowed = ""
+        """Which budget made its reply shorter than it might have been; empty: none."""
         self._budgets = budgets
         self._payer = payer
         self._input_tokens = input_tokens
@@ -48,17 +49,29 @@ class BudgetMeter(Meter):
         found = rates(model, self._input_tokens)
         self._cost = CallCost(self._input_tokens, max_tokens, *(found or (None, None)))
         self.held = self._metered = self._budgets.reserve(self._payer, self._cost, now_ms=self._clock_ms())
-        self._said = 0.0
-        return max_tokens if self.held is None else self.held.grant.max_tokens
+        self._said, self._aside = 0.0, 0
+        if self.held is None:
+            return max_tokens
+        self.narrowed, self._aside = self.held.grant.narrowed, self.held.grant.amount.tokens - self._input_tokens
+        return self.held.grant.max_tokens
 
     def said(self, text: str) -> None:
-        """See Meter; the first time that more comes than was likely, all that may come is set aside."""
+        """See Meter; as often as more comes than is set aside, twice as much is.
+
+        Raises:
+            BudgetSpent: so much is not left.
+        """
         self._said += len(text.encode(errors="surrogatepass")) / TOKEN_BYTES
-        held = self._metered
-        if held is not None and self._input_tokens + self._said > held.grant.amount.tokens:
-            self._metered, most = None, self._cost.amount(held.grant.max_tokens)
-            with suppress(Unavailable):  # a reply is worth more than its reserve
-                self._budgets.extend(held, most - held.grant.amount, now_ms=self._clock_ms())
+        while (held := self._metered) is not None and self._aside < min(self._said, held.grant.max_tokens):
+            before, self._aside = self._aside, min(2 * self._aside, held.grant.max_tokens)
+            more = self._cost.amount(self._aside) - self._cost.amount(before)
+            try:
+                self._budgets.extend(held, self._payer, more, now_ms=self._clock_ms())
+            except Unavailable as error:  # a reply is worth more than its reserve
+                log.warning("too little is set aside for a call: %s", error)
+            except BudgetSpent as error:
+                self.narrowed = str(error)
+                raise
 
     def take(self) -> Reservation | None:
         """Hand over what is set aside for the last try, to be settled by what that used."""

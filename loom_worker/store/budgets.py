@@ -122,9 +122,17 @@ class Budgets:
             _set_aside(tx, held, held.grant.amount, now_ms=now_ms)
             return held
 
-    def extend(self, held: Reservation, more: Amount, *, now_ms: int) -> None:
-        """Set more aside for a call whose reply is longer than was likely, even if no more is left."""
+    def extend(self, held: Reservation, payer: Payer, more: Amount, *, now_ms: int) -> None:
+        """Set more aside for a call whose reply is longer than was likely.
+
+        Raises:
+            BudgetSpent: so much is not left; nothing was added.
+        """
         with self._database.write(durable=True) as tx:
+            for limit in _limits(tx, payer, now_ms=held.at_ms):
+                used = _used(tx, limit.account, now_ms=now_ms)
+                if limit.account in held.accounts and not limit.holds(used + more):
+                    raise BudgetSpent(limit.too_small(used), limit.renews_ms)
             if (known := _taken(tx, held)) is not None:
                 grown = replace(known, grant=replace(known.grant, amount=known.grant.amount + more))
                 _set_aside(tx, grown, more, now_ms=now_ms)

@@ -133,7 +133,7 @@ class Meter:
         return max_tokens
 
     def said(self, text: str) -> None:
-        """A piece of the reply came."""
+        """A piece of the reply came; BudgetSpent: more of it must not."""
 
     def refund(self) -> None:
         """The last try cost nothing: the provider refused it."""

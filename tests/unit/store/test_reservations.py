@@ -1,0 +1,107 @@
+"""What calls set aside on budgets: settled once, whoever dies; as much as is likely; and never far beyond a budget."""
+
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+
+import pytest
+
+from loom_worker.core.errors import BudgetSpent
+from loom_worker.core.settings import Settings
+from loom_worker.core.values.budgets import Account, Amount, CallCost, Reservation, Settlement
+from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.ids import now_ms
+from loom_worker.llm.meter import BudgetMeter
+from loom_worker.store.budgets import LONGEST_CALL_MS, Budgets, settle
+from loom_worker.store.database import Database
+from loom_worker.store.ledger import Charge, Ledger
+from tests.support.at_once import at_once
+from tests.support.messages_server import Hang, MessagesServer
+from tests.support.until import until
+from tests.unit.store.made import NOW_MS, WORKSPACE
+from tests.unit.store.test_budgets import limited, payer, used
+
+INPUT, MOST, USUAL = 500, 8_192, 50
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_call_of_a_process_that_is_silent_counts_as_sent_and_is_settled_once_should_it_come_back(
+    database: Database, settings: Settings, sign: signal.Signals
+) -> None:
+    claim = limited(database, {"tokens": 100_000})
+    budgets, account, release = Budgets(database), Account("session", claim.turn.lane), threading.Event()
+    with MessagesServer() as server:
+        server.then(Hang(release))
+        command = [sys.executable, "-m", "tests.support.paying_process", "w1", server.url, claim.turn.lane]
+        environ = {"LOOM_HOME": str(settings.home), "PYTHONPATH": "."}
+        with subprocess.Popen(command, env=environ) as process:
+            try:
+                until(lambda: server.requests, 60, "the model is asked")
+                [held] = budgets.unsettled()
+                later_ms = now_ms() + 1
+                budgets.settle_lost({"w1"}, before_ms=later_ms)
+                assert used(database, account)["tokens"] == held.grant.amount.tokens > held.sent.tokens
+                process.send_signal(sign)
+                at_once(lambda _: budgets.settle_lost((), before_ms=later_ms), range(4))
+                assert (budgets.unsettled(), used(database, account)["tokens"]) == ([], held.sent.tokens)
+                process.send_signal(signal.SIGCONT)
+                release.set()
+                assert process.wait(60) == (0 if sign == signal.SIGSTOP else -sign)
+            finally:
+                process.kill()
+    if sign == signal.SIGSTOP:
+        [row] = Ledger(database).totals(WORKSPACE, group_by="session")
+        assert used(database, account)["tokens"] == row["input_tokens"] + row["output_tokens"]
+
+
+def test_what_a_living_process_forgot_to_settle_is_settled_after_an_hour(database: Database) -> None:
+    claim = limited(database, {"tokens": 100_000})
+    Budgets(database).reserve(payer(claim), CallCost(INPUT, MOST), now_ms=NOW_MS)
+    Budgets(database).settle_lost({""}, before_ms=NOW_MS + LONGEST_CALL_MS + 1)
+    assert len(Budgets(database).unsettled()) == 1  # its turn goes on, and settles it
+
+
+def known(database: Database, replies: int = 30) -> None:
+    """Let an agent's replies be known to be short."""
+    used = Usage(input_tokens=100, output_tokens=USUAL, llm_calls=1)
+    for _ in range(replies):
+        Ledger(database).charge("", Charge(WORKSPACE, "s2", "default", "m", used), now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(("replies", "least", "most"), [(30, 0.9, 1.0), (19, 0.0, 0.1)])
+def test_short_replies_use_a_budget_up_though_all_are_under_way_at_once(
+    database: Database, replies: int, least: float, most: float
+) -> None:
+    known(database, replies)
+    claim = limited(database, {"tokens": 60_000})
+    budgets, held = Budgets(database), list[Reservation | None]()
+    with suppress(BudgetSpent):
+        while True:
+            held.append(budgets.reserve(payer(claim), CallCost(INPUT, MOST), now_ms=NOW_MS))
+    with database.write() as tx:
+        for each in filter(None, held):
+            settle(tx, Settlement(payer(claim), Amount(tokens=INPUT + USUAL), (each,)), now_ms=NOW_MS)
+    assert least <= used(database, Account("session", claim.turn.lane))["tokens"] / 60_000 <= most
+
+
+def test_replies_that_are_longer_than_was_likely_are_stopped_where_a_budget_ends(database: Database) -> None:
+    known(database)
+    claim = limited(database, {"tokens": 10_000})
+    meters = [BudgetMeter(Budgets(database), payer(claim), input_tokens=INPUT) for _ in range(6)]
+    said = [0] * len(meters)
+
+    def speak(n: int) -> None:
+        meters[n].reserve("ollama/any", MOST)
+        with suppress(BudgetSpent):
+            while True:
+                said[n] += 10
+                meters[n].said("x" * 30)
+
+    at_once(speak, range(len(meters)))
+    assert 8_000 < sum(said) + len(meters) * INPUT <= 10_000 + 10 * len(meters)
+    assert all(meter.narrowed for meter in meters)
+    for meter in meters:
+        meter.lose()
+    assert used(database, Account("session", claim.turn.lane))["tokens"] == pytest.approx(sum(said) + 3_000, abs=6)
