@@ -7,17 +7,16 @@ from typing import Protocol
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.core import crash_points, log_context
-from loom_worker.core.errors import BudgetSpent, Flaw, Forbidden, Invalid, LoomError, QueueFull, Unavailable
+from loom_worker.core.errors import Flaw, Forbidden, Invalid, LoomError, QueueFull, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agent_messages import AgentMessage
 from loom_worker.core.values.agents import Agent
-from loom_worker.core.values.budgets import Payer
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession, Session, SessionPatch
-from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn
 from loom_worker.core.values.usage import ALL, GROUPS, UsageFilter
@@ -48,7 +47,6 @@ from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.audit import AuditRows
-from loom_worker.store.budgets import Budgets
 from loom_worker.store.cancel import cancel
 from loom_worker.store.database import Database
 from loom_worker.store.facts import Facts
@@ -60,7 +58,7 @@ from loom_worker.store.outbox import Outbox
 from loom_worker.store.pairings import Pairings
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.submit import replayed, retry, spent, submit
+from loom_worker.store.submit import replayed, retry, submit
 from loom_worker.store.turns import Turns, set_webhook
 from loom_worker.tools.references import References
 from loom_worker.trace.turn_traces import TurnTraces
@@ -139,7 +137,7 @@ class Service:
         self.contexts = parts.contexts
         self.patterns = parts.patterns
         self.approvals = Approvals(database, agents=parts.runtimes, announcer=parts.announcer, waits=waiter.waits)
-        self._ledger, self._budgets = Ledger(database), Budgets(database)
+        self._ledger = Ledger(database)
         self.rate_limits = RateLimits(settings.web, parts.rates, self._ledger)
         self.workspaces = WorkspaceRules(database, parts.announcer)
         self.waiter = waiter
@@ -159,7 +157,7 @@ class Service:
         self._turns = Turns(database)
         self.agent_versions = AgentCatalog(database, agents, pins=settings.agent_pin == "session")
         self._changes = SessionChanges(self.sessions, agents, parts.runtimes, self.contexts, self.agent_versions)
-        self._terms = Terms(settings, agents)
+        self._terms = Terms(settings, agents, parts.contexts, database)
         self._input_guard = InputGuard(database, agents)
 
     def create_session(self, tenant: Tenant, new: NewSession) -> Session:
@@ -217,7 +215,7 @@ class Service:
         try:
             if len(new.input.encode()) > CHECKED_BYTES:
                 self.contexts.check_fits(tenant, session_id, agent or DEFAULT_AGENT, new.input)
-            self._check_affords(tenant, session_id, agent, new)
+            self._terms.check_affords(tenant, session_id, agent or DEFAULT_AGENT, new.input, new.budget)
         except (Invalid, QueueFull):
             # What was accepted once is accepted again: it may be larger by what has been learned since.
             if (earlier := replayed(self._database, tenant, new)) is None:
@@ -383,18 +381,6 @@ class Service:
             session = self.sessions.known(tenant, session_id, DEFAULT_AGENT)
             if agent is not None or session is None or session.agent == DEFAULT_AGENT:
                 raise
-
-    def _check_affords(self, tenant: Tenant, session_id: str, agent: str | None, new: NewTurn) -> None:
-        """Raise QueueFull for a turn whose first call budgets cannot pay."""
-        named, moment_ms = agent or DEFAULT_AGENT, now_ms()
-        session = self.sessions.known(tenant, session_id, named)
-        name, lane = (session.agent, session.lane) if session else (named, "")
-        payer = Payer(workspace_of(tenant), lane, name, self._terms.budget(name))
-        try:
-            if left := self._budgets.left(payer, new.budget, now_ms=moment_ms):
-                self.contexts.first_call(tenant, session, name, new.input).within(left)
-        except BudgetSpent as error:
-            raise spent(error, now_ms=moment_ms) from error
 
     def _check_agent(self, name: str) -> Agent:
         return allowed.named(self._agents.current(name), name)

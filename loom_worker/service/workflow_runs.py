@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.core import crash_points
-from loom_worker.core.errors import Flaw, Invalid, NotFound, Unavailable
+from loom_worker.core.errors import Flaw, Invalid, NotFound, QueueFull, Unavailable
 from loom_worker.core.text import closest
 from loom_worker.core.values.budgets import has_usd
 from loom_worker.core.values.ids import now_ms
@@ -22,13 +22,13 @@ from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.run_events import RunEventSource
+from loom_worker.service.terms import Terms
 from loom_worker.service.user_deletion import SETTLE_S
 from loom_worker.service.waiter import Waiter
 from loom_worker.store.database import Database
 from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.run_steps import RunStep
 from loom_worker.store.runs import Runs
-from loom_worker.store.submit import AgentTerms
 from loom_worker.trace.run_span import span_of_run
 from loom_worker.trace.turn_traces import TurnTraces
 from loom_worker.workflows.advance import log_step
@@ -73,7 +73,7 @@ class WorkflowRuns:
         workflows: LiveWorkflows,
         agents: AgentSource,
         announcer: Announcer,
-        terms: AgentTerms,
+        terms: Terms,
         events: EventLog,
         lanes: Lanes,
         traces: TurnTraces,
@@ -129,7 +129,9 @@ class WorkflowRuns:
         try:
             workflow = self.workflow(name)
             self._check(workflow, new)
-        except (Invalid, NotFound):
+            first = next(name for _, name in agent_ids(workflow.pattern))
+            self._terms.check_affords(tenant, "", first, "", workflow.budget, new.budget)
+        except (Invalid, NotFound, QueueFull):
             # What was accepted once is accepted again: the workflow's file may have changed since.
             if (earlier := self._journal.replayed(tenant, new)) is None:
                 raise

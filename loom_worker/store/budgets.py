@@ -163,11 +163,11 @@ class Budgets:
             if each.turn_id not in open_turns if each.turn_id else is_late or each.process not in alive:
                 self.give_back(each, each.sent, now_ms=before_ms)
 
-    def left(self, payer: Payer, turn: Json | None, *, now_ms: int) -> list[tuple[Limit, Amount]]:
-        """What limits the models of a new turn with this budget, each with what is used of it."""
+    def left(self, payer: Payer, budgets: Sequence[Json | None], *, now_ms: int) -> list[tuple[Limit, Amount]]:
+        """What limits the models of a turn that is about to be stored with these budgets, each with what is used."""
         with self._database.read() as tx:
             limits = [limit for limit in _limits(tx, payer, now_ms=now_ms) if CallCost(0, 0).concerns(limit)]
-        own = [(limit, NOTHING) for limit in limits_of("turn", "", turn, now_ms=now_ms)]
+        own = [(limit, NOTHING) for each in budgets for limit in limits_of("turn", "", each, now_ms=now_ms)]
         if not limits:
             return own
         with self._database.write() as tx:

@@ -252,13 +252,14 @@ class WebStage:
         self.workflow_files.mkdir(exist_ok=True)
         self.run_journal = run_journal(database, settings.limits, known.agents)
         live: Any = StageWorkflows(self.workflows, self.workflow_files)
+        contexts = ContextReport.at(runtimes, StageKnowledge(), database)
         runs = WorkflowRuns(
             database,
             journal=self.run_journal,
             workflows=live,
             agents=known,
             announcer=announcer,
-            terms=Terms(settings, known),
+            terms=Terms(settings, known, contexts, database),
             events=self.events,
             lanes=self.lanes,
             traces=TurnTraces.at(database, settings.trace),
@@ -268,7 +269,7 @@ class WebStage:
             runs=runs,
             schedules=Schedules(database, settings.schedules, Starter(settings, database, runs, known, announcer)),
             runtimes=runtimes,
-            contexts=ContextReport.at(runtimes, StageKnowledge(), database),
+            contexts=contexts,
             semantics=ByWords(),
             patterns=PatternCatalog(
                 library=library,
