@@ -56,11 +56,7 @@ class BudgetMeter(Meter):
         return self.held.grant.max_tokens
 
     def said(self, text: str) -> None:
-        """See Meter; as often as more comes than is set aside, twice as much is.
-
-        Raises:
-            BudgetSpent: so much is not left.
-        """
+        """See Meter; as often as more comes than is set aside, twice as much is."""
         self._said += len(text.encode(errors="surrogatepass")) / TOKEN_BYTES
         while (held := self._metered) is not None and self._aside < min(self._said, held.grant.max_tokens):
             before, self._aside = self._aside, min(2 * self._aside, held.grant.max_tokens)

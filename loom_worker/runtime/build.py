@@ -117,7 +117,7 @@ def service(settings: Settings) -> Service:
     waits = WaitReports(Turns(database), LiveWaits(client), agents)
     announcer = _announcer(celery, client, lanes, events, Publisher())
     contexts = ContextReport.at(fitted.registry, fitted.knowledge, database)
-    terms = Terms(settings, agents, contexts, database)
+    terms = Terms(settings, agents, contexts)
     runs = _workflow_runs(settings, database, (terms, agents, workflows), announcer, (events, lanes))
     parts = ServiceParts(
         announcer=announcer,

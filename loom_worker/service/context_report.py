@@ -17,6 +17,7 @@ from loom_worker.llm.prices import rates
 from loom_worker.memory.kernel import facts_tokens
 from loom_worker.memory.layers import message_tokens, tools_tokens
 from loom_worker.memory.recalled import RECALLED_SHARE, recalled_tokens
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import DatedSummaries
 from loom_worker.store.facts import Facts
@@ -57,13 +58,13 @@ class ContextReport:
     memories: Memories
     tiers: TierFigures
     vectors: MessageVectors
+    budgets: Budgets
 
     @classmethod
     def at(cls, agents: AgentRuntimes, knowledge: PromptKnowledge, database: Database) -> "ContextReport":
         """Reports on the sessions of a database."""
-        return cls(
-            agents, knowledge, Sessions(database), Memories(database), TierFigures(database), MessageVectors(database)
-        )
+        stores = (TierFigures(database), MessageVectors(database), Budgets(database))
+        return cls(agents, knowledge, Sessions(database), Memories(database), *stores)
 
     def context(self, tenant: Tenant, session_id: str) -> Json:
         """What the model would be sent now (API: ``GET …/context``).
@@ -140,11 +141,7 @@ class ContextReport:
             )
 
     def first_call(self, tenant: Tenant, session: Session | None, agent: str, text: str) -> CallCost:
-        """The most that a message and all that goes with it can cost now, with the shortest reply; None is free.
-
-        Args:
-            agent: whose session it becomes, should it be new.
-        """
+        """The most that a message and all that goes with it can cost now, with the shortest reply."""
         runtime = self._runtime(session, agent, tenant)
         remembered = self.memories.load(session.lane, limit=context.HISTORY_MESSAGES) if session else Remembered()
         rom, current = self._rom(runtime, session, workspace_of(tenant))[0], [ChatMessage("user", text)]

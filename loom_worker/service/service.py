@@ -157,7 +157,7 @@ class Service:
         self._turns = Turns(database)
         self.agent_versions = AgentCatalog(database, agents, pins=settings.agent_pin == "session")
         self._changes = SessionChanges(self.sessions, agents, parts.runtimes, self.contexts, self.agent_versions)
-        self._terms = Terms(settings, agents, parts.contexts, database)
+        self._terms = Terms(settings, agents, parts.contexts)
         self._input_guard = InputGuard(database, agents)
 
     def create_session(self, tenant: Tenant, new: NewSession) -> Session:

@@ -10,40 +10,23 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Tenant, workspace_of
 from loom_worker.llm.prices import OLLAMA, has_price
 from loom_worker.service.context_report import ContextReport
-from loom_worker.store.budgets import Budgets
-from loom_worker.store.database import Database
-from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import spent
 
 
 class Terms:
     """See AgentTerms (``store/submit.py``)."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        agents: AgentSource,
-        contexts: ContextReport | None = None,
-        database: Database | None = None,
-    ) -> None:
-        """Args: contexts, database: None: nobody asks what budgets can pay."""
-        self._settings, self._agents = settings, agents
-        self._contexts, self._database = contexts, database
+    def __init__(self, settings: Settings, agents: AgentSource, contexts: ContextReport | None = None) -> None:
+        """Args: contexts: None: nobody asks what budgets can pay."""
+        self._settings, self._agents, self._contexts = settings, agents, contexts
 
     def check_affords(self, tenant: Tenant, session_id: str, agent: str, text: str, *budgets: Json | None) -> None:
-        """Raise QueueFull if budgets cannot pay for the first call of a message.
-
-        Args:
-            agent: whose session it becomes, should it be new.
-            budgets: of the turn and of its run, which are about to be stored.
-        """
-        if self._contexts is None or self._database is None:
-            return
-        session, moment_ms = Sessions(self._database).known(tenant, session_id, agent), now_ms()
+        """Raise QueueFull if neither these budgets nor stored ones can pay for a message's first call."""
+        session = self._contexts.sessions.known(tenant, session_id, agent) if self._contexts else None
         name, lane = (session.agent, session.lane) if session else (agent, "")
-        payer = Payer(workspace_of(tenant), lane, name, self.budget(name))
+        payer, moment_ms = Payer(workspace_of(tenant), lane, name, self.budget(name)), now_ms()
         try:
-            if left := Budgets(self._database).left(payer, budgets, now_ms=moment_ms):
+            if self._contexts and (left := self._contexts.budgets.left(payer, budgets, now_ms=moment_ms)):
                 self._contexts.first_call(tenant, session, name, text).within(left)
         except BudgetSpent as error:
             raise spent(error, now_ms=moment_ms) from error

@@ -123,11 +123,7 @@ class Budgets:
             return held
 
     def extend(self, held: Reservation, payer: Payer, more: Amount, *, now_ms: int) -> None:
-        """Set more aside for a call whose reply is longer than was likely.
-
-        Raises:
-            BudgetSpent: so much is not left; nothing was added.
-        """
+        """Set more aside for a call whose reply is longer than was likely; BudgetSpent: so much is not left."""
         with self._database.write(durable=True) as tx:
             for limit in _limits(tx, payer, now_ms=held.at_ms):
                 used = _used(tx, limit.account, now_ms=now_ms)
@@ -149,12 +145,7 @@ class Budgets:
             return [Reservation.from_json(row) for row in tx.execute(select(reservations.c.held)).scalars()]
 
     def settle_lost(self, alive: Collection[str], *, before_ms: int) -> None:
-        """Have calls that nobody will settle count as sent; those of turns that go on are left to their next owners.
-
-        Args:
-            alive: names of processes; calls of others, and of turns that have ended, are lost.
-            before_ms: younger calls are left alone.
-        """
+        """Have older calls count as sent if their turn has ended or, if they are of none, their process is dead."""
         old = [each for each in self.unsettled() if each.at_ms < before_ms]
         with self._database.read() as tx:
             open_turns = {each.turn_id for each in old if tx.execute(_GOES_ON, {"our_turn": each.turn_id}).first()}

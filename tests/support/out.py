@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loom_worker.core.errors import LoomError
-from loom_worker.core.values.budgets import CallCost
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Session
@@ -91,8 +90,17 @@ class Out:
     def check_kernel(self, *question: object) -> None:
         self.ask("kernel", *question)
 
-    def first_call(self, *question: object) -> CallCost:
-        return CallCost(0, 0)
+    @property
+    def sessions(self) -> "Out":
+        return self
+
+    budgets = sessions
+
+    def known(self, *_question: object) -> None:
+        return None
+
+    def left(self, *_question: object, now_ms: int) -> tuple[()]:
+        return ()
 
     def check_fits(self, *question: object) -> None:
         self.ask("fits", *question)

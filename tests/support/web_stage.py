@@ -259,7 +259,7 @@ class WebStage:
             workflows=live,
             agents=known,
             announcer=announcer,
-            terms=Terms(settings, known, contexts, database),
+            terms=Terms(settings, known, contexts),
             events=self.events,
             lanes=self.lanes,
             traces=TurnTraces.at(database, settings.trace),

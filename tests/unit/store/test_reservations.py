@@ -14,7 +14,7 @@ from loom_worker.core.values.budgets import Account, Amount, CallCost, Reservati
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.llm.meter import BudgetMeter
-from loom_worker.store.budgets import LONGEST_CALL_MS, Budgets, settle
+from loom_worker.store.budgets import Budgets, settle
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge, Ledger
 from tests.support.at_once import at_once
@@ -54,13 +54,6 @@ def test_a_call_of_a_process_that_is_silent_counts_as_sent_and_is_settled_once_s
     if sign == signal.SIGSTOP:
         [row] = Ledger(database).totals(WORKSPACE, group_by="session")
         assert used(database, account)["tokens"] == row["input_tokens"] + row["output_tokens"]
-
-
-def test_what_a_living_process_forgot_to_settle_is_settled_after_an_hour(database: Database) -> None:
-    claim = limited(database, {"tokens": 100_000})
-    Budgets(database).reserve(payer(claim), CallCost(INPUT, MOST), now_ms=NOW_MS)
-    Budgets(database).settle_lost({""}, before_ms=NOW_MS + LONGEST_CALL_MS + 1)
-    assert len(Budgets(database).unsettled()) == 1  # its turn goes on, and settles it
 
 
 def known(database: Database, replies: int = 30) -> None:
