@@ -264,6 +264,8 @@ class WebStage:
             lanes=self.lanes,
             traces=TurnTraces.at(database, settings.trace),
         )
+        kinds = (Ledger, Sessions, Facts, Budgets, LearnedLayers)
+        stores_of_knowledge: Any = [kind(database) for kind in kinds]
         parts = ServiceParts(
             announcer=announcer,
             runs=runs,
@@ -274,17 +276,7 @@ class WebStage:
             patterns=PatternCatalog(
                 library=library,
                 uses=uses,
-                matcher=Knowledge(
-                    library,
-                    Skills(self.patterns),
-                    uses,
-                    Ledger(database),
-                    Sessions(database),
-                    Facts(database),
-                    Budgets(database),
-                    LearnedLayers(database),
-                    learns=True,
-                ),
+                matcher=Knowledge(library, Skills(self.patterns), uses, *stores_of_knowledge, learns=True),
                 agents=runtimes,
                 library_events=library_events,
                 workers=LiveWorkers(client),

@@ -1,29 +1,42 @@
 """What calls set aside on budgets: settled once, whoever dies; as much as is likely; and never far beyond a budget."""
 
+import os
 import signal
-import subprocess
-import sys
 import threading
 from contextlib import suppress
+from multiprocessing import get_context
 
 import pytest
 
 from loom_worker.core.errors import BudgetSpent
 from loom_worker.core.settings import Settings
-from loom_worker.core.values.budgets import Account, Amount, CallCost, Reservation, Settlement
-from loom_worker.core.values.chat import Usage
+from loom_worker.core.values.budgets import Account, Amount, CallCost, Payer, Reservation, Settlement
+from loom_worker.core.values.chat import ChatMessage, Request, Usage
 from loom_worker.core.values.ids import now_ms
-from loom_worker.llm.meter import BudgetMeter
+from loom_worker.llm.anthropic import Anthropic
+from loom_worker.llm.meter import BudgetMeter, Metered, OnBudget
+from loom_worker.llm.model import whole_reply
 from loom_worker.store.budgets import Budgets, settle
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge, Ledger
 from tests.support.at_once import at_once
 from tests.support.messages_server import Hang, MessagesServer
+from tests.support.processes import killed_at_the_end
 from tests.support.until import until
 from tests.unit.store.made import NOW_MS, WORKSPACE
 from tests.unit.store.test_budgets import limited, payer, used
 
 INPUT, MOST, USUAL = 500, 8_192, 50
+
+
+def pay(database_url: str, url: str, lane: str) -> None:
+    """Ask a model as a judge does, and book its answer."""
+    database, payer = Database(database_url, sync="normal", process="w1"), Payer(WORKSPACE, lane, "default")
+    paid = OnBudget(Metered(Anthropic(model="claude-haiku-4-5", base_url=url)), Budgets(database), payer, len)
+    reply = whole_reply(paid, Request("", (ChatMessage("user", "Is this answer good?"),)))
+    settlement = Settlement(payer, reply.usage.amount(), paid.held)
+    charge = Charge(WORKSPACE, "s1", "default", reply.model, reply.usage, kind="judge", settlement=settlement)
+    Ledger(database).charge(lane, charge, now_ms=now_ms())
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
@@ -34,23 +47,21 @@ def test_a_call_of_a_process_that_is_silent_counts_as_sent_and_is_settled_once_s
     budgets, account, release = Budgets(database), Account("session", claim.turn.lane), threading.Event()
     with MessagesServer() as server:
         server.then(Hang(release))
-        command = [sys.executable, "-m", "tests.support.paying_process", "w1", server.url, claim.turn.lane]
-        environ = {"LOOM_HOME": str(settings.home), "PYTHONPATH": "."}
-        with subprocess.Popen(command, env=environ) as process:
-            try:
-                until(lambda: server.requests, 60, "the model is asked")
-                [held] = budgets.unsettled()
-                later_ms = now_ms() + 1
-                budgets.settle_lost({"w1"}, before_ms=later_ms)
-                assert used(database, account)["tokens"] == held.grant.amount.tokens > held.sent.tokens
-                process.send_signal(sign)
-                at_once(lambda _: budgets.settle_lost((), before_ms=later_ms), range(4))
-                assert (budgets.unsettled(), used(database, account)["tokens"]) == ([], held.sent.tokens)
-                process.send_signal(signal.SIGCONT)
-                release.set()
-                assert process.wait(60) == (0 if sign == signal.SIGSTOP else -sign)
-            finally:
-                process.kill()
+        process = get_context("spawn").Process(target=pay, args=(settings.database_url, server.url, claim.turn.lane))
+        process.start()
+        with killed_at_the_end(process.pid or 0):
+            until(lambda: server.requests, 60, "the model is asked")
+            [held] = budgets.unsettled()
+            later_ms = now_ms() + 1
+            budgets.settle_lost({"w1"}, before_ms=later_ms)
+            assert used(database, account)["tokens"] == held.grant.amount.tokens > held.sent.tokens
+            os.kill(process.pid or 0, sign)
+            at_once(lambda _: budgets.settle_lost((), before_ms=later_ms), range(4))
+            assert (budgets.unsettled(), used(database, account)["tokens"]) == ([], held.sent.tokens)
+            os.kill(process.pid or 0, signal.SIGCONT)
+            release.set()
+            process.join(60)
+            assert process.exitcode == (0 if sign == signal.SIGSTOP else -sign)
     if sign == signal.SIGSTOP:
         [row] = Ledger(database).totals(WORKSPACE, group_by="session")
         assert used(database, account)["tokens"] == row["input_tokens"] + row["output_tokens"]
