@@ -68,7 +68,6 @@ def test_a_call_of_a_process_that_is_silent_counts_as_sent_and_is_settled_once_s
 
 
 def known(database: Database, replies: int = 30) -> None:
-    """Let an agent's replies be known to be short."""
     used = Usage(input_tokens=100, output_tokens=USUAL, llm_calls=1)
     for _ in range(replies):
         Ledger(database).charge("", Charge(WORKSPACE, "s2", "default", "m", used), now_ms=NOW_MS)
