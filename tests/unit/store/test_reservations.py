@@ -93,10 +93,9 @@ def test_replies_that_are_longer_than_was_likely_are_stopped_where_a_budget_ends
     known(database)
     claim = limited(database, {"tokens": 10_000})
     meters = [BudgetMeter(Budgets(database), payer(claim), input_tokens=INPUT) for _ in range(6)]
-    said = [0] * len(meters)
+    said = [0 * meter.reserve("ollama/any", MOST) for meter in meters]
 
     def speak(n: int) -> None:
-        meters[n].reserve("ollama/any", MOST)
         with suppress(BudgetSpent):
             while True:
                 said[n] += 10
