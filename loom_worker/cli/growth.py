@@ -51,6 +51,7 @@ BOUNDS = {
     "spans": JOURNALS,
     "metric_values": "a row for each figure",
     "spending": "the sessions, agents and workspaces with a budget",
+    "reservations": "the calls under way",
     "workspaces": "the number of workspaces",
     "workspace_depths": "the number of workspaces",
     "api_keys": "the keys that were ever made",

@@ -88,6 +88,10 @@ class StreamBroken(Transient):
     """A reply ended before it was complete: cut, silent, malformed or over its deadline."""
 
 
+class Unreached(StreamBroken):
+    """No connection came about, so nothing was sent."""
+
+
 class ProviderFailed(LoomError):
     """The provider refuses this request for good (bad key, unknown model, invalid input)."""
 

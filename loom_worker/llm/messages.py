@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from loom_worker.core import crash_points
-from loom_worker.core.errors import Interrupted, LoomError, PromptTooLong, ProviderFailed, StreamBroken
+from loom_worker.core.errors import Interrupted, LoomError, PromptTooLong, ProviderFailed, StreamBroken, Unreached
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, Watch
 from loom_worker.core.values.json import Json
@@ -255,7 +255,8 @@ class MessagesModel:
             return translated(told, model=self._model, now_s=time.time(), secret=server.secret, advice=server.advice)
         if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
             return ProviderFailed(self._server.bad_address)
-        return StreamBroken(f"{self._server.unreachable} ({type(cause).__name__}).")
+        is_sent = not isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
+        return (StreamBroken if is_sent else Unreached)(f"{self._server.unreachable} ({type(cause).__name__}).")
 
 
 def _response(error: BaseException | None) -> ErrorResponse | None:

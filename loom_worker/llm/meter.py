@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from loom_worker.core.errors import Overloaded, ProviderFailed, Unavailable
-from loom_worker.core.values.budgets import Account, Amount, CallCost, Grant, Payer, Reservation
-from loom_worker.core.values.chat import ReplyEvent, Request, Usage
+from loom_worker.core.errors import BudgetSpent, LoomError, Overloaded, ProviderFailed, Unavailable, Unreached
+from loom_worker.core.values.budgets import NOTHING, Amount, CallCost, Payer, Reservation
+from loom_worker.core.values.chat import Meter, ReplyEvent, Request, TextDelta, Usage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.llm.model import Model
@@ -19,13 +19,12 @@ log = logging.getLogger(__name__)
 FRAME_TOKENS, MESSAGE_TOKENS, TOOLS_TOKENS = 50, 10, 810
 """Around a request and around each of its messages, generously; the provider's own text about tools, where there are
 some (memory/layers.py)."""
+TOKEN_BYTES = 3
+"""Of a reply's text at the least, as a rule: English has more, Chinese as many."""
 
 
-class BudgetMeter:
-    """The Meter of one request; for one thread.
-
-    A try that broke before the provider told what it used stays set aside: the provider may have been paid for it.
-    """
+class BudgetMeter(Meter):
+    """The Meter of one request that budgets limit; for one thread."""
 
     def __init__(
         self, budgets: Budgets, payer: Payer, *, input_tokens: int, clock_ms: Callable[[], int] = now_ms
@@ -37,6 +36,8 @@ class BudgetMeter:
         """
         self.held: Reservation | None = None
         """What is set aside for the last try."""
+        self.narrowed = ""
+        """Which budget made its reply shorter than it might have been; empty: none."""
         self._budgets = budgets
         self._payer = payer
         self._input_tokens = input_tokens
@@ -44,29 +45,53 @@ class BudgetMeter:
 
     def reserve(self, model: str, max_tokens: int) -> int:
         """See Meter."""
+        self.lose()
         found = rates(model, self._input_tokens)
-        cost = CallCost(self._input_tokens, max_tokens, *(found or (None, None)))
-        self.held = self._budgets.reserve(self._payer, cost, now_ms=self._clock_ms())
-        return max_tokens if self.held is None else self.held.grant.max_tokens
+        self._cost = CallCost(self._input_tokens, max_tokens, *(found or (None, None)))
+        self.held = self._metered = self._budgets.reserve(self._payer, self._cost, now_ms=self._clock_ms())
+        self._said, self._aside = 0.0, 0
+        if self.held is None:
+            return max_tokens
+        self.narrowed, self._aside = self.held.grant.narrowed, self.held.grant.amount.tokens - self._input_tokens
+        return self.held.grant.max_tokens
+
+    def said(self, text: str) -> None:
+        """See Meter; as often as more comes than is set aside, twice as much is."""
+        self._said += len(text.encode(errors="surrogatepass")) / TOKEN_BYTES
+        while (held := self._metered) is not None and self._aside < min(self._said, held.grant.max_tokens):
+            before, self._aside = self._aside, min(2 * self._aside, held.grant.max_tokens)
+            more = self._cost.amount(self._aside) - self._cost.amount(before)
+            try:
+                self._budgets.extend(held, self._payer, more, now_ms=self._clock_ms())
+            except Unavailable as error:  # a reply is worth more than its reserve
+                log.warning("too little is set aside for a call: %s", error)
+            except BudgetSpent as error:
+                self.narrowed = str(error)
+                raise
 
     def take(self) -> Reservation | None:
         """Hand over what is set aside for the last try, to be settled by what that used."""
         held, self.held = self.held, None
         return held
 
-    def refund(self) -> None:
+    def refund(self, used: Amount = NOTHING) -> None:
         """See Meter."""
         if (held := self.take()) is None:
             return
         try:
-            self._budgets.give_back(held, now_ms=self._clock_ms())
-        except Unavailable as error:  # it counts as spent, and the caller learns why its call failed
+            self._budgets.give_back(held, used, now_ms=self._clock_ms())
+        except Unavailable as error:  # the sweep does it later, and the caller learns why its call failed
             log.warning("what was set aside for a call stays so: %s", error)
+
+    def lose(self) -> None:
+        """See Meter; its input counts as spent, and what came of its reply."""
+        if self.held is not None:
+            self.refund(self._cost.amount(int(self._said)))
 
 
 @dataclass(slots=True)
 class PaidTry:
-    """A try of which the provider told what it had used by then."""
+    """A try that came to nothing, or has not yet come to anything, as far as it is known what it used."""
 
     told: Usage
     held: Reservation | None = None
@@ -82,11 +107,13 @@ class PaidTry:
     @classmethod
     def from_json(cls, data: Json) -> "PaidTry":
         """Read what ``asdict`` made of it."""
-        held = data["held"]
-        if held:
-            accounts = tuple(Account(**each) for each in held["accounts"])
-            held = Reservation(accounts, Grant(Amount(**held["grant"]["amount"])), held["at_ms"])
-        return cls(Usage(**data["told"]), held, data["said"])
+        return cls(Usage(**data["told"]), data["held"] and Reservation.from_json(data["held"]), data["said"])
+
+    @classmethod
+    def untold(cls, held: Reservation) -> "PaidTry":
+        """A try of which the provider told nothing: it took in what was sent; calls of tools were not made."""
+        tokens = held.sent.tokens
+        return cls(Usage(input_tokens=tokens, cost_usd=None, llm_calls=int(tokens > 0)), held)
 
 
 class Metered:
@@ -112,8 +139,11 @@ class Metered:
         warn_of(self.name)
         max_tokens = request.meter.reserve(self.name, request.max_tokens)
         try:
-            yield from self._model.reply(replace(request, max_tokens=max_tokens))
-        except (Overloaded, ProviderFailed):  # it answered with a refusal, or was not asked at all
+            for event in self._model.reply(replace(request, max_tokens=max_tokens)):
+                if isinstance(event, TextDelta):
+                    request.meter.said(event.text)
+                yield event
+        except (Overloaded, ProviderFailed, Unreached):  # it answered with a refusal, or was not asked at all
             request.meter.refund()
             raise
 
@@ -159,4 +189,8 @@ class OnBudget:
         tokens = sum(map(self._count, texts)) + FRAME_TOKENS + MESSAGE_TOKENS * len(request.messages)
         tokens += TOOLS_TOKENS + MESSAGE_TOKENS * len(request.tools) if request.tools else 0
         self._meter = BudgetMeter(self._budgets, self._payer, input_tokens=tokens)
-        yield from self._model.reply(replace(request, meter=self._meter, source=self._payer.source))
+        try:
+            yield from self._model.reply(replace(request, meter=self._meter, source=self._payer.source))
+        except LoomError:
+            self._meter.lose()
+            raise

@@ -250,12 +250,7 @@ class Compressor:
         if state.l2_from_n and l2_is_full(l2_tokens, policy=rules.policy, allowance_tokens=rules.l2_tokens):
             return _snapshot(state, l2_tokens, rules)
         history = self.memories.oldest(lane, state, limit=READ)
-        found = batch(
-            history,
-            room=rules.l1,
-            policy=rules.policy,
-            sizes=Sizes(rules.count),
-        )
+        found = batch(history, room=rules.l1, policy=rules.policy, sizes=Sizes(rules.count))
         if found is None:
             return self._dated(work, state)
         batch_messages = _readable(_with_backlog(found, history, rules.policy).messages, rules)
@@ -368,11 +363,7 @@ def _summarized(state: MemoryState, noted: Noted, rules: CompressionRules, *, no
 def _snapshot(state: MemoryState, tokens: int, rules: CompressionRules) -> _Step:
     digest = summarize.of_notes(state.l2_text, rules)
     snapshot = NewSnapshot(
-        id=new_id("snap_"),
-        content=state.l2_text,
-        token_count=tokens,
-        from_n=state.l2_from_n,
-        to_n=state.first_n - 1,
+        id=new_id("snap_"), content=state.l2_text, token_count=tokens, from_n=state.l2_from_n, to_n=state.first_n - 1
     )
     change = Change(
         version=state.version + 1,

@@ -120,13 +120,15 @@ def service(settings: Settings) -> Service:
     waits = WaitReports(Turns(database), LiveWaits(looks), agents)
     health = Health(database, looks, (settings.home, database_path(settings.database_url).parent))
     announcer = _announcer(celery, client, lanes, events, Publisher())
-    runs = _workflow_runs(settings, database, (agents, workflows), announcer, (events, lanes))
+    contexts = ContextReport.at(fitted.registry, fitted.knowledge, database)
+    terms = Terms(settings, agents, contexts)
+    runs = _workflow_runs(settings, database, (terms, agents, workflows), announcer, (events, lanes))
     parts = ServiceParts(
         announcer=announcer,
         runs=runs,
         schedules=Schedules(database, settings.schedules, Starter(settings, database, runs, agents, announcer)),
         runtimes=fitted.registry,
-        contexts=ContextReport.at(fitted.registry, fitted.knowledge, database),
+        contexts=contexts,
         semantics=fitted.registry.embedders,
         patterns=_pattern_catalog(fitted, client),
         references=fitted.expiring.references,
@@ -149,11 +151,11 @@ def service(settings: Settings) -> Service:
 def _workflow_runs(
     settings: Settings,
     database: Database,
-    defined: tuple[KnownAgents, LiveWorkflows],
+    defined: tuple[Terms, KnownAgents, LiveWorkflows],
     announcer: Announcer,
     signals: tuple[EventLog, Lanes],
 ) -> WorkflowRuns:
-    agents, workflows = defined
+    terms, agents, workflows = defined
     events, lanes = signals
     return WorkflowRuns(
         database,
@@ -161,7 +163,7 @@ def _workflow_runs(
         workflows=workflows,
         agents=agents,
         announcer=announcer,
-        terms=Terms(settings, agents),
+        terms=terms,
         events=events,
         lanes=lanes,
         traces=TurnTraces.at(database, settings.trace),
@@ -273,7 +275,8 @@ def _build(settings: Settings, *, is_isolated: bool = False, takes_turns: bool =
 def worker_schedules(settings: Settings, links: Links, agents: KnownAgents, workflows: LiveWorkflows) -> Schedules:
     """What a worker begins by itself."""
     announcer = _announcer(app, links.client, links.lanes, links.events, DirectPublisher())
-    runs = _workflow_runs(settings, links.database, (agents, workflows), announcer, (links.events, links.lanes))
+    defined = (Terms(settings, agents), agents, workflows)
+    runs = _workflow_runs(settings, links.database, defined, announcer, (links.events, links.lanes))
     return Schedules(links.database, settings.schedules, Starter(settings, links.database, runs, agents, announcer))
 
 

@@ -88,16 +88,9 @@ class RankingAccounts:
 
     def charge(self, caller: Caller, reply: Reply, held: Sequence[Reservation]) -> None:
         """Enter what an answer cost."""
-        spent = Charge(
-            caller.workspace,
-            caller.session_id,
-            self.agent.name,
-            reply.model,
-            reply.usage,
-            caller.turn_id,
-            kind="rerank",
-            settlement=Settlement(self._payer(caller), reply.usage.amount(), tuple(held)),
-        )
+        names = (caller.workspace, caller.session_id, self.agent.name, reply.model)
+        settlement = Settlement(self._payer(caller), reply.usage.amount(), tuple(held))
+        spent = Charge(*names, reply.usage, caller.turn_id, kind="rerank", settlement=settlement)
         self.ledger.charge(caller.lane, spent, now_ms=now_ms())
 
     def _payer(self, caller: Caller) -> Payer:

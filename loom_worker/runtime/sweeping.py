@@ -26,6 +26,7 @@ from loom_worker.service.user_deletion import UserDeletions
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.blobs import BlobRows
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.memory import Memories
@@ -112,11 +113,12 @@ class Links:
         """Make them; nothing is connected yet."""
         crash_points.arm(settings.crash_points, settings.home / "crashes")
         client = redis_of(settings)
-        database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.worker_concurrency)
+        name, readers = process_name(node), settings.worker_concurrency
+        database = Database(settings.database_url, sync=settings.sqlite_sync, readers=readers, process=name)
         celery = configure(settings, runs_tasks=runs_tasks)
         dispatcher = CeleryDispatcher(celery, WakeupQueue(celery, client), process_env.handed_on(settings))
         return cls(
-            process_name(node),
+            name,
             database,
             client,
             Lanes(client, settings.lanes),
@@ -203,6 +205,7 @@ def sweeper(
         links.memories,
         Sessions(links.database),
         Runs(links.database),
+        Budgets(links.database),
         links.dispatcher,
         expiring,
         settings.lanes,

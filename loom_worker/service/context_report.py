@@ -4,17 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from loom_worker.core.errors import Flaw, Invalid, NotFound
+from loom_worker.core.errors import Flaw, Invalid
 from loom_worker.core.text import fence
+from loom_worker.core.values.budgets import LEAST_REPLY_TOKENS, CallCost
 from loom_worker.core.values.chat import ChatMessage
 from loom_worker.core.values.json import Json, rfc3339
-from loom_worker.core.values.memory import MemoryState
+from loom_worker.core.values.memory import MemoryState, Remembered
 from loom_worker.core.values.sessions import Session
 from loom_worker.core.values.tenants import Tenant, workspace_of
 from loom_worker.core.values.tiers import MemoryTiers
+from loom_worker.llm.prices import rates
 from loom_worker.memory.kernel import facts_tokens
 from loom_worker.memory.layers import message_tokens, tools_tokens
 from loom_worker.memory.recalled import RECALLED_SHARE, recalled_tokens
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import DatedSummaries
 from loom_worker.store.facts import Facts
@@ -55,13 +58,13 @@ class ContextReport:
     memories: Memories
     tiers: TierFigures
     vectors: MessageVectors
+    budgets: Budgets
 
     @classmethod
     def at(cls, agents: AgentRuntimes, knowledge: PromptKnowledge, database: Database) -> "ContextReport":
         """Reports on the sessions of a database."""
-        return cls(
-            agents, knowledge, Sessions(database), Memories(database), TierFigures(database), MessageVectors(database)
-        )
+        stores = (TierFigures(database), MessageVectors(database), Budgets(database))
+        return cls(agents, knowledge, Sessions(database), Memories(database), *stores)
 
     def context(self, tenant: Tenant, session_id: str) -> Json:
         """What the model would be sent now (API: ``GET …/context``).
@@ -80,6 +83,7 @@ class ContextReport:
         }
         tiers = runtime.agent.tiers
         layers["l1"]["messages"] = tokens.pop("messages")
+        del tokens["most"]
         layers["recalled"]["messages"] = len(remembered.recalled)
         return {
             "object": "context",
@@ -122,16 +126,10 @@ class ContextReport:
         Args:
             agent: whose session it becomes, should it be new.
         """
-        if 2 * len(text.encode()) < surely_free(*self.agents.window(agent)):
+        session = self.sessions.known(tenant, session_id, agent)
+        if 2 * len(text.encode()) < surely_free(*self.agents.window(session.agent if session else agent)):
             return
-        try:
-            session: Session | None = self.sessions.get(tenant, session_id)
-        except NotFound:
-            session = None
-        if session is None:
-            runtime = self.agents.runtime(agent, workspace=workspace_of(tenant))
-        else:
-            runtime = self._runtime(session)
+        runtime = self._runtime(session, agent, tenant)
         room = room_tokens(runtime, session, rom=self._rom(runtime, session, workspace_of(tenant))[0])
         needed = message_tokens(ChatMessage("user", text), runtime.count)
         if needed > room:
@@ -141,6 +139,14 @@ class ContextReport:
                 (Flaw("/input", f"at most about {room} tokens"),),
                 "message-too-large",
             )
+
+    def first_call(self, tenant: Tenant, session: Session | None, agent: str, text: str) -> CallCost:
+        """The most that a message and all that goes with it can cost now, with the shortest reply."""
+        runtime = self._runtime(session, agent, tenant)
+        remembered = self.memories.load(session.lane, limit=context.HISTORY_MESSAGES) if session else Remembered()
+        rom, current = self._rom(runtime, session, workspace_of(tenant))[0], [ChatMessage("user", text)]
+        most = context.shown(runtime, remembered, session, rom=rom, current=current)["most"]
+        return CallCost(most, LEAST_REPLY_TOKENS, *(rates(runtime.model.name, most) or ()))
 
     def check_kernel(self, agent: str, kernel: Json) -> None:
         """Raise Invalid for a kernel that is larger than its share of the window."""
@@ -176,7 +182,9 @@ class ContextReport:
         missing = self.vectors.left(Reach(session.lane), tiers.embedding_model)
         return {"model": tiers.embedding_model, "messages": embedded, "missing": missing}
 
-    def _runtime(self, session: Session) -> AgentRuntime:
+    def _runtime(self, session: Session | None, agent: str = "", tenant: Tenant = "") -> AgentRuntime:
+        if session is None:
+            return self.agents.runtime(agent, workspace=workspace_of(tenant))
         return self.agents.runtime(session.agent, session.choice, session.workspace)
 
 

@@ -2,13 +2,12 @@
 
 import logging
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.core import crash_points, log_context
-from loom_worker.core.errors import Flaw, Forbidden, Invalid, LoomError, NotFound, Unavailable
+from loom_worker.core.errors import Flaw, Forbidden, Invalid, LoomError, QueueFull, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agent_messages import AgentMessage
 from loom_worker.core.values.agents import Agent
@@ -159,7 +158,7 @@ class Service:
         self._turns = Turns(database)
         self.agent_versions = AgentCatalog(database, agents, pins=settings.agent_pin == "session")
         self._changes = SessionChanges(self.sessions, agents, parts.runtimes, self.contexts, self.agent_versions)
-        self._terms = Terms(settings, agents)
+        self._terms = Terms(settings, agents, parts.contexts)
 
     def create_session(self, tenant: Tenant, new: NewSession, *, by: Actor = LOCAL) -> Session:
         """Make a session.
@@ -215,14 +214,15 @@ class Service:
             Unavailable: the database did not answer; nothing was accepted.
         """
         self._check_asked(tenant, session_id, agent)
-        if len(new.input.encode()) > CHECKED_BYTES:
-            try:
-                self.contexts.check_fits(tenant, session_id, agent or "default", new.input)
-            except Invalid:
-                # What was accepted once is accepted again: it may be larger by what has been learned since.
-                if (earlier := replayed(self._database, tenant, new)) is None:
-                    raise
-                return earlier, True
+        try:
+            if len(new.input.encode()) > CHECKED_BYTES:
+                self.contexts.check_fits(tenant, session_id, agent or DEFAULT_AGENT, new.input)
+            self._terms.check_affords(tenant, session_id, agent or DEFAULT_AGENT, new.input, new.budget)
+        except (Invalid, QueueFull):
+            # What was accepted once is accepted again: it may be larger by what has been learned since.
+            if (earlier := replayed(self._database, tenant, new)) is None:
+                raise
+            return earlier, True
         new = self._input_guard.admitted(tenant, session_id, new, named=agent)
         session = NewSession(id=session_id, agent=agent)
         crash_points.reached("web.received")
@@ -383,10 +383,9 @@ class Service:
         try:
             self._check_agent(agent or DEFAULT_AGENT)
         except Invalid:
-            with suppress(NotFound):
-                if agent is None and self.sessions.get(tenant, session_id).agent != DEFAULT_AGENT:
-                    return
-            raise
+            session = self.sessions.known(tenant, session_id, DEFAULT_AGENT)
+            if agent is not None or session is None or session.agent == DEFAULT_AGENT:
+                raise
 
     def _check_agent(self, name: str) -> Agent:
         return allowed.named(self._agents.current(name), name)

@@ -1,18 +1,35 @@
 """On what terms agents work: what they may spend, and whether their calls can be paid for."""
 
 from loom_worker.agents.known import AgentSource
+from loom_worker.core.errors import BudgetSpent
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent, ModelChoice
+from loom_worker.core.values.budgets import Payer
+from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.tenants import Tenant, workspace_of
 from loom_worker.llm.prices import OLLAMA, has_price
+from loom_worker.service.context_report import ContextReport
+from loom_worker.store.submit import spent
 
 
 class Terms:
     """See AgentTerms (``store/submit.py``)."""
 
-    def __init__(self, settings: Settings, agents: AgentSource) -> None:
-        self._settings = settings
-        self._agents = agents
+    def __init__(self, settings: Settings, agents: AgentSource, contexts: ContextReport | None = None) -> None:
+        """Args: contexts: None: nobody asks what budgets can pay."""
+        self._settings, self._agents, self._contexts = settings, agents, contexts
+
+    def check_affords(self, tenant: Tenant, session_id: str, agent: str, text: str, *budgets: Json | None) -> None:
+        """Raise QueueFull if neither these budgets nor stored ones can pay for a message's first call."""
+        session = self._contexts.sessions.known(tenant, session_id, agent) if self._contexts else None
+        name, lane = (session.agent, session.lane) if session else (agent, "")
+        payer, moment_ms = Payer(workspace_of(tenant), lane, name, self.budget(name)), now_ms()
+        try:
+            if self._contexts and (left := self._contexts.budgets.left(payer, budgets, now_ms=moment_ms)):
+                self._contexts.first_call(tenant, session, name, text).within(left)
+        except BudgetSpent as error:
+            raise spent(error, now_ms=moment_ms) from error
 
     def budget(self, agent: str) -> Json | None:
         """See AgentTerms; an agent that is gone has none."""

@@ -24,13 +24,13 @@ from loom_worker.lanes.lanes import Lanes
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.input_guard import InputGuard
 from loom_worker.service.run_events import RunEventSource
+from loom_worker.service.terms import Terms
 from loom_worker.service.user_deletion import SETTLE_S
 from loom_worker.service.waiter import Waiter
 from loom_worker.store.database import Database
 from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.run_steps import RunStep
 from loom_worker.store.runs import Runs
-from loom_worker.store.submit import AgentTerms
 from loom_worker.trace.run_span import span_of_run
 from loom_worker.trace.turn_traces import TurnTraces
 from loom_worker.workflows.advance import log_step
@@ -79,7 +79,7 @@ class WorkflowRuns:
         workflows: LiveWorkflows,
         agents: AgentSource,
         announcer: Announcer,
-        terms: AgentTerms,
+        terms: Terms,
         events: EventLog,
         lanes: Lanes,
         traces: TurnTraces,
@@ -133,8 +133,10 @@ class WorkflowRuns:
             return earlier, True
         workflow = self.workflow(name, workspace_of(tenant))
         self._check(workflow, new)
+        names = [each for _, each in agent_ids(workflow.pattern)]
+        self._terms.check_affords(tenant, "", names[0], "", workflow.budget, new.budget)
         given: Json = {f"variables/{each}": value for each, value in new.variables.items()} | {"metadata": new.metadata}
-        kept = self._guard.kept(tenant, given, {each for _, each in agent_ids(workflow.pattern)}, key_id=new.key_id)
+        kept = self._guard.kept(tenant, given, set(names), key_id=new.key_id)
         variables = variables_of(workflow, {each: kept[f"variables/{each}"] for each in new.variables})
         new = replace(new, variables=variables, metadata=kept["metadata"])
         crash_points.reached("web.received")

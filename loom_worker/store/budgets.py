@@ -1,11 +1,12 @@
-"""Budgets: what a call may cost is set aside before it is made, and settled once its cost is known.
+"""Budgets: what a call is likely to cost is set aside before it is made, and settled once its cost is known.
 
-An account has one figure for what is spent and what is set aside. A call that broke before the provider told what it
-used stays set aside for good: nobody knows whether the provider was paid. So a budget may end too early by such a call,
-and never too late.
+An account has one figure for what is spent and what is set aside. Each call under way has a row, too: whoever removes
+it settles the call, be it the process that made it, the next owner of its turn, or the sweep.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,7 @@ from loom_worker.core.values.budgets import (
     Account,
     Amount,
     CallCost,
+    Grant,
     Level,
     Limit,
     Payer,
@@ -24,15 +26,17 @@ from loom_worker.core.values.budgets import (
     Settlement,
     ToolCallCount,
     begin_ms,
+    limits_of,
 )
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.children import Ancestor, AncestorBudget
+from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.store.database import Database
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.run_tables import workflow_runs
 from loom_worker.store.schema import calls, sessions, turns, unfinished, usage
-from loom_worker.store.workspace_tables import spending, workspaces
+from loom_worker.store.workspace_tables import reservations, spending, workspaces
 
 _OF_ACCOUNT = (
     spending.c.level == bindparam("our_level"),
@@ -74,6 +78,13 @@ _CALLS_OF_ENDED = (
     .select_from(calls.join(turns))
     .where(turns.c.lane == bindparam("our_key"), ~unfinished(), _IS_MADE)
 )
+_TAKE = delete(reservations).where(reservations.c.id == bindparam("our_id")).returning(reservations.c.held)
+_GOES_ON = select(turns.c.id).where(turns.c.id == bindparam("our_turn"), unfinished())
+_OUTPUTS = select(usage.c.workspace, usage.c.agent, usage.c.output_tokens).where(usage.c.output_tokens > 0)
+_LATEST, LEAST_KNOWN, COUNTED_AGAIN_MS = _OUTPUTS.order_by(usage.c.n.desc()).limit(4_000), 20, 10_000
+"""The ledger's latest entries; how many an agent must have before its usual reply is known; how often they are read."""
+LONGEST_CALL_MS = 3_600_000
+"""Older calls have ended, even if the process that made them lives."""
 _FORGET = delete(spending).where(spending.c.level == bindparam("our_level"), spending.c.key == bindparam("our_key"))
 
 
@@ -82,9 +93,11 @@ class Budgets:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._usual: dict[tuple[str, str], int] = {}
+        self._counted_ms = 0
 
     def reserve(self, payer: Payer, need: CallCost | ToolCallCount, *, now_ms: int) -> Reservation | None:
-        """Set aside the most that a call can cost, on each account that has a limit.
+        """Set aside what a call is likely to cost, on each account that has a limit.
 
         Returns:
             What was set aside; None if nothing is limited.
@@ -96,18 +109,71 @@ class Budgets:
         with self._database.read() as tx:
             if not any(map(need.concerns, _limits(tx, payer, now_ms=now_ms))):
                 return None
+        sent = NOTHING
+        if isinstance(need, CallCost):
+            sent, need = need.amount(0), replace(need, usual_tokens=self._usual_tokens(payer, now_ms=now_ms))
         # Durable: what is forgotten in a power failure would be spent twice.
         with self._database.write(durable=True) as tx:
             limits = filter(need.concerns, _limits(tx, payer, now_ms=now_ms))
             left = [(limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits]
-            held = Reservation(tuple(limit.account for limit, _ in left), need.within(left), now_ms)
-            _add(tx, dict.fromkeys(held.accounts, held.grant.amount), now_ms=now_ms)
+            accounts, whose = tuple(limit.account for limit, _ in left), payer.turn_id if payer.is_owner else ""
+            names = (new_id("hold_"), self._database.process, whose)
+            held = Reservation(accounts, need.within(left), now_ms, sent, *names)
+            _set_aside(tx, held, held.grant.amount, now_ms=now_ms)
             return held
 
-    def give_back(self, held: Reservation, *, now_ms: int) -> None:
-        """Release what was set aside for a call that cost nothing."""
+    def extend(self, held: Reservation, payer: Payer, more: Amount, *, now_ms: int) -> None:
+        """Set more aside for a call whose reply is longer than was likely; BudgetSpent: so much is not left."""
+        with self._database.write(durable=True) as tx:
+            for limit in _limits(tx, payer, now_ms=held.at_ms):
+                used = _used(tx, limit.account, now_ms=now_ms)
+                if limit.account in held.accounts and not limit.holds(used + more):
+                    raise BudgetSpent(limit.too_small(used), limit.renews_ms)
+            if (known := _taken(tx, held)) is not None:
+                grown = replace(known, grant=replace(known.grant, amount=known.grant.amount + more))
+                _set_aside(tx, grown, more, now_ms=now_ms)
+
+    def give_back(self, held: Reservation, used: Amount = NOTHING, *, now_ms: int) -> None:
+        """Release what was set aside for a call that came to nothing, but for what it used."""
         with self._database.write() as tx:
-            _add(tx, dict.fromkeys(held.accounts, NOTHING - held.grant.amount), now_ms=now_ms)
+            if (known := _taken(tx, held)) is not None:
+                _add(tx, dict.fromkeys(known.accounts, used - known.grant.amount), now_ms=now_ms)
+
+    def unsettled(self) -> list[Reservation]:
+        """What is set aside for calls under way, and for those whose processes died."""
+        with self._database.read() as tx:
+            return [Reservation.from_json(row) for row in tx.execute(select(reservations.c.held)).scalars()]
+
+    def settle_lost(self, alive: Collection[str], *, before_ms: int) -> None:
+        """Have older calls count as sent if their turn has ended or, if they are of none, their process is dead."""
+        old = [each for each in self.unsettled() if each.at_ms < before_ms]
+        with self._database.read() as tx:
+            open_turns = {each.turn_id for each in old if tx.execute(_GOES_ON, {"our_turn": each.turn_id}).first()}
+        for each in old:
+            is_late = each.at_ms < before_ms - LONGEST_CALL_MS
+            if each.turn_id not in open_turns if each.turn_id else is_late or each.process not in alive:
+                self.give_back(each, each.sent, now_ms=before_ms)
+
+    def left(self, payer: Payer, budgets: Sequence[Json | None], *, now_ms: int) -> list[tuple[Limit, Amount]]:
+        """What limits the models of a turn that is about to be stored with these budgets, each with what is used."""
+        with self._database.read() as tx:
+            limits = [limit for limit in _limits(tx, payer, now_ms=now_ms) if CallCost(0, 0).concerns(limit)]
+        own = [(limit, NOTHING) for each in budgets for limit in limits_of("turn", "", each, now_ms=now_ms)]
+        if not limits:
+            return own
+        with self._database.write() as tx:
+            return [*own, *((limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits)]
+
+    def _usual_tokens(self, payer: Payer, *, now_ms: int) -> int | None:
+        """Output tokens that 99 % of an agent's latest ledger entries stay within; an entry may hold several calls."""
+        if abs(now_ms - self._counted_ms) >= COUNTED_AGAIN_MS:
+            found = defaultdict[tuple[str, str], list[int]](list)
+            with self._database.read() as tx:
+                for workspace, agent, tokens in tx.execute(_LATEST):
+                    found[workspace, agent].append(tokens)
+            enough = {key: sorted(each) for key, each in found.items() if len(each) >= LEAST_KNOWN}
+            self._usual, self._counted_ms = {key: each[-1 - len(each) // 100] for key, each in enough.items()}, now_ms
+        return self._usual.get((payer.workspace, payer.agent))
 
     def report(self, limits: Sequence[Limit], *, now_ms: int) -> tuple[Json, ...]:
         """What is used of each limit, calls that are under way included."""
@@ -122,8 +188,20 @@ class Budgets:
 
 
 def settle(tx: Connection, settlement: Settlement, *, now_ms: int) -> None:
-    """Put what was spent in the place of what was set aside for it."""
-    _add(tx, settlement.changes(now_ms), now_ms=now_ms)
+    """Put what was spent in the place of what was set aside for it, or of what the sweep has made of that."""
+    held = tuple(_taken(tx, each) or replace(each, grant=Grant(each.sent)) for each in settlement.held)
+    _add(tx, replace(settlement, held=held).changes(now_ms), now_ms=now_ms)
+
+
+def _taken(tx: Connection, held: Reservation) -> Reservation | None:
+    """The reservation as it is by now, for the one who settles it; None: somebody has."""
+    row = tx.execute(_TAKE, {"our_id": held.id}).scalar()
+    return None if row is None else Reservation.from_json(row)
+
+
+def _set_aside(tx: Connection, held: Reservation, more: Amount, *, now_ms: int) -> None:
+    _add(tx, dict.fromkeys(held.accounts, more), now_ms=now_ms)
+    tx.execute(insert(reservations), {"id": held.id, "held": asdict(held)})
 
 
 def check_left(tx: Connection, limits: Sequence[Limit], *, now_ms: int) -> None:

@@ -65,6 +65,7 @@ class Database:
         sync: Literal["full", "normal"] = "full",
         readers: int = 32,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
+        process: str = "",
     ) -> None:
         """Open lazily: nothing is connected before the first transaction.
 
@@ -72,7 +73,9 @@ class Database:
             sync: "full" makes durable transactions survive power loss, "normal" only the death of processes.
             readers: most connections that read at the same time.
             busy_timeout_s: how long to wait for another thread that writes, and then for another process.
+            process: the name by which others see whether this process lives; empty: it has none.
         """
+        self.process = process
         self._engine = _engine(url, readers=readers, busy_timeout_s=busy_timeout_s)
         self._file = database_path(url)
         self._damage: Failure | None = None

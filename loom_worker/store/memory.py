@@ -237,14 +237,7 @@ class Memories:
         with self._database.read() as tx:
             return int(tx.execute(_UNDATED, wanted).scalar_one())
 
-    def apply(
-        self,
-        lane: str,
-        before: MemoryState,
-        new: NewMemory,
-        *,
-        now_ms: int,
-    ) -> bool:
+    def apply(self, lane: str, before: MemoryState, new: NewMemory, *, now_ms: int) -> bool:
         """Replace a memory with the one that was made from it, and store what belongs to it: snapshot, summary, facts.
 
         Recalled messages stay as they are. Charge and spans are written in any case: the money is spent.
@@ -299,12 +292,7 @@ class Memories:
         )
 
     def promote_in_lane(
-        self,
-        lane: str,
-        message_ids: Sequence[str],
-        *,
-        budget_tokens: int,
-        tokens: Callable[[Sequence[Message]], int],
+        self, lane: str, message_ids: Sequence[str], *, budget_tokens: int, tokens: Callable[[Sequence[Message]], int]
     ) -> int:
         """As ``promote``, for a tool that knows the session's internal key."""
         return recall(self._database, lane, message_ids, budget_tokens=budget_tokens, tokens=tokens)

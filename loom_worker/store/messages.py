@@ -82,12 +82,7 @@ def messages_with_ids(tx: Connection, lane: str, ids: Sequence[str]) -> tuple[Me
 
 
 def recall(
-    database: Database,
-    lane: str,
-    ids: Sequence[str],
-    *,
-    budget_tokens: int,
-    tokens: Callable[[Sequence[Message]], int],
+    database: Database, lane: str, ids: Sequence[str], *, budget_tokens: int, tokens: Callable[[Sequence[Message]], int]
 ) -> int:
     """Add messages to the recalled ones; as ``Memories.promote``."""
     while True:

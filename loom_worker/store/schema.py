@@ -36,7 +36,7 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
 )
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0028"
+VERSION = "0029"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"

@@ -61,13 +61,7 @@ def reach(size: int) -> int:
 
 
 def chosen(
-    tx: Connection,
-    order: Collection[int],
-    known: Mapping[int, Sides],
-    *,
-    limit: int,
-    reach: int,
-    is_apart: bool,
+    tx: Connection, order: Collection[int], known: Mapping[int, Sides], *, limit: int, reach: int, is_apart: bool
 ) -> dict[int, Sides]:
     """The messages that become hits, with their neighbours, the best first.
 

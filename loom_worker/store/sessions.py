@@ -59,6 +59,12 @@ class Sessions:
         with self._database.read() as tx:
             return _with_queue(tx, found(tx, tenant, session_id))
 
+    def known(self, tenant: Tenant, session_id: str, named: str) -> Session | None:
+        """The session as a turn that names this agent finds it, without its queue; None: it is new."""
+        with self._database.read() as tx:
+            row = find(tx, tenant, session_id)
+        return None if row is None else rows.session({**row, "agent": row["agent"] or named})
+
     def asked(self, tenant: Tenant, session_id: str, named: str) -> tuple[str, str | None, Rules]:
         """Who answers in a session: its agent, the version of it that the session keeps, and the workspace's rules.
 

@@ -280,9 +280,13 @@ class _Entrance:
         try:
             check_left(self.tx, limits, now_ms=self.now_ms)
         except BudgetSpent as error:
-            renews_ms = error.renews_ms
-            wait_s = None if renews_ms is None else max((renews_ms - self.now_ms) / 1000, 1.0)
-            raise QueueFull(str(error), wait_s, "budget-exceeded") from error
+            raise spent(error, now_ms=self.now_ms) from error
+
+
+def spent(error: BudgetSpent, *, now_ms: int) -> QueueFull:
+    """The refusal of what a budget cannot pay, until it renews."""
+    wait_s = None if error.renews_ms is None else max((error.renews_ms - now_ms) / 1000, 1.0)
+    return QueueFull(str(error), wait_s, "budget-exceeded")
 
 
 def insert_turn(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn, *, now_ms: int, position: int) -> Turn:

@@ -6,20 +6,7 @@ are what a turn costs; ``tests/unit/store/test_turn_statements.py`` holds that e
 
 from functools import cache
 
-from sqlalchemy import (
-    BindParameter,
-    Float,
-    Integer,
-    String,
-    Text,
-    and_,
-    bindparam,
-    case,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import BindParameter, Float, Integer, String, Text, and_, bindparam, case, func, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.store import rows
@@ -118,12 +105,7 @@ RUN_BUDGET = (
 )
 """A column: the budget of the workflow's run that the turn is a stage of."""
 WITH_SESSION = (
-    select(
-        turns,
-        *(sessions.c[name].label(f"session_{name}") for name in SESSION_COLUMNS),
-        RULES,
-        RUN_BUDGET,
-    )
+    select(turns, *(sessions.c[name].label(f"session_{name}") for name in SESSION_COLUMNS), RULES, RUN_BUDGET)
     .join(sessions, sessions.c.lane == turns.c.lane)
     .limit(1)
 )

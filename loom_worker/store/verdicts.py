@@ -217,15 +217,8 @@ def _book(tx: Connection, caller: Caller, done: Verdict, settlement: Settlement,
     used: Any = tx.execute(_USED, {"of_turn": caller.turn_id}).scalar()
     row = tx.execute(_FIND, _place(caller.turn_id, done)).mappings().first()
     if used is None or row is None:
-        late = Charge(
-            caller.workspace,
-            caller.session_id,
-            caller.agent,
-            done.model or "",
-            done.usage,
-            caller.turn_id,
-            kind="judge",
-        )
+        names = (caller.workspace, caller.session_id, caller.agent, done.model or "")
+        late = Charge(*names, done.usage, caller.turn_id, kind="judge")
         charge(tx, caller.lane, late, now_ms=now_ms)
         return
     spent = Usage.from_json(row["usage"]) + done.usage

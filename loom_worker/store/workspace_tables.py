@@ -50,6 +50,14 @@ spending = Table(
 )
 """What is spent or set aside, for each account that a budget has once limited."""
 
+reservations = Table(
+    "reservations",
+    METADATA,
+    Column("id", String(40), primary_key=True),
+    Column("held", JSON_OR_NULL, nullable=False),  # values/budgets.py: Reservation
+)
+"""What calls under way have set aside; a row goes when its call is settled."""
+
 workspaces = Table(
     "workspaces",
     METADATA,

@@ -20,6 +20,7 @@ from loom_worker.events.log import EventLog
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LiveWorkers, memory_age_ms
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.claims import Claims
 from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
@@ -108,6 +109,7 @@ class Sweep:
     memories: Memories
     sessions: Sessions
     runs: Runs
+    budgets: Budgets
     dispatcher: Dispatcher
     expiry: Expiry
     settings: LaneSettings
@@ -126,6 +128,8 @@ class Sweep:
         for lane in late:
             self.dispatcher.wake(lane)
         self._reap()
+        alive, quiet_ms = LiveWorkers(self.redis).alive(), int(self.settings.lease_s * 1000)
+        self.budgets.settle_lost(alive, before_ms=self.clock_ms() - quiet_ms)
         # By the clock that is behind: a worker that is an hour ahead would remove what was stored just now.
         self.expiry.remove_expired(min(self.clock_ms(), redis_s * 1000))
         answered, lost = (self._wake_answered(), self._wake_lost()) if self.claims.has_open_turns() else (0, 0)

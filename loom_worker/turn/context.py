@@ -156,22 +156,28 @@ def is_pressed(runtime: AgentRuntime, remembered: Remembered, said: Sequence[Mes
     return batch(history, room=runtime.l1, policy=policy, sizes=runtime.sizes) is not None
 
 
-def shown(runtime: AgentRuntime, remembered: Remembered, session: Session, *, rom: str) -> Json:
-    """What the model would be sent now, layer by layer, in the provider's tokens, and how many messages of L1."""
-    layers = layers_of(
-        runtime,
-        remembered,
-        rom=rom,
-        kernel=kernel_of(session),
-        recalled=as_text(remembered.recalled, fence),
-        current=(),
-    )
+def shown(
+    runtime: AgentRuntime,
+    remembered: Remembered,
+    session: Session | None,
+    *,
+    rom: str,
+    current: Sequence[ChatMessage] = (),
+) -> Json:
+    """What the model would be sent now, layer by layer, in the provider's tokens.
+
+    ``messages`` says how many of L1 are in it, ``most`` how many tokens it has at most.
+    """
+    kernel, correction = (kernel_of(session), session.token_correction) if session else ({}, None)
+    recalled, ratio = as_text(remembered.recalled, fence), over_bound(runtime, correction)
+    layers = layers_of(runtime, remembered, rom=rom, kernel=kernel, recalled=recalled, current=current)
     try:
-        context = build(runtime, layers, ratio=over_bound(runtime, session.token_correction))
+        context = build(runtime, layers, ratio=ratio)
     except BudgetExceeded:  # no turn can be answered so; that is to be seen, too
         fixed = {"tools": tools_tokens(runtime.least_specs, runtime.count), "rom": runtime.count(layers.rom)}
         context = Context(layers.rom, "", (), 0, {**dict.fromkeys(LAYERS, 0), **fixed})
-    return {**shown_tokens(runtime, context, session.token_correction), "messages": context.l1_messages}
+    most = ceil(sum(context.tokens.values()) * scale(ratio))
+    return {**shown_tokens(runtime, context, correction), "messages": context.l1_messages, "most": most}
 
 
 def estimate(runtime: AgentRuntime, context: Context) -> float:

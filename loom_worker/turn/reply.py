@@ -20,16 +20,7 @@ from loom_worker.core.errors import (
 from loom_worker.core.text import fence_key
 from loom_worker.core.values.budgets import Reservation, ToolCallCount
 from loom_worker.core.values.calls import Call
-from loom_worker.core.values.chat import (
-    UNMETERED,
-    Reply,
-    ReplyEvent,
-    Request,
-    Restarted,
-    TextDelta,
-    ToolUse,
-    Usage,
-)
+from loom_worker.core.values.chat import UNMETERED, Reply, ReplyEvent, Request, Restarted, TextDelta, ToolUse, Usage
 from loom_worker.core.values.children import why_not
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
@@ -198,7 +189,8 @@ def _calls(
         children=sum(call.child_turn_id is not None for call in state.calls),
     )
     calls = _denied(calls, refused)
-    paid = Bill(() if held is None else (held,), held.grant.narrowed if held else "")
+    meter = execution.watch.meter
+    paid = Bill(() if held is None else (held,), meter.narrowed if meter else "")
     open_calls = sum(call.is_open for call in calls)
     if not open_calls or not execution.is_limited:
         return calls, paid
@@ -258,10 +250,12 @@ def _listen(
                     writer.drop_deltas(reply_n=state.next_n)
                     said, is_held = [], False
                     retell(state, writer, why)
-    except Interrupted:
-        if not execution.cancel_requests.must_cut():
+    except (BudgetSpent, Interrupted) as error:
+        is_over = isinstance(error, BudgetSpent) and bool(said)
+        if not is_over and not execution.cancel_requests.must_cut():
             raise
-        return _cut("".join(said), execution, sent_tokens=sent_tokens), first_token_ms
+        cut = _cut("".join(said), execution, sent_tokens=sent_tokens)
+        return replace(cut, stop_reason="max_tokens") if is_over else cut, first_token_ms
     raise StreamBroken("The model's stream ended without a reply.")
 
 

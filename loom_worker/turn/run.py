@@ -410,7 +410,12 @@ def _taken_up(state: TurnState, execution: Execution, writer: EventWriter) -> Tu
     orphans = writer.orphans()
     if turn.deaths or any(event.type == DELTA and event.data["text"] for event in orphans):
         retell(state, writer, "the worker that ran it died" if turn.deaths else "another worker goes on with it")
-    return execution.with_tries(state, _tries(orphans))
+    tries = _tries(orphans)
+    if execution.is_limited:
+        known = {each.held.id for each in tries if each.held}
+        left = [held for held in execution.worker.budgets.unsettled() if held.turn_id == turn.id]
+        tries = [*tries, *(PaidTry.untold(held) for held in left if held.id not in known)]
+    return execution.with_tries(state, tries)
 
 
 def _tries(orphans: Sequence[Event]) -> Sequence[PaidTry]:

@@ -340,11 +340,7 @@ class TurnState:
     def saved(self) -> "TurnState":
         """The journal has everything."""
         return replace(
-            self,
-            saved_steps=len(self.steps),
-            saved_calls=len(self.calls),
-            saved_verdicts=len(self.verdicts),
-            held=(),
+            self, saved_steps=len(self.steps), saved_calls=len(self.calls), saved_verdicts=len(self.verdicts), held=()
         )
 
 

@@ -64,7 +64,7 @@ class ModelWatch(Watch):
         """Takes down their times."""
         self.meter: BudgetMeter | None = None
         self.paid: list[PaidTry] = []
-        """The tries of which the provider told what they used, but for one that was answered."""
+        """The tries that are paid for, but for one that was answered."""
         self.under_way: PaidTry | None = None
         self.is_under_way = False  # true from when a request goes out until it fails
         self._noted = self._told_ms = 0
@@ -119,10 +119,18 @@ class ModelWatch(Watch):
     def said(self, text: str) -> list[Json]:
         """A piece of text came; the paid tries that its event is to tell of, for whoever takes the turn over."""
         self.calls.text()
+        if self.under_way is None and self.meter and self.meter.held:
+            self.under_way = self.lost()[-1]
         new = self._new_tries()
         if self.under_way is not None:
             self.under_way.said.append(text)
         return new
+
+    def lost(self) -> list[PaidTry]:
+        """The paid tries, and among them the last one if the provider has told nothing of it."""
+        if self.meter and (held := self.meter.take()):
+            self.paid.append(PaidTry.untold(held))
+        return self.paid
 
     def answered(self) -> Reservation | None:
         """The reply says what the try under way used; what was set aside for it."""
@@ -134,6 +142,7 @@ class ModelWatch(Watch):
         """See Watch."""
         self.calls.failed(error)
         self.is_under_way = False
+        self.lost()
         self._note()
         next_ms = self._clock_ms() + int(wait_s * 1000)
         self._run_clock.add(-min(int(wait_s * 1000), named_ms(error)))

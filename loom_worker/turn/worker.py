@@ -177,7 +177,7 @@ class Execution:
 
     def with_tries(self, state: TurnState, tries: Sequence[PaidTry] | None = None) -> TurnState:
         """The state with what tries used that came to nothing; None: those of the reply that was just needed."""
-        tries = self.watch.paid if tries is None else tries
+        tries = self.watch.lost() if tries is None else tries
         return state.tried(self.runtime.model.name, tries, self.runtime.count) if tries else state
 
     @property

@@ -76,7 +76,7 @@ def check_budgets(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I15: no budget is exceeded, and none keeps what was not spent.
 
     Of each budget that a turn, a session, a run or an agent has: neither what the ledger has, nor what the model server
-    has delivered (whether or not it reached anybody) is more than the limit; and what counts as spent is no less than
+    has delivered while nothing was done to the system is more than the limit; and what counts as spent is no less than
     what the ledger has. It is no more either where every request was answered whole and booked, or refused, and nothing
     was done to the system meanwhile. A turn ends for want of a budget only if it has one.
     """
@@ -89,7 +89,7 @@ def check_budgets(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         delivered = sum(call.tokens for call in calls if call.is_complete)
         if over := limit.exceeded(booked):
             yield _i15(f"{limit.name}: {over} are booked")
-        if limit.tokens is not None and delivered > limit.tokens:
+        if limit.tokens is not None and delivered > limit.tokens and excuses.is_calm(calls):
             yield _i15(f"{limit.name}: the model server has delivered {delivered} of {limit.tokens} tokens")
         if limit.level in ("turn", "run"):
             continue  # its account is closed with it

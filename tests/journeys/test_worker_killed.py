@@ -21,6 +21,7 @@ def test_a_turn_whose_worker_is_killed_mid_stream_is_answered_once(server: Messa
     half = sse(answer("the first half and the second half"))
     server.then(Hang(release, half, after_bytes=len(half) // 2), Say("The whole answer."))
     before = system.output
+    system.post("/v1/sessions", {"id": "killed", "budget": {"tokens": 1_000_000}})
     turn_id, next_id = system.submit("killed", "What is it?"), system.submit("killed", "And then?")
     seen = system.events(turn_id)
     begun = next(event for event in seen if event.type == "output_text.delta")
@@ -34,6 +35,10 @@ def test_a_turn_whose_worker_is_killed_mid_stream_is_answered_once(server: Messa
     assert after["started_at"] >= turn["completed_at"]
     said = [(message["role"], message["turn_id"]) for message in system.messages("killed")]
     assert said == [("user", turn_id), ("assistant", turn_id), ("user", next_id), ("assistant", next_id)]
+
+    [(used,)] = system.rows("SELECT tokens FROM spending WHERE level = 'session'")
+    told = [turn["usage"][f"{kind}_tokens"] for turn in (turn, after) for kind in ("input", "output")]
+    assert (used, system.rows("SELECT id FROM reservations")) == (sum(told), [])
 
     rest = list(seen)
     assert [event.id for event in rest] == list(range(begun.id + 1, rest[-1].id + 1))

@@ -1,7 +1,7 @@
 """What a service sends and asks: kept in lists, answered with little."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from loom_worker.core.errors import LoomError
@@ -45,21 +45,7 @@ class Out:
     def parts(self) -> ServiceParts:
         here: Any = self
         runs: Any = NoRuns()
-        return ServiceParts(
-            announcer=here,
-            runs=runs,
-            schedules=here,
-            runtimes=here,
-            contexts=here,
-            semantics=here,
-            patterns=here,
-            references=here,
-            bodies=here,
-            health=here,
-            figures=here,
-            components=here,
-            rates=here,
-        )
+        return ServiceParts(**{each.name: here for each in fields(ServiceParts)} | {"runs": runs})
 
     def of_session(self, session: Session) -> tuple[None, Caller]:
         return None, Caller(session.lane, session.id, session.workspace, "", "", session.agent)
@@ -89,6 +75,18 @@ class Out:
 
     def check_kernel(self, *question: object) -> None:
         self.ask("kernel", *question)
+
+    @property
+    def sessions(self) -> "Out":
+        return self
+
+    budgets = sessions
+
+    def known(self, *_question: object) -> None:
+        return None
+
+    def left(self, *_question: object, now_ms: int) -> tuple[()]:
+        return ()
 
     def check_fits(self, *question: object) -> None:
         self.ask("fits", *question)

@@ -252,38 +252,31 @@ class WebStage:
         self.workflow_files.mkdir(exist_ok=True)
         self.run_journal = run_journal(database, settings.limits, known.agents)
         live: Any = StageWorkflows(self.workflows, self.workflow_files)
+        contexts = ContextReport.at(runtimes, StageKnowledge(), database)
         runs = WorkflowRuns(
             database,
             journal=self.run_journal,
             workflows=live,
             agents=known,
             announcer=announcer,
-            terms=Terms(settings, known),
+            terms=Terms(settings, known, contexts),
             events=self.events,
             lanes=self.lanes,
             traces=TurnTraces.at(database, settings.trace),
         )
+        kinds = (Ledger, Sessions, Facts, Budgets, LearnedLayers)
+        stores_of_knowledge: Any = [kind(database) for kind in kinds]
         parts = ServiceParts(
             announcer=announcer,
             runs=runs,
             schedules=Schedules(database, settings.schedules, Starter(settings, database, runs, known, announcer)),
             runtimes=runtimes,
-            contexts=ContextReport.at(runtimes, StageKnowledge(), database),
+            contexts=contexts,
             semantics=ByWords(),
             patterns=PatternCatalog(
                 library=library,
                 uses=uses,
-                matcher=Knowledge(
-                    library,
-                    Skills(self.patterns),
-                    uses,
-                    Ledger(database),
-                    Sessions(database),
-                    Facts(database),
-                    Budgets(database),
-                    LearnedLayers(database),
-                    learns=True,
-                ),
+                matcher=Knowledge(library, Skills(self.patterns), uses, *stores_of_knowledge, learns=True),
                 agents=runtimes,
                 library_events=library_events,
                 workers=LiveWorkers(client),

@@ -127,11 +127,7 @@ class Limit:
         return f"{', '.join(_used(self, used))}.{renews}"
 
     def _pairs(self, used: Amount) -> tuple[tuple[int | None, int], ...]:
-        return (
-            (self.nano_usd, used.nano_usd),
-            (self.tokens, used.tokens),
-            (self.tool_calls, used.tool_calls),
-        )
+        return ((self.nano_usd, used.nano_usd), (self.tokens, used.tokens), (self.tool_calls, used.tool_calls))
 
 
 _OWNERS: dict[Level, str] = {
@@ -168,6 +164,8 @@ class CallCost:
     input_nano: Decimal | None = FREE
     """Billionths of a USD for an input token at the highest rate that may apply; None: the price is not known."""
     output_nano: Decimal | None = FREE
+    usual_tokens: int | None = None
+    """Output tokens that 99 % of such replies stay within; None: too few are known."""
 
     @property
     def least_tokens(self) -> int:
@@ -203,7 +201,7 @@ class CallCost:
                 raise BudgetSpent(text, limit.renews_ms)
             if room < granted:
                 granted, narrowed = room, limit.too_small(used)
-        return Grant(self.amount(granted), granted, narrowed)
+        return Grant(self.amount(min(granted, self.usual_tokens or granted)), granted, narrowed)
 
     def _reply_tokens(self, limit: Limit, used: Amount) -> int:
         """The longest reply that a limit leaves room for; below 0 if not even the input fits."""
@@ -243,6 +241,7 @@ class Grant:
     """What budgets allow of what is needed."""
 
     amount: Amount
+    """Set aside: with as much of a reply as is likely."""
     max_tokens: int = 0
     """Of a reply: what was asked for, or as much as the budgets leave."""
     narrowed: str = ""
@@ -264,6 +263,8 @@ class Payer:
     """The turns that wait for this one: it is paid from their budgets, too."""
     run_id: str = ""
     """Id of the workflow's run that the turn is a stage of, or empty."""
+    is_owner: bool = False
+    """True for the turn's owner; what it sets aside and does not settle, the turn's next owner does."""
 
     @property
     def source(self) -> str:
@@ -313,11 +314,23 @@ class Payer:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What was set aside for a call; unless it is settled, it counts as spent."""
+    """What was set aside for a call."""
 
     accounts: tuple[Account, ...]
     grant: Grant
     at_ms: int
+    sent: Amount = NOTHING
+    """What it counts for if nobody learns how it ended."""
+    id: str = ""
+    process: str = ""
+    turn_id: str = ""
+    """Empty unless the turn's owner makes the call."""
+
+    @classmethod
+    def from_json(cls, data: Json) -> "Reservation":
+        """Read what ``asdict`` made of it."""
+        accounts, amount = (Account(**each) for each in data["accounts"]), Amount(**data["grant"]["amount"])
+        return cls(**{**data, "accounts": tuple(accounts), "grant": Grant(amount), "sent": Amount(**data["sent"])})
 
 
 @dataclass(frozen=True, slots=True)

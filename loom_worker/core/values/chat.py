@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal, Protocol
+from typing import Literal
 
 from loom_worker.core.errors import LoomError
 from loom_worker.core.values.budgets import FREE, Amount, nano, usd
@@ -118,8 +118,8 @@ class Watch:
 UNWATCHED = Watch()
 
 
-class Meter(Protocol):
-    """Sets money aside before a model is called (``llm/meter.py``)."""
+class Meter:
+    """Sets money aside before a model is called, if a budget limits that: ``llm/meter.py`` has the one that does."""
 
     def reserve(self, model: str, max_tokens: int) -> int:
         """Set aside the most that one try of this request can cost.
@@ -130,23 +130,19 @@ class Meter(Protocol):
         Raises:
             BudgetSpent: a budget has too little left; the call must not be made.
         """
+        return max_tokens
+
+    def said(self, text: str) -> None:
+        """A piece of the reply came; BudgetSpent: more of it must not."""
 
     def refund(self) -> None:
         """The last try cost nothing: the provider refused it."""
 
-
-class Unmetered:
-    """A Meter for calls that no budget limits."""
-
-    def reserve(self, model: str, max_tokens: int) -> int:
-        """See Meter."""
-        return max_tokens
-
-    def refund(self) -> None:
-        """See Meter."""
+    def lose(self) -> None:
+        """The last try broke off."""
 
 
-UNMETERED = Unmetered()
+UNMETERED = Meter()
 
 
 @dataclass(frozen=True, slots=True)

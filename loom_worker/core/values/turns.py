@@ -273,7 +273,8 @@ class Claim:
     def payer(self, agent_budget: Json | None) -> Payer:
         """On whose budgets its calls are made."""
         turn = self.turn
-        return Payer(turn.workspace, turn.lane, turn.agent, agent_budget, turn.id, turn.ancestors, turn.run_id or "")
+        names = (turn.workspace, turn.lane, turn.agent)
+        return Payer(*names, agent_budget, turn.id, turn.ancestors, turn.run_id or "", is_owner=True)
 
     def trace_until(self, now_us: int, end: RunEnd) -> TurnTrace:
         """The turn's trace with the run that began with this claim, and ends now."""

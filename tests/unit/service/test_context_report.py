@@ -82,6 +82,15 @@ def test_a_message_that_can_never_be_sent_is_refused_with_what_is_free(
     assert caught.value.slug == "message-too-large"
 
 
+def test_a_message_is_held_against_the_window_of_its_session_s_agent_whoever_is_named(
+    context_report: ContextReport,
+) -> None:
+    context_report.sessions.create(made.WORKSPACE, NewSession("s1", agent="small"), now_ms=1)
+    with pytest.raises(Invalid) as caught:
+        context_report.check_fits(made.WORKSPACE, "s1", "huge", "鯨" * 1_500)
+    assert caught.value.slug == "message-too-large"
+
+
 def test_a_kernel_larger_than_its_share_is_refused(context_report: ContextReport) -> None:
     context_report.check_kernel("default", {"goals": ["sell tea"]})
     with pytest.raises(Invalid, match="its share"):

@@ -165,7 +165,7 @@ def test_rows_go_in_batches_of_a_bounded_size_and_others_stay(database: Database
         "sessions": 2, "turns": 3, "steps": 1, "calls": 1, "messages": 5, "outbox": 1,
         "agent_errors": 0, "blobs": 0, "blob_grants": 0, "shared_memory": 0, "pattern_uses": 0, "api_keys": 0,
         "usage": spent,
-        "memory": 1, "memory_snapshots": 0, "spending": 0, "workspaces": 0, "user_deletions": 0,
+        "memory": 1, "memory_snapshots": 0, "spending": 0, "reservations": 0, "workspaces": 0, "user_deletions": 0,
         "workflow_runs": 0, "run_stages": 0, "run_events": 0,
         "agent_messages": 0, "agent_message_refs": 0, "schedules": 0, "agent_versions": 0, "agent_labels": 0,
             "learned_layers": 0, "learned_activations": 0,

@@ -103,7 +103,7 @@ def test_a_deleted_session_leaves_no_row_but_what_it_cost(database: Database) ->
         "agent_errors": 0, "blobs": 0, "blob_grants": 0, "shared_memory": 0, "pattern_uses": 0, "api_keys": 0,
         "session_tokens": 0,
         "usage": 2,
-        "memory": 0, "memory_snapshots": 0, "spending": 0, "workspaces": 0, "user_deletions": 0,
+        "memory": 0, "memory_snapshots": 0, "spending": 0, "reservations": 0, "workspaces": 0, "user_deletions": 0,
         "workflow_runs": 0, "run_stages": 0, "run_events": 0,
         "agent_messages": 0, "agent_message_refs": 0, "schedules": 0, "agent_versions": 0, "agent_labels": 0,
             "learned_layers": 0, "learned_activations": 0,

@@ -16,6 +16,7 @@ from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import MEMORY_KEY_MS, LeaseRenewer
 from loom_worker.store import approvals
+from loom_worker.store.budgets import Budgets
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Entries, Journal
@@ -78,7 +79,7 @@ def sweep(
     valkey: redis.Redis, database: Database, lanes: Lanes, book: SweepBook, monkeypatch: pytest.MonkeyPatch
 ) -> Sweep:
     monkeypatch.setattr(made, "NOW_MS", now_ms() - 60_000)  # the constant of the builders of rows
-    parts = (Claims(database), Outbox(database), Memories(database), Sessions(database), Runs(database))
+    parts = [made_of(database) for made_of in (Claims, Outbox, Memories, Sessions, Runs, Budgets)]
     return Sweep(valkey, lanes, EventLog(valkey, valkey), *parts, book, Expiry(), SETTINGS)
 
 

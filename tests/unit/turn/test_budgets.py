@@ -11,7 +11,7 @@ from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.turns import Turn
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.workspaces import Workspaces
-from tests.support.models import ONE_CALL, Killed, says, wants
+from tests.support.models import ONE_CALL, Beat, Killed, says, wants
 from tests.support.stage import START_MS, WORKSPACE, Stage
 
 ONE = ("add", {"a": 1, "b": 1})
@@ -35,6 +35,12 @@ def used(stage: Stage, level: str, key: str) -> Json:
     account = Account(level, key)  # type: ignore[arg-type]
     [report] = Budgets(stage.database).report([Limit(account, 10**15, 10**12, 10**6)], now_ms=stage.now_ms)
     return dict(report["used"])
+
+
+def reserved(stage: Stage) -> int:
+    """Calls that nobody has settled."""
+    with stage.database.read() as tx:
+        return int(tx.exec_driver_sql("SELECT count(*) FROM reservations").scalar() or 0)
 
 
 @pytest.mark.parametrize("level", ["turn", "session", "agent", "workspace"])
@@ -96,13 +102,13 @@ def test_a_refusal_of_the_provider_costs_nothing(stage: Stage) -> None:
     assert used(stage, "session", turn.lane)["tokens"] == 0
 
 
-def test_a_reply_that_broke_off_stays_set_aside(stage: Stage) -> None:
+def test_a_reply_that_broke_off_costs_what_was_sent_and_not_what_might_have_come(stage: Stage) -> None:
     worker = stage.worker("w1")
     stage.model.scenes = [[StreamBroken("The connection was cut.")]]
     turn = limited(stage, "session", {"tokens": 100_000})
     stage.serve(turn, worker)
     broken = used(stage, "session", turn.lane)["tokens"]
-    assert broken > 1000
+    assert 0 < broken == stage.turns.get(WORKSPACE, turn.id).usage.tokens < 1500
     stage.model.scenes = [says("Here I am.")]
     stage.now_ms += 60_000
     stage.lanes.alert(turn.lane)
@@ -110,12 +116,15 @@ def test_a_reply_that_broke_off_stays_set_aside(stage: Stage) -> None:
     assert used(stage, "session", turn.lane)["tokens"] == broken + ONE_CALL.tokens
 
 
-def test_a_call_whose_worker_died_counts_as_spent_beside_the_one_that_takes_its_place(stage: Stage) -> None:
+@pytest.mark.parametrize("streamed", [[], says("Here I")[:1]])
+def test_a_call_whose_worker_died_costs_what_is_known_beside_the_one_that_takes_its_place(
+    stage: Stage, streamed: list[Beat]
+) -> None:
     def die() -> None:
         raise Killed
 
     turn = limited(stage, "session", {"tokens": 100_000})
-    stage.model.scenes = [[*says("Here I")[:1], die]]
+    stage.model.scenes = [[*streamed, die]]
     with pytest.raises(Killed):
         stage.serve(turn, stage.worker("w1"))
     left_aside = used(stage, "session", turn.lane)["tokens"]
@@ -124,8 +133,9 @@ def test_a_call_whose_worker_died_counts_as_spent_beside_the_one_that_takes_its_
     stage.lapse(turn)
     stage.model.scenes = [says("Here I am.")]
     ended = stage.serve(turn, stage.worker("w2"))
-    assert (ended.status, ended.usage.tokens) == ("completed", ONE_CALL.tokens)
-    assert used(stage, "session", turn.lane)["tokens"] == left_aside + ONE_CALL.tokens
+    assert (ended.status, ended.usage.llm_calls) == ("completed", 2)
+    assert ONE_CALL.tokens < ended.usage.tokens == used(stage, "session", turn.lane)["tokens"] < left_aside
+    assert reserved(stage) == 0
 
 
 def test_turns_whose_calls_nothing_limits_keep_no_accounts(stage: Stage) -> None:

@@ -7,6 +7,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from loom_worker.core.values.agents import Agent
+from tests.support.runs import pipeline, workflow
 from tests.support.web_stage import MakeStage, WebStage
 from web.app import create_app
 
@@ -38,6 +39,21 @@ def test_a_workspace_whose_budget_is_spent_accepts_no_turn_and_says_until_when(
     assert ask(client).status_code == 202
 
 
+@pytest.mark.cases(("budget", "renews"), [({"day": {"tokens": 100}}, True), ({"tokens": 100}, False)])
+def test_a_budget_that_pays_for_no_call_accepts_nothing(
+    client: FlaskClient, stage: WebStage, budget: Any, renews: bool
+) -> None:
+    stage.workflows["w"] = workflow(pipeline("Begin."), "w")
+    client.post("/v1/sessions", json={"id": (poor := f"renews-{renews}"), "budget": budget})
+    refused = [ask(client, poor)]
+    if not renews:
+        refused += [ask(client, budget=budget), client.post("/v1/workflows/w/runs", json={"budget": budget})]
+    assert [problem(each) for each in refused] == [(429, "budget-exceeded")] * len(refused)
+    assert all(("Retry-After" in each.headers) == renews for each in refused)
+    client.patch(f"/v1/sessions/{poor}", json={"budget": {"tokens": 1_000_000}})
+    assert ask(client, poor).status_code == 202
+
+
 def test_a_budget_for_good_says_no_time(client: FlaskClient) -> None:
     client.post("/v1/sessions", json={"id": "s1", "budget": {"tokens": 0}})
     refused = ask(client)
@@ -55,7 +71,7 @@ def test_a_budget_in_usd_needs_a_model_with_a_price(make_stage: MakeStage, rules
         assert answer.status_code == 202
     else:
         assert problem(answer) == (422, "model-without-price")
-        assert ask(client, budget={"tokens": 100}).status_code == 202
+        assert ask(client, budget={"tokens": 100_000}).status_code == 202
 
 
 def test_a_disabled_workspace_accepts_nothing_stops_what_runs_and_goes_on_when_it_is_enabled(
