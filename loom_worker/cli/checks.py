@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loom_worker.agents.load import load
-from loom_worker.core import redis_client, sqlite_driver
+from loom_worker.core import sqlite_driver
 from loom_worker.core.errors import BadSettings, LoomError, Unavailable
 from loom_worker.core.isolation import landlock
 from loom_worker.core.settings import Settings
@@ -154,6 +154,8 @@ def confinement(settings: Settings) -> InstallationCheck:
 
 def redis(settings: Settings) -> InstallationCheck:
     """Does it answer, where it should run by now?"""
+    from loom_worker.core import redis_client
+
     shown = without_password(settings.redis_url)
     if settings.has_embedded_redis and home.running(settings.home) is None:
         return InstallationCheck("redis", True, "embedded; starts with `loom up`")

@@ -55,6 +55,7 @@ BOUNDS = {
     "workspaces": "the number of workspaces",
     "workspace_depths": "the number of workspaces",
     "api_keys": "the keys that were ever made",
+    "session_tokens": "the tokens of the last hour",
     "pairings": "who was ever paired with a user",
     "guard_actions": "the workspaces, and what guardrails look for",
     "audit": AUDIT,

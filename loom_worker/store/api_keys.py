@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, insert, literal, or_, select, update
 
 from loom_worker.core.errors import Conflict, NotFound
-from loom_worker.core.values.api_keys import ApiKey
+from loom_worker.core.values.api_keys import ApiKey, KeyLimits
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
 from loom_worker.store.audit import note_act
@@ -20,14 +20,12 @@ TOUCH_MS = 60_000
 
 _COLUMNS = [column for column in api_keys.c if column.name != "hash"]
 _BY_HASH = select(*_COLUMNS).where(api_keys.c.hash == bindparam("our_hash"))
-_OF_MAKER = [
-    api_keys.c[name].label(f"maker_{name}")
-    for name in ("expires_ms", "revoked_ms", "requests_per_minute", "tokens_per_minute")
-]
+_maker = api_keys.c
 _TOKEN = (
-    select(session_tokens, sessions.c.workspace, sessions.c.user, sessions.c.id.label("session"), *_OF_MAKER)
+    select(session_tokens, sessions.c.workspace, sessions.c.user, sessions.c.id.label("session"))
+    .add_columns(_maker.expires_ms.label("ends_ms"), _maker.revoked_ms, *(_maker[name] for name in KeyLimits.__slots__))
     .join(sessions, and_(sessions.c.lane == session_tokens.c.lane, sessions.c.workspace != DELETED))
-    .outerjoin(api_keys, api_keys.c.id == session_tokens.c.made_by)
+    .outerjoin(api_keys, _maker.id == session_tokens.c.made_by)
     .where(session_tokens.c.hash == bindparam("our_hash"))
 )
 _ANY_KEPT = select(literal(1)).where(api_keys.c.revoked_ms.is_(None)).limit(1)
@@ -193,22 +191,11 @@ def _insert(tx: Connection, key: ApiKey, digest: str) -> None:
 
 
 def _token(row: Any) -> ApiKey:
-    """A token as the key that it is for one session; nothing of its maker is there for keys of the environment."""
-    maker_ends_ms = row["maker_expires_ms"]
-    return ApiKey(
-        id=row["made_by"],
-        workspace=row["workspace"],
-        name="",
-        prefix="",
-        scopes=("chat",),
-        created_ms=row["created_ms"],
-        user=row["user"],
-        expires_ms=row["expires_ms"] if maker_ends_ms is None else min(row["expires_ms"], maker_ends_ms),
-        revoked_ms=row["maker_revoked_ms"],
-        requests_per_minute=row["maker_requests_per_minute"],
-        tokens_per_minute=row["maker_tokens_per_minute"],
-        session=row["session"],
-    )
+    """A token as the key that it is for one session; of a key of the environment, nothing but its id is there."""
+    ends_ms = min(filter(None, (row["expires_ms"], row["ends_ms"])))
+    same = ("workspace", "user", "session", "created_ms", "revoked_ms", *KeyLimits.__slots__)
+    own = {"id": row["made_by"], "name": "", "prefix": "", "scopes": ("chat",), "expires_ms": ends_ms}
+    return ApiKey(**own, **{name: row[name] for name in same})
 
 
 def _key(row: Any) -> ApiKey:

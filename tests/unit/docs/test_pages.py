@@ -16,6 +16,7 @@ from loom_worker.core.values import guardrails
 from loom_worker.core.values.agent_messages import KINDS, MessageStatus
 from loom_worker.guard import breaker, rate
 from loom_worker.lanes import keys
+from loom_worker.llm import prices
 from loom_worker.patterns import events, library, lint
 from loom_worker.store import schema
 from loom_worker.tools.agent_tools import Peers, agent_tools
@@ -102,6 +103,8 @@ def test_every_yaml_of_the_pages_is_read_without_a_complaint(tmp_path: Path, blo
     if "kind: Workflow" in content:
         found: Any = workflows.load(folder)
         assert (found.problems, len(found.workflows)) == ((), 1)
+    elif "as_of:" in content:
+        assert prices.read(folder / "x.yaml")
     elif "templates:" in content or "PatternLibrary" in content:
         assert (lint.lint(tmp_path), bool(library.load(tmp_path).patterns)) == ((), True)
     else:
