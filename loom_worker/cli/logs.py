@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 
@@ -47,15 +48,18 @@ def _entries(path: Path) -> Iterator[tuple[int, str, str]]:
     What has no time has that of the line before it, and so has what a clock that was set back stamped.
     """
     at_ms, text = 0, ""
-    for file in (*(older(path, age) for age in range(KEPT, 0, -1)), path):
-        with suppress(FileNotFoundError), file.open(encoding="utf-8", errors="replace") as log:
-            for line in map(str.rstrip, log):
-                if line.startswith(INDENT):
-                    text += f"\n{line}"
-                    continue
-                yield at_ms, path.stem, text
-                at_ms, text = max(at_ms, _ms(line)), line
+    for line in chain.from_iterable(map(_lines, (*(older(path, age) for age in range(KEPT, 0, -1)), path))):
+        if line.startswith(INDENT):
+            text += f"\n{line}"
+        else:
+            yield at_ms, path.stem, text
+            at_ms, text = max(at_ms, _ms(line)), line
     yield at_ms, path.stem, text
+
+
+def _lines(file: Path) -> Iterator[str]:
+    with suppress(FileNotFoundError), file.open(encoding="utf-8", errors="replace") as log:
+        yield from map(str.rstrip, log)
 
 
 def _ms(line: str) -> int:

@@ -13,7 +13,6 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import RateLimiter
 from loom_worker.judge.python_judges import PythonJudges
-from loom_worker.llm import prices
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.index_store import IndexStore
 from loom_worker.patterns.library import packaged_root
@@ -92,7 +91,6 @@ def components(
         process: its name, by which others know what it has loaded.
         waker: tells workers of messages that turns wait for.
     """
-    prices.use(settings.llm.prices)
     content = ContentVersions(client, process=process)
     if isinstance(agents, KnownAgents):
         agents.share(content)

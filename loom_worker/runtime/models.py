@@ -15,7 +15,7 @@ from loom_worker.core.values.agents import Agent, RemoteAgent
 from loom_worker.core.values.chat import ReplyEvent, Request
 from loom_worker.demo.scripted import Scripted
 from loom_worker.guard.breaker import Breakers
-from loom_worker.llm import tokens
+from loom_worker.llm import prices, tokens
 from loom_worker.llm.a2a import A2aAgent
 from loom_worker.llm.a2a_http import RemoteAddress
 from loom_worker.llm.anthropic import Anthropic
@@ -55,6 +55,7 @@ class Models:
         self._breakers = breakers
         self._stopping = stopping
         self._counts: dict[str, Count] = {}
+        prices.use(settings.llm.prices)
 
     def chosen(self, agent: Agent, session: str | None = None) -> str:
         """The name of the model that answers: the session's choice, the agent's, or the setting's."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from itertools import pairwise
 from typing import Any
 
 from loom_worker.agents.known import AgentSource
@@ -29,10 +30,16 @@ def _understood(value: Any, name: str = "") -> Any:
     if isinstance(value, Mapping):
         return {key: _understood(each, "given" if name in ("env", "headers") else "") for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_understood(each) for each in value]
+        return ["***" if _is_told_by(before, each) else _understood(each) for before, each in pairwise(("", *value))]
     if name == "given":
         return value if value.startswith("secret:") else "***"
     return without_password(redacted(value, ("secret",))) if isinstance(value, str) else value
+
+
+def _is_told_by(flag: Any, value: Any) -> bool:
+    """True of an argument that is a secret by the one before it: ``--token``, ``abc``."""
+    both = f"{flag} {value}"
+    return str(flag).startswith("-") and redacted(both, ("secret",)) != both
 
 
 class AgentCatalog:

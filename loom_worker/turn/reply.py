@@ -23,7 +23,6 @@ from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import UNMETERED, Reply, ReplyEvent, Request, Restarted, TextDelta, ToolUse, Usage
 from loom_worker.core.values.children import why_not
 from loom_worker.core.values.ids import now_us
-from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import BETWEEN_REPLIES, Step, answer, continued
 from loom_worker.events.rebuild import COMMENTARY
 from loom_worker.events.writer import DELTA, EventWriter
@@ -36,6 +35,7 @@ from loom_worker.turn.state import Bill, TurnState
 from loom_worker.turn.text_calls import settled
 from loom_worker.turn.tool_plan import Checked, named, planned, used_up
 from loom_worker.turn.transcript import conversation
+from loom_worker.turn.waits import ModelWatch
 from loom_worker.turn.worker import Execution
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ def _settled(reply: Reply, request: Request, state: TurnState, execution: Execut
         retell(state, writer, "the model wrote calls of tools as text")
         shown = ""
     if found.text.strip() and (rest := found.text[len(shown) :]):
-        _tell(rest, [shown] if shown else [], state, writer, tries=())
+        _tell(rest, [shown] if shown else [], state, writer, None)
     return found
 
 
@@ -242,8 +242,8 @@ def _listen(
             match event:
                 case TextDelta(text) if not is_held:
                     first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
-                    if shown := _shown(text, holds_calls):
-                        _tell(shown, said, state, writer, tries=execution.watch.said(shown))
+                    shown = _shown(text, holds_calls)
+                    _tell(shown, said, state, writer, execution.watch)
                     is_held = shown != text
                     crash_points.reached("llm.streaming")
                 case Restarted(why):
@@ -263,8 +263,11 @@ def _age_ms(state: TurnState, execution: Execution) -> int:
     return execution.worker.clock_ms() - state.turn.created_ms
 
 
-def _tell(text: str, said: list[str], state: TurnState, writer: EventWriter, *, tries: Sequence[Json]) -> None:
-    """Pass on a piece of a reply; what it takes the place of is taken back with the first one."""
+def _tell(text: str, said: list[str], state: TurnState, writer: EventWriter, watch: ModelWatch | None) -> None:
+    """Pass on a piece of a reply, if there is any; what it takes the place of is taken back with the first one."""
+    if not text:
+        return
+    tries = watch.said(text) if watch else ()
     if state.is_correcting and not said:
         withdraw(state, writer)
     writer.delta(text if said else _before(state.standing, writer) + text, reply_n=state.next_n, tries=tries)

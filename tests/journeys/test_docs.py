@@ -15,7 +15,8 @@ from loom_worker.demo.workflows import shipped_workflows
 from tests.support.system import PLAIN, TURN_S, System
 from tests.unit.docs.pages import FENCED, ROOT, pages
 
-pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(150)]
+needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on the PATH")
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(150), needs_curl]
 
 NOT_RUN = {
     r"^make |^python3? -m |pip install|^npm|^PATH=|^docker|^honcho|^export|ollama |^OLLAMA|bench ": "installs",

@@ -15,6 +15,7 @@ from loom_worker.core.env import KNOWN
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import from_env
 from loom_worker.lanes import keys
+from loom_worker.runtime.sweeping import process_name
 from loom_worker.supervisor import valkey as embedded
 from loom_worker.tasks.app import QUEUES
 from tests.unit.docs.pages import ROOT, text
@@ -124,11 +125,11 @@ def health_of(name: str, redis: Redis) -> int:
 
 
 def test_a_worker_is_healthy_while_its_heart_beats_and_beat_while_it_reaches_redis(valkey: Redis) -> None:
-    host = socket.gethostname()
-    valkey.zadd(keys.WORKERS, {f"another-{host}-1-a": 1, f"{host}-2-b": 2})
-    valkey.set(keys.worker(f"another-{host}-1-a"), "")
+    other, own = f"turn@another-{socket.gethostname()}-1-a", process_name("turn")
+    valkey.zadd(keys.WORKERS, {other: 1, own: 2})
+    valkey.set(keys.worker(other), "")
     assert (health_of("worker", valkey), health_of("worker-tools", valkey), health_of("beat", valkey)) == (1, 1, 0)
-    valkey.set(keys.worker(f"{host}-2-b"), "")
+    valkey.set(keys.worker(own), "")
     assert (health_of("worker", valkey), health_of("worker-tools", valkey)) == (0, 0)
 
 
