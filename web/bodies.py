@@ -178,25 +178,19 @@ def new_pairing(body: Json) -> Json:
 
 
 def rotation_grace_s() -> int:
-    """How long the key that the current request replaces works on.
-
-    Raises:
-        Refused: 415, 400 or 422 for a body that does not say it.
-    """
-    body = _body_if_any()
-    _require(body, _ROTATE_KEY)
-    return int(body.get("grace_s", 0))
+    """How long the key that the current request replaces works on; raises as ``token_ttl_s``."""
+    return _seconds(_ROTATE_KEY, "grace_s", 0)
 
 
 def token_ttl_s() -> int:
-    """How long the token that the current request asks for is to last.
+    """How long the token that the current request asks for is to last; Refused (415, 400, 422): the body is wrong."""
+    return _seconds(_NEW_TOKEN, "ttl_s", USUAL_TOKEN_S)
 
-    Raises:
-        Refused: 415, 400 or 422 for a body that does not say it.
-    """
+
+def _seconds(checker: Checker, name: str, usual: int) -> int:
     body = _body_if_any()
-    _require(body, _NEW_TOKEN)
-    return int(body.get("ttl_s", USUAL_TOKEN_S))
+    _require(body, checker)
+    return int(body.get(name, usual))
 
 
 def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:

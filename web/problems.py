@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from urllib.parse import quote
@@ -112,28 +112,20 @@ def problem_of(error: Exception) -> ProblemDetails:
 
 def _of_no_route(path: str) -> ProblemDetails:
     """404 with the served path that is nearest, in which the given ids stand."""
-    nearest = _nearest_route(path) if len(path) <= _LONGEST_COMPARED else ""
+    short = path if len(path) <= _LONGEST_COMPARED else ""
+    in_version = f"/v1{short}"
+    nearest = in_version if in_version in _served_as(in_version) else closest(short, _served_as(short))
     hint = f"; did you mean {nearest}?" if nearest else "; /docs lists what is served"
     extra = {"nearest": nearest} if nearest else {}
     return ProblemDetails(404, "not-found", f"nothing is served at this path{hint}", extra)
 
 
-def _nearest_route(path: str) -> str:
-    in_version = f"/v1{path}"
-    if in_version in _served_as(in_version):
-        return in_version
-    return closest(path, _served_as(path))
-
-
 def _served_as(path: str) -> set[str]:
     """The paths of all routes, with what a path has in the places of their parameters."""
     given = path.split("/")
-    return {_as_given(rule.rule.split("/"), given) for rule in current_app.url_map.iter_rules()}
-
-
-def _as_given(served: Sequence[str], given: Sequence[str]) -> str:
-    filled = zip_longest(served, given[: len(served)], fillvalue="")
-    return "/".join((other or part) if part.startswith("<") else part for part, other in filled)
+    routes = (rule.rule.split("/") for rule in current_app.url_map.iter_rules())
+    filled = (zip_longest(parts, given[: len(parts)], fillvalue="") for parts in routes)
+    return {"/".join((own or part) if part.startswith("<") else part for part, own in each) for each in filled}
 
 
 def _of_rejected(error: Rejected) -> ProblemDetails:

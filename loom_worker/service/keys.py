@@ -147,13 +147,10 @@ class Keys:
         return key
 
     def open_session(self, holder: KeyHolder, session_id: str, *, ttl_s: int) -> tuple[str, int]:
-        """Make a token for one session, which ends with the holder's key at the latest.
+        """Make a token for one session, which ends with the holder's key at the latest; NotFound: it is not theirs.
 
         Returns:
             The token, which cannot be had again, and when it ends, in ms.
-
-        Raises:
-            NotFound: the holder has no such session.
         """
         secret, moment_ms = secret_of(secrets.token_bytes(SECRET_BYTES)), now_ms()
         term = (moment_ms, moment_ms + ttl_s * 1000)
@@ -161,11 +158,7 @@ class Keys:
         return secret, term[1]
 
     def close_session(self, holder: KeyHolder, session_id: str) -> None:
-        """End all tokens of a session, in other processes within CACHED_S.
-
-        Raises:
-            NotFound: the holder has no such session.
-        """
+        """End all tokens of a session, in other processes within CACHED_S; NotFound: the holder has no such session."""
         self._rows.end_tokens(holder.tenant, session_id, now_ms=now_ms(), by=holder.actor)
         self.forget()
 

@@ -61,13 +61,10 @@ class KeyRows:
         return None if token is None else _token(token)
 
     def add_token(self, tenant: Tenant, session_id: str, digest: str, term: tuple[int, int], *, by: Actor) -> None:
-        """Store the hash of a token for a session, and drop all that have expired.
+        """Store the hash of a token, and drop all that have expired; NotFound: the tenant has no such session.
 
         Args:
             term: now, and when the token ends, in ms.
-
-        Raises:
-            NotFound: the tenant has no such session.
         """
         now_ms, ends_ms = term
         with self._database.write(durable=True) as tx:
@@ -78,11 +75,7 @@ class KeyRows:
             note_act(tx, "token.created", by, workspace=workspace_of(tenant), at_ms=now_ms, session_id=session_id)
 
     def end_tokens(self, tenant: Tenant, session_id: str, *, now_ms: int, by: Actor) -> None:
-        """End all tokens of a session.
-
-        Raises:
-            NotFound: the tenant has no such session.
-        """
+        """End all tokens of a session; NotFound: the tenant has no such session."""
         with self._database.write(durable=True) as tx:
             lane = found(tx, tenant, session_id)["lane"]
             if tx.execute(delete(session_tokens).where(session_tokens.c.lane == lane)).rowcount:
