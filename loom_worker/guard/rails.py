@@ -35,7 +35,10 @@ def check(stage: Stage, text: str, rules: StageRules) -> Checked[str]:
 def check_json(stage: Stage, value: T, rules: StageRules, *, name: str = "") -> Checked[T]:
     """Search all names, texts and numbers of a JSON value, also of JSON in its texts; it keeps its shape."""
     search = _Search(rules)
-    return search.done(stage, search.value(value, name) if rules else value)
+    try:
+        return search.done(stage, search.value(value, name) if rules else value)
+    except RecursionError:  # hundreds of lists in each other: what cannot be searched may not be used
+        return Checked(value, decisions_on(stage, rules, rules), tuple(rules))
 
 
 def decisions_on(stage: Stage, kinds: Iterable[str], rules: StageRules) -> tuple[Json, ...]:

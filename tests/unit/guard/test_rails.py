@@ -85,3 +85,10 @@ def test_all_of_a_json_value_is_searched_and_it_keeps_its_shape(given_value: Jso
 def test_rules_for_arguments_follow_those_for_output_unless_they_are_given() -> None:
     assert Guardrails.of({"output": {"secret": "redact"}}).arguments == {"secret": "redact"}
     assert Guardrails.of({"output": {"secret": "redact"}, "arguments": {}}).arguments == {}
+
+
+def test_what_is_too_deep_to_be_searched_is_blocked() -> None:
+    deep: list[Any] = [KEY]
+    for _ in range(900):
+        deep = [deep]
+    assert check_json("arguments", deep, {"secret": "redact"}).blocked_for == ("secret",)
