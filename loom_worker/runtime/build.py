@@ -122,7 +122,7 @@ def service(settings: Settings) -> Service:
     announcer = _announcer(celery, client, lanes, events, Publisher())
     contexts = ContextReport.at(fitted.registry, fitted.knowledge, database)
     terms = Terms(settings, agents, contexts)
-    runs = _workflow_runs(settings, database, (terms, agents, workflows), announcer, (events, lanes))
+    runs = _workflow_runs(settings, database, (terms, agents, workflows), announcer, (events, lanes, waits))
     parts = ServiceParts(
         announcer=announcer,
         runs=runs,
@@ -153,10 +153,10 @@ def _workflow_runs(
     database: Database,
     defined: tuple[Terms, KnownAgents, LiveWorkflows],
     announcer: Announcer,
-    signals: tuple[EventLog, Lanes],
+    signals: tuple[EventLog, Lanes, WaitReports],
 ) -> WorkflowRuns:
     terms, agents, workflows = defined
-    events, lanes = signals
+    events, lanes, waits = signals
     return WorkflowRuns(
         database,
         journal=_run_journal(settings, database, agents),
@@ -167,6 +167,7 @@ def _workflow_runs(
         events=events,
         lanes=lanes,
         traces=TurnTraces.at(database, settings.trace),
+        waits=waits,
     )
 
 
@@ -276,7 +277,8 @@ def worker_schedules(settings: Settings, links: Links, agents: KnownAgents, work
     """What a worker begins by itself."""
     announcer = _announcer(app, links.client, links.lanes, links.events, DirectPublisher())
     defined = (Terms(settings, agents), agents, workflows)
-    runs = _workflow_runs(settings, links.database, defined, announcer, (links.events, links.lanes))
+    waits = WaitReports(Turns(links.database), LiveWaits(links.client), agents)
+    runs = _workflow_runs(settings, links.database, defined, announcer, (links.events, links.lanes, waits))
     return Schedules(links.database, settings.schedules, Starter(settings, links.database, runs, agents, announcer))
 
 

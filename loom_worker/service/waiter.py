@@ -54,7 +54,7 @@ class AwaitedRows(Protocol[Found_co]):
 
 
 class WaitTexts(Protocol[A]):
-    """Adds what an unfinished one waits for (``WaitReports``, ``NoWaits``)."""
+    """Adds what an unfinished one waits for (``WaitReports``, ``RunWaits``)."""
 
     def with_wait(self, awaited: A, /) -> A:
         """The same, with what it waits for."""

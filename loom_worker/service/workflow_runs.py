@@ -26,6 +26,7 @@ from loom_worker.service.input_guard import InputGuard
 from loom_worker.service.run_events import RunEventSource
 from loom_worker.service.terms import Terms
 from loom_worker.service.user_deletion import SETTLE_S
+from loom_worker.service.wait_reports import WaitReports
 from loom_worker.service.waiter import Waiter
 from loom_worker.store.database import Database
 from loom_worker.store.run_journal import RunJournal
@@ -56,16 +57,24 @@ def _flaw(name: str, detail: str) -> Flaw:
     return Flaw(f"/variables/{name.replace('~', '~0').replace('/', '~1')}", detail)
 
 
-class NoWaits:
-    """Adds nothing to runs: what their turns wait for, these say themselves."""
+class RunWaits:
+    """Adds nothing to runs, whose turns say themselves what they wait for; people who look on are told it."""
+
+    def __init__(self, waits: WaitReports) -> None:
+        self._waits = waits
 
     def with_wait(self, run: Run) -> Run:
         """The run as it is."""
         return run
 
-    def in_words(self, _run: Run) -> str:
-        """Nothing."""
-        return ""
+    def in_words(self, run: Run) -> str:
+        """What its open stages wait for; NotFound if it was deleted meanwhile."""
+        told = []
+        for stage in (each for each in run.stages if each.is_open):
+            turn = self._waits.turns.get(run.workspace, stage.turn_id) if stage.turn_id else None
+            words = self._waits.in_words(turn) if turn else "waiting for a person's approval"
+            told.append(f"{stage.name or stage.agent_id}: {words}")
+        return "; ".join(told)
 
 
 class WorkflowRuns:
@@ -83,9 +92,10 @@ class WorkflowRuns:
         events: EventLog,
         lanes: Lanes,
         traces: TurnTraces,
+        waits: WaitReports,
     ) -> None:
         self._runs = Runs(database)
-        self.waiter: Waiter[Run] = Waiter(self._runs, RunEventSource(self._runs), self._runs, events, NoWaits())
+        self.waiter: Waiter[Run] = Waiter(self._runs, RunEventSource(self._runs), self._runs, events, RunWaits(waits))
         self._journal = journal
         self._workflows = workflows
         self._agents = agents

@@ -263,6 +263,7 @@ class WebStage:
             events=self.events,
             lanes=self.lanes,
             traces=TurnTraces.at(database, settings.trace),
+            waits=waits,
         )
         kinds = (Ledger, Sessions, Facts, Budgets, LearnedLayers)
         stores_of_knowledge: Any = [kind(database) for kind in kinds]

@@ -88,7 +88,7 @@ def test_rules_for_arguments_follow_those_for_output_unless_they_are_given() -> 
 
 
 def test_what_is_too_deep_to_be_searched_is_blocked() -> None:
-    deep: list[Any] = [KEY]
+    deep: Json = {"a": KEY}
     for _ in range(900):
-        deep = [deep]
+        deep = {"a": [deep]}
     assert check_json("arguments", deep, {"secret": "redact"}).blocked_for == ("secret",)

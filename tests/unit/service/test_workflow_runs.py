@@ -135,6 +135,7 @@ def test_while_redis_is_away_a_run_is_deleted_all_the_same(
         events=stage.events,
         lanes=away,
         traces=stage.service.traces,
+        waits=stage.service.waiter.waits,
     )
     request.addfinalizer(cut_off.waiter.close)
     run = start(runs)
