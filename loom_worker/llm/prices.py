@@ -30,6 +30,7 @@ BEDROCK = re.compile(
 PROFILE = ":application-inference-profile/"
 BEDROCK_REGION = re.compile(r"(?:[a-z-]{2,10}\.)?anthropic\.(?=claude-)")
 """The part before the vendor's own name; it says which regions may run a model."""
+UNIT = "USD per million tokens"
 SMALL = "claude-haiku-5-5"
 """The current small model of the packaged table."""
 NANO_PER_TOKEN = 1000
@@ -129,32 +130,44 @@ def read(path: str | Path) -> tuple[str, Mapping[str, Price]]:
     Raises:
         BadFile: names the file, the line and the model.
     """
-    document = next(iter(marked_documents(Path(path))), None)
-    if document is None:
-        raise Unreadable(path, 0, "it holds no prices")
+    documents = marked_documents(Path(path))
+    if len(documents) != 1:
+        raise Unreadable(path, documents[1].line if documents else 0, "it must hold one document, with prices")
+    document = documents[0]
     try:
-        fields = Fields(document.content, what="prices")
+        fields = _only(Fields(document.content, what="prices"), "as_of", "unit", "models", "source", "long_prompt")
         as_of, models = fields.required("as_of"), fields.under("models")
         date.fromisoformat(as_of)
+        if fields.required("unit") != UNIT:
+            raise InvalidField(fields.place_of("unit"), f"must be {UNIT!r}")
         if not models.names():
             raise InvalidField(models.place, MISSING)
+        for name, line in document.repeated("models"):
+            raise Unreadable(path, line, f"{name} has prices twice")
         return as_of, {name: _price_in(models.under(name)) for name in models.names()}
     except (InvalidField, ValueError) as error:
         place = error.place if isinstance(error, InvalidField) else ("as_of",)
         raise Unreadable(path, document.nearest_line(*place), str(error)) from error
 
 
+def _only(fields: Fields, *known: str) -> Fields:
+    for key in fields.names():
+        if key not in known:
+            raise InvalidField(fields.place_of(key), f"is none of {', '.join(known)}")
+    return fields
+
+
 def _price_in(fields: Fields) -> Price:
-    long = fields.under("long_prompt")
-    above_tokens = long.whole("above_tokens") or 0
-    return Price(_rates(fields), _rates(long) if above_tokens else None, above_tokens)
+    rates = _rates(_only(fields, *TokenPrices.__slots__, "long_prompt"))
+    if "long_prompt" not in fields:
+        return Price(rates)
+    long = _only(fields.under("long_prompt"), *TokenPrices.__slots__, "above_tokens")
+    long.required("above_tokens")
+    return Price(rates, _rates(long), long.whole("above_tokens") or 0)
 
 
 def _rates(fields: Fields) -> TokenPrices:
     """The rates; those of the cache are those of the input unless they are given."""
-    for key in fields.names():
-        if key not in (*TokenPrices.__slots__, "long_prompt", "above_tokens"):
-            raise InvalidField(fields.place_of(key), "is no rate")
     for name in ("input", "output"):
         fields.required(name)
     found = {name: fields.number(name, most=1e6) for name in TokenPrices.__slots__}

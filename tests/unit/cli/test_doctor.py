@@ -183,7 +183,7 @@ def test_an_agents_file_that_is_no_yaml_or_contradicts_itself_fails_by_name(tmp_
 
 def test_the_file_and_the_day_of_prices_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
-    file.write_text("as_of: 2026-11-20\nmodels: {m: {input: 1, output: 2}}")
+    file.write_text("as_of: 2026-11-20\nunit: USD per million tokens\nmodels: {m: {input: 1, output: 2}}")
     found = {each["name"]: each["found"] for each in doctor(tmp_path, LOOM_PRICES=str(file))[1]["checks"]}
     assert found["prices"].startswith(f"{file}, of 2026-11-20; ")
 

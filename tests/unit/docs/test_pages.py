@@ -97,7 +97,9 @@ def test_every_endpoint_is_shown_and_every_shown_one_exists() -> None:
 
 @pytest.mark.cases("block", YAML)
 def test_every_yaml_of_the_pages_is_read_without_a_complaint(tmp_path: Path, block: str) -> None:
-    content = YAML[block] if YAML[block].lstrip("#").startswith(("api", "kind", " yaml")) else HEAD + YAML[block]
+    content = (
+        YAML[block] if YAML[block].lstrip("#").startswith(("api", "kind", " yaml", "as_of")) else HEAD + YAML[block]
+    )
     (folder := tmp_path / "support").mkdir(exist_ok=True)
     (folder / "x.yaml").write_text(content, encoding="utf-8")
     if "kind: Workflow" in content:

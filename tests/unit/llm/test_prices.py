@@ -156,6 +156,7 @@ def test_a_call_costs_what_the_documentation_says():
     assert cost_usd("claude-sonnet-4-5", Usage(input_tokens=1_200, output_tokens=350)) == usd("0.00885")
 
 
+HEAD = "as_of: 2026-11-20\nunit: USD per million tokens\n"
 RATES = "{input: 1, output: 2, cache_read: 0.5, cache_write: 3}"
 LONG = "{input: 1, output: 2, long_prompt: {above_tokens: 10, input: 3, output: 4}}"
 EACH = Usage(MILLION, MILLION, MILLION, MILLION)
@@ -176,7 +177,7 @@ EACH = Usage(MILLION, MILLION, MILLION, MILLION)
 )
 def test_prices_of_a_file_come_before_those_of_the_package(tmp_path, models, model, usage, expected):
     file = tmp_path / "prices.yaml"
-    file.write_text(f"as_of: 2026-11-20\nmodels:\n  {models}\n")
+    file.write_text(f"{HEAD}models:\n  {models}\n")
     use(str(file))
     try:
         assert cost_usd(model, usage) == (None if expected is None else usd(expected))
@@ -189,11 +190,19 @@ def test_prices_of_a_file_come_before_those_of_the_package(tmp_path, models, mod
     [
         ("", ": "),
         ("- 1", ":1: prices"),
-        ("as_of: 2026-11-20", ":1: models"),
+        (HEAD, ":1: models"),
         ("models: {m: {input: 1, output: 2}}\nas_of: soon", ":2: "),
-        ("as_of: 2026-11-20\nmodels:\n  a.b: {input: 1}", ":3: models.a.b.output"),
-        ("as_of: 2026-11-20\nmodels:\n  m:\n    input: -1\n    output: 2", ":4: models.m.input"),
-        ("as_of: 2026-11-20\nmodels:\n  m: {input: 1, output: 2, cach_read: 1}", ":3: models.m.cach_read"),
+        ("as_of: 2026-11-20\nunit: EUR per token\nmodels: {m: {input: 1, output: 2}}", ":2: unit"),
+        (f"{HEAD}models:\n  a.b: {{input: 1}}", ":4: models.a.b.output"),
+        (f"{HEAD}models:\n  m:\n    input: -1\n    output: 2", ":5: models.m.input"),
+        (f"{HEAD}models:\n  m: {{input: 1, output: 2, cach_read: 1}}", ":4: models.m.cach_read"),
+        (f"{HEAD}models:\n  m: {{input: 1, output: 2, above_tokens: 9}}", ":4: models.m.above_tokens"),
+        (
+            f"{HEAD}models:\n  m: {{input: 1, output: 2, long_prompt: {{input: 2, output: 3}}}}",
+            ":4: models.m.long_prompt",
+        ),
+        (f"{HEAD}models:\n  m: {{input: 1, output: 2}}\n  m: {{input: 2, output: 2}}", ":5: m has prices twice"),
+        (f"{HEAD}models: {{m: {{input: 1, output: 2}}}}\n---\n{HEAD}", ":5: it must hold one"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_told_with_its_line_and_model_at_the_start(tmp_path, text, told):
