@@ -5,7 +5,7 @@ from math import isfinite
 from typing import Any
 
 from loom_worker.core.errors import BadFile
-from loom_worker.core.text import closest, did_you_mean
+from loom_worker.core.text import closest, did_you_mean, one_line
 from loom_worker.core.values.json import Json
 
 Place = tuple[str | int, ...]
@@ -13,6 +13,7 @@ Place = tuple[str | int, ...]
 MISSING = "is missing"
 MOST_ENTRIES = 1_000
 """Of one list or mapping: tools, judges, stages, members, schedules."""
+MOST_PLACE_CHARS = 300
 MAX_NAME_CHARS = 200
 """Longest key, and longest value of one of NAMES."""
 NAMES = frozenset({"name", "id", "model", "agent", "agent_id"})
@@ -44,8 +45,9 @@ class InvalidField(BadFile):
 
 
 def spelled(place: Place) -> str:
-    """A place as one text: ``parameters[0].name``."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
+    """A place as one text, cut if it is long: ``parameters[0].name``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return one_line(text.removeprefix("."), MOST_PLACE_CHARS)
 
 
 def kind(value: Any) -> str:

@@ -9,6 +9,7 @@ from loom_worker.core.values.facts import OBJECT_CHARS, RELATION_CHARS, Correcti
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
+from loom_worker.service.input_guard import InputGuard
 from loom_worker.store.facts import Facts
 
 log = logging.getLogger(__name__)
@@ -17,8 +18,9 @@ log = logging.getLogger(__name__)
 class UserFacts:
     """The facts of a workspace's users. Those of a session the store lists (``rows``)."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, guard: InputGuard) -> None:
         self.rows = self._facts = facts
+        self._guard = guard
 
     def page(self, who: WorkspaceUser, where: FactFilter, *, limit: int, after: str | None) -> Page[Fact]:
         """As ``Facts.page``; NotFound if the workspace has nothing of such a user."""
@@ -26,13 +28,14 @@ class UserFacts:
         return self._facts.page(who, where, limit=limit, after=after)
 
     def correct(self, who: WorkspaceUser, fact_id: str, given: Correction, *, by: Actor) -> Fact:
-        """As ``Facts.correct``; Invalid if a part is empty or too long, or if it ceased to hold in the future."""
+        """As ``Facts.correct``; Invalid for a part that is empty, too long or blocked, and for an ``until`` to come."""
         moment_ms = now_ms()
         relation = _part(given.relation, "relation", RELATION_CHARS)
         object_ = _part(given.object, "object", OBJECT_CHARS)
         if given.until_ms is not None and given.until_ms > moment_ms:
             raise Invalid("A fact cannot have ceased to hold yet.", (Flaw("/until", "must be in the past"),))
-        clean = replace(given, relation=relation, object=object_)
+        kept = self._guard.kept(who, {"relation": relation, "object": object_}, (None,), key_id=by.key_id)
+        clean = replace(given, **kept)
         fact = self._facts.correct(who, fact_id, clean, by=by, now_ms=moment_ms)
         log.info("fact.corrected", extra={"fact": fact_id, "workspace": who.workspace})
         return fact

@@ -131,12 +131,12 @@ class Service:
         self.keys = Keys(KeyRows(database))
         self.pairings = Pairings(database)
         self.audit = AuditRows(database)
-        self.facts = UserFacts(Facts(database))
+        self._input_guard = guard = InputGuard(database, agents)
+        self.facts = UserFacts(Facts(database), guard)
         self.users = UserDeletions(database, lanes, waiter.event_log)
         self.references = parts.references
         self.contexts = parts.contexts
         self.patterns = parts.patterns
-        self._input_guard = guard = InputGuard(database, agents)
         self.approvals = Approvals(database, guard, parts.runtimes, parts.announcer, waiter.waits)
         self._ledger = Ledger(database)
         self.rate_limits = RateLimits(settings.web, parts.rates, self._ledger)

@@ -207,7 +207,10 @@ class WorkflowRuns:
         Raises:
             NotFound: the tenant has no such run, or it asks nothing of that name.
             Conflict: it was decided already, or the run has ended.
+            Invalid: a guardrail of an agent of the run blocks the comment.
         """
+        agents = {each.agent_id for each in self._runs.get(tenant, run_id).stages}
+        comment = self._guard.kept(tenant, {"reason": comment}, agents, key_id=by.key_id)["reason"]
         step = self._journal.decide(tenant, run_id, stage, (decision, comment), by, now_ms=now_ms())
         self._tell(step)
         return step.run

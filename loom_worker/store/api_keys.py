@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, insert, literal, or_, select, update
 
 from loom_worker.core.errors import Conflict, NotFound
-from loom_worker.core.values.api_keys import ApiKey, KeyLimits
+from loom_worker.core.values.api_keys import TOKEN_PREFIX, ApiKey, KeyLimits
 from loom_worker.core.values.pages import Page, page_of
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
 from loom_worker.store.audit import note_act
@@ -187,7 +187,7 @@ def _token(row: Any) -> ApiKey:
     """A token as the key that it is for one session; of a key of the environment, nothing but its id is there."""
     ends_ms = min(filter(None, (row["expires_ms"], row["ends_ms"])))
     same = ("workspace", "user", "session", "created_ms", "revoked_ms", *KeyLimits.__slots__)
-    own = {"id": row["made_by"], "name": "", "prefix": "", "scopes": ("chat",), "expires_ms": ends_ms}
+    own = {"id": TOKEN_PREFIX + row["made_by"], "name": "", "prefix": "", "scopes": ("chat",), "expires_ms": ends_ms}
     return ApiKey(**own, **{name: row[name] for name in same})
 
 

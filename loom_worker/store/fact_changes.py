@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from loom_worker.core.values.api_keys import TOKEN_PREFIX
 from loom_worker.core.values.fact_changes import changes
 from loom_worker.core.values.facts import SUBJECT_CHARS, Fact, LearnedFacts, Owner, StatedFact, digest_of, text_key
 from loom_worker.core.values.ids import new_id
@@ -30,8 +31,10 @@ def learn(tx: Connection, session: Any, learned: LearnedFacts, *, now_ms: int) -
     What a key of a user says is a fact of that user alone, unless such keys may write what a workspace is told.
     """
     for by, said in _by_key(tx, learned):
-        scope = "user" if learned.scope == "workspace" and by.user and not learned.users_write else learned.scope
-        whose = {"lane": session["lane"], "user": session["user"], "by_user": by.user is not None}
+        # Who types in a page is a user, whichever key made the page's token.
+        by_user = by.user is not None or by.key_id.startswith(TOKEN_PREFIX)
+        scope = "user" if learned.scope == "workspace" and by_user and not learned.users_write else learned.scope
+        whose = {"lane": session["lane"], "user": session["user"], "by_user": by_user}
         owner = Owner.of(session["workspace"], scope=scope, **whose)
         _take_in(tx, session, owner, said, by=by, now_ms=now_ms)
 

@@ -14,7 +14,7 @@ from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor, page_of
 from loom_worker.core.values.sessions import NewSession, Session, SessionPatch
-from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, session_of, user_of, workspace_of
 from loom_worker.core.values.tiers import Scope
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import purge, rows
@@ -254,11 +254,11 @@ def found_or_added(tx: Connection, tenant: Tenant, new: NewSession, *, now_ms: i
     """The row of the session with this id, which is made if it is new.
 
     Raises:
-        NotFound: it belongs to another user of the workspace.
+        NotFound: it belongs to another user of the workspace, or was deleted since its token was looked up.
     """
     session_id = str(new.id)
     row = find(tx, tenant, session_id)
-    if row is None and find(tx, workspace_of(tenant), session_id) is not None:
+    if row is None and (session_of(tenant) or find(tx, workspace_of(tenant), session_id) is not None):
         raise NotFound(f"There is no session {session_id!r}.")
     return row or add(tx, tenant, new, now_ms=now_ms)
 

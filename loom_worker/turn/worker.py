@@ -162,7 +162,9 @@ class Execution:
     @property
     def holds_calls(self) -> bool:
         """True if calls may not hold what answers may: text that may be a call is told once it is known to be none."""
-        return not self.guardrails.arguments.items() <= self.guardrails.output.items()
+        told = {kind for kind, action in self.guardrails.output.items() if action == "flag"}
+        kept = self.guardrails.output.keys() - told
+        return any(action != "flag" and kind not in kept for kind, action in self.guardrails.arguments.items())
 
     @property
     def is_limited(self) -> bool:

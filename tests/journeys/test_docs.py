@@ -21,10 +21,11 @@ pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(150), ne
 NOT_RUN = {
     r"^make |^python3? -m |pip install|^npm|^PATH=|^docker|^honcho|^export|ollama |^OLLAMA|bench ": "installs",
     r"loom up|^loom stop|^loom prepare|^mv |^rm |^cp |^\.ci": "stops or replaces the Loom that the others need",
-    r"^redis-cli|promtool|^sqlite3": "a program that not every machine has",
+    r"redis-cli|valkey-cli|promtool|^sqlite3": "a program that not every machine has",
     r"approv|loom runs reject|/retry|loom runs retry": "needs what waits or failed: test_approvals",
     r"\$FACT|\$DELIVERY|\$ERROR|\$REF|agent-messages/|messages replay|rollback": "needs a fault",
     r"loom agents (versions|diff|activate)": "needs a changed agent: test_agent_versions",
+    r"home\.token": "there is a first key already: test_keys",
     r"workflow run news|workflow run checked|skill install": "names a file of the reader's own",
     r"users delete|users/(maria|\$USER_ID)$|learned/\$VERSION": "needs what another command made or removed",
 }
@@ -68,7 +69,12 @@ def shell(tmp_path: Path) -> Iterator[dict[str, str]]:
         run = system.post("/v1/workflows/sales-report/runs", {}).json["id"]
         pairing = system.post("/v1/pairings", {"channel": "sms", "identity": "+1555", "user": "m"}).json["id"]
         names = {"TURN": turn["id"], "RUN": run, "PAIRING": pairing, "AGENT": "default", "WORKSPACE": "default"}
-        names |= {"MESSAGE": system.messages("maria-42")[0]["id"], "USER_ID": "m", "SCHEDULE": "agent:sales-analyst"}
+        names |= {
+            "SESSION": "maria-42",
+            "MESSAGE": system.messages("maria-42")[0]["id"],
+            "USER_ID": "m",
+            "SCHEDULE": "agent:sales-analyst",
+        }
         names["VERSION"] = system.get("/v1/agents/default/versions").json["data"][0]["version"]
         token = {"Authorization": f"Bearer {home_token(system.home).text}"}
         admin = system.post("/v1/keys", {"name": "a", "scopes": ["admin"]}, token).json["secret"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loom_worker.core.settings import from_env
+from loom_worker.core.socket_folder import embedded_url
 from loom_worker.lanes.readiness import AFTER_S, read_readiness, stuck
 from tests.support.celery_app import app_at
 from tests.support.messages_server import Hang, MessagesServer
@@ -59,7 +59,7 @@ def test_workers_whose_threads_all_wait_for_the_model_are_ready_and_left_alone(
 
 def test_workers_that_take_no_turns_are_named_and_replaced_and_the_turn_is_answered(system: System) -> None:
     before = system.children
-    control = app_at(from_env(system.environ).redis_url, system.home).control
+    control = app_at(embedded_url(system.home), system.home).control
 
     def deaf() -> set[str]:
         replies = control.cancel_consumer("turn", reply=True, timeout=5.0, limit=len(TAKERS) + 1)

@@ -164,7 +164,9 @@ def test_the_run_of_a_worker_that_was_killed_is_an_error_that_ends_with_its_succ
             if run["status"] == "Error":
                 dead += 1
                 assert (run["status_message"], run["end_time"]) == ("the worker died", successor["start_time"])
-                assert run["attributes"]["loom.worker"] != successor["attributes"]["loom.worker"]
+                # Another process, which may have taken the name of the dead one.
+                assert run["attributes"]["loom.worker"].startswith("worker-")
+                assert run["attributes"]["loom.run.fence"] < successor["attributes"]["loom.run.fence"]
     assert dead >= 2, "at llm.streaming and at turn.committing"
 
 

@@ -24,6 +24,7 @@ SHOWN_CHARS = 11
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SECRET_DIGITS = 43
 """62 ** 43 > 2 ** 256, so every secret has this length."""
+TOKEN_PREFIX = "token_"  # noqa: S105 - what stands before the id of the key that made it
 MOST_TOKEN_S = 3600
 """Longest life of a session's token."""
 USUAL_TOKEN_S = 900
@@ -102,7 +103,7 @@ class ApiKey:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     session: str | None = None
-    """The one session that it opens, which makes it a token; id, limits and end are those of the key that made it."""
+    """The one session that it opens, which makes it a token; limits and end are those of the key that made it."""
 
     @property
     def limits(self) -> KeyLimits:

@@ -42,7 +42,7 @@ def says(database: Database, who: WorkspaceUser, name: str, triple: str, key_use
     at, named, lane = more.pop("at", 0), more.pop("closes", ()), session_of(database, who, name)
     key = ApiKey(new_id("key_"), WORKSPACE, "k", "loom_", ("chat",), user=key_user, created_ms=NOW_MS)
     KeyRows(database).add(key, key.id)
-    turn = submitted(database, name, key_id=key.id)
+    turn = submitted(database, name, key_id=more.pop("key_id", key.id))
     row = {"id": f"msg_{turn.id}", "lane": lane, "session_id": name, "turn_id": turn.id, "role": "user", "content": "x"}
     said = StatedFact(*triple.split("|"), row["id"], n=1, said_ms=NOW_MS + at, replaces=named)
     ended = tuple(EndedFact(each, said.said_ms, row["id"]) for each in named)

@@ -5,6 +5,7 @@ from sqlalchemy import func, select, update
 
 from loom_worker.core.errors import Conflict, Forbidden, Invalid, NotFound
 from loom_worker.core.settings import RetentionSettings
+from loom_worker.core.values.api_keys import TOKEN_PREFIX
 from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.facts import Correction, FactFilter
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
@@ -80,6 +81,14 @@ def test_in_a_workspace_no_user_closes_ends_replaces_or_silences_what_another_sa
     acts = [(row.entry.action, row.entry.session_id, row.entry.subject) for row in page.items]
     oslo = listed(database)[0].id
     assert acts == [("fact.learned", "d", oslo), ("fact.closed", "d", rome.id), ("fact.learned", "a", rome.id)]
+
+
+def test_what_is_typed_in_a_page_is_no_fact_of_the_workspace_though_its_token_was_made_by_a_key_without_a_user(
+    database: Database,
+) -> None:
+    lane = says(database, MARIA, "a", ACME, None, key_id=f"{TOKEN_PREFIX}key_1")
+    others = session_of(database, JOHN, "b")
+    assert [told(database, each, scope="workspace") for each in (lane, others)] == [["Rome"], []]
 
 
 def test_what_a_key_of_a_user_says_is_told_to_that_user_alone_unless_the_agent_allows_more(database: Database) -> None:

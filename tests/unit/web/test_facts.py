@@ -131,3 +131,12 @@ def test_all_facts_of_a_user_are_deleted_at_once_and_do_not_come_back(ask: Ask, 
     assert objects(ask("GET", URL)) == []
     assert ask("DELETE", "/v1/users/nobody/facts").status_code == 404
     assert ask("DELETE", URL, headers=key_of(stage, "alpha", "bob")).status_code == 404
+
+
+def test_a_correction_passes_the_rules_for_input(ask: Ask, stage: WebStage) -> None:
+    _, admin = stage.service.keys.create(KeyHolder("alpha", ALL_SCOPES), NewKey("rules", ("admin",)))
+    rules = {"guardrails": {"input": {"card": "block"}}}
+    assert ask("PATCH", "/v1/workspaces/alpha", rules, {"Authorization": f"Bearer {admin}"}).status_code == 200
+    [tea] = ask("GET", f"{URL}?topic=tea").get_json()["data"]
+    refused = ask("PATCH", f"{URL}/{tea['id']}", {"object": "4111 1111 1111 1111"})
+    assert [flaw["pointer"] for flaw in refused.get_json()["errors"]] == ["/object"]

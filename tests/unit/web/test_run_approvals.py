@@ -96,3 +96,12 @@ def test_a_decision_is_in_the_audit_with_who_made_it(flow: Flow, asking_run: str
         asking_run,
         [{"kind": "approval", "name": "stages.0.approval", "outcome": "approve"}],
     )
+
+
+def test_what_a_person_says_to_an_output_passes_the_rules_for_input(flow: Flow, asking_run: str) -> None:
+    rules = {"card": "block", "secret": "redact"}
+    flow.client.patch("/v1/workspaces/default", json={"guardrails": {"input": rules}})
+    refused(flow.decide(asking_run, "revise", reason="Use 4111 1111 1111 1111."), "/reason")
+    key = "sk-ant-api03-" + "a" * 40
+    assert flow.decide(asking_run, "revise", reason=f"Use {key}.").status_code == 200
+    assert key not in flow.client.get(f"/v1/runs/{asking_run}").text

@@ -99,3 +99,21 @@ def test_where_no_key_is_needed_a_token_does_not_bring_the_need(client: FlaskCli
     elsewhere = {"REMOTE_ADDR": "10.0.0.7", "HTTP_HOST": "loom.example"}
     assert client.get(f"/v1/sessions/s1?access_token={token}", environ_overrides=elsewhere).status_code == 200
     assert client.get(f"/v1/sessions?access_token={token}", environ_overrides=elsewhere).status_code == 403
+
+
+def test_a_turn_sent_at_the_moment_of_the_deletion_does_not_bring_the_session_back(
+    site: Holder, client: FlaskClient
+) -> None:
+    page = Holder(client, token_of(site))
+    assert page("GET", "/v1/sessions/s1").status_code == 200  # so that the token is known for five seconds
+    site("DELETE", "/v1/sessions/s1")
+    assert page("POST", "/v1/sessions/s1/turns", {"input": "x"}).status_code == 404
+    assert site("GET", "/v1/sessions/s1").status_code == 404
+
+
+def test_a_token_made_without_a_key_ends_with_the_first_key(client: FlaskClient, as_key: AsKey) -> None:  # noqa: F811
+    client.post("/v1/sessions", json={"id": "s1"})
+    page = Holder(client, client.post("/v1/sessions/s1/token", json={}).get_json()["token"])
+    assert page("GET", "/v1/sessions/s1").status_code == 200
+    as_key("chat")
+    assert page("GET", "/v1/sessions/s1").status_code == 401
