@@ -13,7 +13,13 @@ def app_at(url: str, home: Path) -> Celery:
     """An app with Loom's options, at this broker."""
     conf: Any = configure(from_env({"LOOM_HOME": str(home), "LOOM_REDIS_URL": url})).conf
     made = Celery("test", set_as_current=False)
-    names = ("broker_url", "result_backend", "broker_transport_options", "result_backend_transport_options")
+    names = (
+        "broker_url",
+        "broker_password",
+        "result_backend",
+        "broker_transport_options",
+        "result_backend_transport_options",
+    )
     made.conf.update(
         {name: conf[name] for name in (*names, "task_routes", "task_ignore_result", "redis_socket_keepalive")}
     )
