@@ -110,6 +110,11 @@ def purged(database: Database, *, limit: int = 200) -> int:
     return batches
 
 
+def filled(database: Database) -> dict[str, int]:
+    """How many rows each table has that has any."""
+    return {name: rows for name, rows in counts(database).items() if rows}
+
+
 def counts(database: Database) -> dict[str, int]:
     """How many rows each table has, but for those that only grow: the audit, and what is counted."""
     with database.read() as tx:
