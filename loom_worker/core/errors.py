@@ -135,6 +135,10 @@ class BudgetSpent(LoomError):
         return self.args[1] if len(self.args) > 1 else None
 
 
+class BudgetHeld(BudgetSpent):
+    """It has too little left only as long as other calls have some of it set aside."""
+
+
 class JudgeFailed(LoomError):
     """A judge can give no score: what that means for the answer is for its criticality to say."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Text, bindparam, delete, func, insert, or_, select, tuple_, update
 
-from loom_worker.core.errors import BudgetSpent
+from loom_worker.core.errors import BudgetHeld, BudgetSpent
 from loom_worker.core.values.budgets import (
     NOTHING,
     Account,
@@ -26,7 +26,6 @@ from loom_worker.core.values.budgets import (
     Settlement,
     ToolCallCount,
     begin_ms,
-    limits_of,
 )
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.children import Ancestor, AncestorBudget
@@ -80,9 +79,10 @@ _CALLS_OF_ENDED = (
 )
 _TAKE = delete(reservations).where(reservations.c.id == bindparam("our_id")).returning(reservations.c.held)
 _GOES_ON = select(turns.c.id).where(turns.c.id == bindparam("our_turn"), unfinished())
-_OUTPUTS = select(usage.c.workspace, usage.c.agent, usage.c.output_tokens).where(usage.c.output_tokens > 0)
-_LATEST, LEAST_KNOWN, COUNTED_AGAIN_MS = _OUTPUTS.order_by(usage.c.n.desc()).limit(4_000), 20, 10_000
-"""The ledger's latest entries; how many an agent must have before its usual reply is known; how often they are read."""
+_OUTPUTS = select(usage.c.agent, usage.c.output_tokens).where(usage.c.workspace == bindparam("our_workspace"))
+_LATEST = _OUTPUTS.where(usage.c.output_tokens > 0).order_by(usage.c.at_ms.desc()).limit(4_000)
+LEAST_KNOWN, COUNTED_AGAIN_MS = 20, 10_000
+"""How many an agent must have before its usual reply is known; how often they are read."""
 LONGEST_CALL_MS = 3_600_000
 """Older calls have ended, even if the process that made them lives."""
 _FORGET = delete(spending).where(spending.c.level == bindparam("our_level"), spending.c.key == bindparam("our_key"))
@@ -94,7 +94,7 @@ class Budgets:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._usual: dict[tuple[str, str], int] = {}
-        self._counted_ms = 0
+        self._counted_ms: dict[str, int] = {}
 
     def reserve(self, payer: Payer, need: CallCost | ToolCallCount, *, now_ms: int) -> Reservation | None:
         """Set aside what a call is likely to cost, on each account that has a limit.
@@ -103,7 +103,7 @@ class Budgets:
             What was set aside; None if nothing is limited.
 
         Raises:
-            BudgetSpent: there is too little left; nothing was set aside.
+            BudgetSpent, BudgetHeld: there is too little left; nothing was set aside.
             Unavailable: the database did not answer.
         """
         with self._database.read() as tx:
@@ -118,7 +118,7 @@ class Budgets:
             left = [(limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits]
             accounts, whose = tuple(limit.account for limit, _ in left), payer.turn_id if payer.is_owner else ""
             names = (new_id("hold_"), self._database.process, whose)
-            held = Reservation(accounts, need.within(left), now_ms, sent, *names)
+            held = Reservation(accounts, _granted(tx, need, left), now_ms, sent, *names)
             _set_aside(tx, held, held.grant.amount, now_ms=now_ms)
             return held
 
@@ -154,25 +154,26 @@ class Budgets:
             if each.turn_id not in open_turns if each.turn_id else is_late or each.process not in alive:
                 self.give_back(each, each.sent, now_ms=before_ms)
 
-    def left(self, payer: Payer, budgets: Sequence[Json | None], *, now_ms: int) -> list[tuple[Limit, Amount]]:
-        """What limits the models of a turn that is about to be stored with these budgets, each with what is used."""
+    def left(self, payer: Payer, *, now_ms: int) -> list[tuple[Limit, Amount]]:
+        """What limits the models of a turn that is about to be stored, each with what is spent."""
         with self._database.read() as tx:
             limits = [limit for limit in _limits(tx, payer, now_ms=now_ms) if CallCost(0, 0).concerns(limit)]
-        own = [(limit, NOTHING) for each in budgets for limit in limits_of("turn", "", each, now_ms=now_ms)]
         if not limits:
-            return own
+            return []
         with self._database.write() as tx:
-            return [*own, *((limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits)]
+            return _spent(tx, [(limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits])
 
     def _usual_tokens(self, payer: Payer, *, now_ms: int) -> int | None:
         """Output tokens that 99 % of an agent's latest ledger entries stay within; an entry may hold several calls."""
-        if abs(now_ms - self._counted_ms) >= COUNTED_AGAIN_MS:
+        if abs(now_ms - self._counted_ms.get(payer.workspace, 0)) >= COUNTED_AGAIN_MS:
             found = defaultdict[tuple[str, str], list[int]](list)
             with self._database.read() as tx:
-                for workspace, agent, tokens in tx.execute(_LATEST):
-                    found[workspace, agent].append(tokens)
+                for agent, tokens in tx.execute(_LATEST, {"our_workspace": payer.workspace}):
+                    found[payer.workspace, agent].append(tokens)
             enough = {key: sorted(each) for key, each in found.items() if len(each) >= LEAST_KNOWN}
-            self._usual, self._counted_ms = {key: each[-1 - len(each) // 100] for key, each in enough.items()}, now_ms
+            # Others may be so busy that an agent is not among the latest: what was known of it holds on.
+            self._usual |= {key: each[-1 - len(each) // 100] for key, each in enough.items()}
+            self._counted_ms[payer.workspace] = now_ms
         return self._usual.get((payer.workspace, payer.agent))
 
     def report(self, limits: Sequence[Limit], *, now_ms: int) -> tuple[Json, ...]:
@@ -189,7 +190,8 @@ class Budgets:
 
 def settle(tx: Connection, settlement: Settlement, *, now_ms: int) -> None:
     """Put what was spent in the place of what was set aside for it, or of what the sweep has made of that."""
-    held = tuple(_taken(tx, each) or replace(each, grant=Grant(each.sent)) for each in settlement.held)
+    # One without an id was set aside before there were rows: nobody else settles it.
+    held = tuple(_taken(tx, e) or (replace(e, grant=Grant(e.sent)) if e.id else e) for e in settlement.held)
     _add(tx, replace(settlement, held=held).changes(now_ms), now_ms=now_ms)
 
 
@@ -204,14 +206,28 @@ def _set_aside(tx: Connection, held: Reservation, more: Amount, *, now_ms: int) 
     tx.execute(insert(reservations), {"id": held.id, "held": asdict(held)})
 
 
-def check_left(tx: Connection, limits: Sequence[Limit], *, now_ms: int) -> None:
-    """Return if no limit is used up.
+def _spent(tx: Connection, left: Sequence[tuple[Limit, Amount]]) -> list[tuple[Limit, Amount]]:
+    """Limits with what is used of them, but for what is only set aside."""
+    rows = tx.execute(select(reservations.c.held)).scalars() if left else ()
+    aside = [(account, held.grant.amount) for held in map(Reservation.from_json, rows) for account in held.accounts]
+    return [(limit, used - sum((more for of, more in aside if of == limit.account), NOTHING)) for limit, used in left]
 
-    Raises:
-        BudgetSpent: one is.
-    """
-    for limit in limits:
-        used = _used(tx, limit.account, now_ms=now_ms)
+
+def _granted(tx: Connection, need: CallCost | ToolCallCount, left: Sequence[tuple[Limit, Amount]]) -> Grant:
+    """What limits leave of it; BudgetHeld: less than is likely to be needed, though what is spent leaves that."""
+    try:
+        grant = need.within(left)
+    except BudgetSpent as error:
+        need.within(_spent(tx, left))
+        raise BudgetHeld(*error.args) from error
+    if grant.narrowed and need.within(_spent(tx, left)).amount != grant.amount:
+        raise BudgetHeld(grant.narrowed, None)
+    return grant
+
+
+def check_left(tx: Connection, limits: Sequence[Limit], *, now_ms: int) -> None:
+    """Raise BudgetSpent if what is spent uses a limit up."""
+    for limit, used in _spent(tx, [(limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits]):
         if limit.is_spent(used):
             raise BudgetSpent(limit.used_up(used), limit.renews_ms)
 

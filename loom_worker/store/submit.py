@@ -284,8 +284,8 @@ class _Entrance:
 
 
 def spent(error: BudgetSpent, *, now_ms: int) -> QueueFull:
-    """The refusal of what a budget cannot pay, until it renews."""
-    wait_s = None if error.renews_ms is None else max((error.renews_ms - now_ms) / 1000, 1.0)
+    """The refusal of what a budget cannot pay, until it renews; one for good may be raised by tomorrow."""
+    wait_s = 86_400.0 if error.renews_ms is None else max((error.renews_ms - now_ms) / 1000, 1.0)
     return QueueFull(str(error), wait_s, "budget-exceeded")
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from loom_worker.core import crash_points
 from loom_worker.core.errors import (
     BudgetExceeded,
+    BudgetHeld,
     BudgetSpent,
     Interrupted,
     Overloaded,
@@ -68,6 +69,8 @@ log = logging.getLogger(__name__)
 
 MAX_WAIT_S = 60.0
 """The longest pause for a busy provider before it is asked again."""
+HELD_MS = 2_000
+"""The pause while other calls have set aside what a budget has left; it counts as running time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,9 @@ def _ask(
         pause_ms = _pause_ms(state, error, execution)
         state = execution.with_tries(state).waited(str(error), execution.watch.parked(error, pause_ms))
         return Parked(state, pause_ms)
+    except BudgetHeld:
+        execution.clock.add(HELD_MS)
+        return Parked(execution.with_tries(state), HELD_MS)
     except BudgetSpent as error:
         return Done(execution.with_tries(state), over_budget(state, str(error)).ending)
     except (ProviderFailed, BudgetExceeded) as error:

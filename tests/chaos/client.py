@@ -19,8 +19,8 @@ from tests.chaos.workload import Job, Sessions
 FINAL = frozenset({"completed", "failed", "cancelled", "incomplete"})
 POLL_S = 2
 """Of a long poll."""
-SPENT = b"budget-exceeded"
-"""In an answer 429: trying again is of no use."""
+UNPAID = {429: b"budget-exceeded", 422: b'"/budget"'}
+"""In answers of these statuses: trying again is of no use."""
 PAUSE_S = 0.1
 """Before a request is tried again."""
 TIMEOUT = urllib3.Timeout(connect=2.0, read=12.0)
@@ -37,7 +37,9 @@ class Log:
     decided: list[Decided] = field(default_factory=list)
     read: list[Read] = field(default_factory=list)
     unpaid: int = 0
-    """Turns that were not accepted, because a budget is used up."""
+    """Turns that were not accepted, because a budget cannot pay for them."""
+    unpaid_runs: int = 0
+    """The same of runs of workflows."""
     retries: int = 0
     """Requests that were tried again, for whatever reason."""
     abandoned: int = 0
@@ -100,6 +102,11 @@ class Clients:
             return self._pool.request(method, self.url + path, json=body, headers=headers, timeout=TIMEOUT)
         except HTTPError:
             return None
+
+
+def is_unpaid(answer: Any) -> bool:
+    """True if a budget cannot pay for what was asked."""
+    return answer.status in UNPAID and UNPAID[answer.status] in answer.data
 
 
 class Talker:
@@ -192,7 +199,7 @@ class Talker:
             if answer is not None and answer.status in (200, 202):
                 turn_id: str = json.loads(answer.data)["id"]
                 return turn_id
-            if answer is not None and answer.status == 429 and SPENT in answer.data:
+            if answer is not None and is_unpaid(answer):
                 self._log.unpaid += 1
                 return None
             if answer is not None and answer.status not in (429, 503):

@@ -99,7 +99,7 @@ def play(scenario: Scenario, folder: Path | None = None) -> Outcome:
         "rested_s": rested_s,
         "retries": log.retries,
         "abandoned": log.abandoned,
-        "unpaid": log.unpaid,
+        "unpaid": log.unpaid + log.unpaid_runs,
         "replayed": final.replayed,
     }
     own = tuple(Violation("client", text) for text in log.refused)

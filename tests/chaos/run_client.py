@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.chaos.client import FINAL, PAUSE_S, POLL_S, Clients
+from tests.chaos.client import FINAL, PAUSE_S, POLL_S, Clients, is_unpaid
 from tests.chaos.decisions import LOOK_S, THINK_S
 from tests.chaos.reader import read_run
 from tests.chaos.run_plan import RunJob, RunVerdict
@@ -104,6 +104,9 @@ class Desk:
         answer = self._until_answered("POST", path, body, {"Idempotency-Key": key})
         if answer is None:
             return None
+        if is_unpaid(answer):
+            self._clients.log.unpaid_runs += 1
+            return None
         if answer.status not in (200, 202):
             self._refused(f"POST {path}", answer)
             return None
@@ -169,7 +172,7 @@ class Desk:
         """The answer, once there is one that says something; None if everything was stopped first."""
         while not self._clients.stop.is_set():
             answer = self._clients.ask(method, path, body, headers)
-            if answer is not None and answer.status not in (429, 503):
+            if answer is not None and (answer.status not in (429, 503) or is_unpaid(answer)):
                 return answer
             self._pause()
         return None

@@ -20,6 +20,8 @@ NANO = Decimal("0.000000001")
 FREE = Decimal(0)
 LEAST_REPLY_TOKENS = 64
 """A budget that leaves less for a reply is taken for spent: the answer would be cut in its first sentence."""
+LIKELY_REPLY_TOKENS = 1_024
+"""Set aside for a reply while too few are known; more is once more text comes."""
 
 
 def usd(number: float | str | Decimal) -> Decimal:
@@ -182,15 +184,7 @@ class CallCost:
         return Amount(int(paid.to_integral_value(ROUND_CEILING)), self.input_tokens + max_tokens)
 
     def within(self, left: Sequence[tuple[Limit, Amount]]) -> "Grant":
-        """What limits leave of it.
-
-        Args:
-            left: each limit with what is used of it.
-
-        Raises:
-            BudgetSpent: there is too little left for the input and a short reply, or the price is not known and a
-                limit is in USD.
-        """
+        """What limits leave of it, each with what is used; BudgetSpent: too little, or USD without a known price."""
         granted, narrowed = self.max_tokens, ""
         for limit, used in left:
             if limit.nano_usd is not None and self.input_nano is None:
@@ -201,7 +195,7 @@ class CallCost:
                 raise BudgetSpent(text, limit.renews_ms)
             if room < granted:
                 granted, narrowed = room, limit.too_small(used)
-        return Grant(self.amount(min(granted, self.usual_tokens or granted)), granted, narrowed)
+        return Grant(self.amount(min(granted, self.usual_tokens or LIKELY_REPLY_TOKENS)), granted, narrowed)
 
     def _reply_tokens(self, limit: Limit, used: Amount) -> int:
         """The longest reply that a limit leaves room for; below 0 if not even the input fits."""
@@ -281,12 +275,7 @@ class Payer:
         run: tuple[str, Json | None] = ("", None),
         above: Sequence[AncestorBudget] = (),
     ) -> tuple[Limit, ...]:
-        """All limits that hold for it, by the budgets of turn, session and workspace.
-
-        Args:
-            run: the workflow's run that the turn is a stage of, by its id, with its budget.
-            above: of the turns that wait for this one.
-        """
+        """All limits that hold for it, by the budgets of turn, run (after its id), session, workspace, turns above."""
         budgets: tuple[tuple[Level, str, Json | None], ...] = (
             ("turn", self.turn_id, turn),
             ("run", *run),
@@ -328,9 +317,10 @@ class Reservation:
 
     @classmethod
     def from_json(cls, data: Json) -> "Reservation":
-        """Read what ``asdict`` made of it."""
+        """Read what ``asdict`` made of it; before there were rows it had but accounts, grant and time."""
         accounts, amount = (Account(**each) for each in data["accounts"]), Amount(**data["grant"]["amount"])
-        return cls(**{**data, "accounts": tuple(accounts), "grant": Grant(amount), "sent": Amount(**data["sent"])})
+        sent = Amount(**data.get("sent", {}))
+        return cls(**{**data, "accounts": tuple(accounts), "grant": Grant(amount), "sent": sent})
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,12 @@ def test_a_refusal_is_noted() -> None:
     assert service.log.refused == ["POST /v1/workflows/chain/runs: 422 b'{}'"]
 
 
+def test_a_run_that_no_budget_pays_for_is_asked_for_once() -> None:
+    service = Service({START: [Answer(429, {"type": "/problems/budget-exceeded"}), Answer(422, {"at": "/budget"})]})
+    assert served(replace(JOB, is_sent_twice=True), service).started == []
+    assert (service.log.unpaid_runs, service.log.refused, len(service.asked)) == (2, [], 2)
+
+
 def test_an_output_is_decided_on_until_that_is_heard_and_then_the_opposite_is_said() -> None:
     job = replace(JOB, decisions=("revise",), is_opposed=True)
     answers: dict[str, list[Answer | None]] = {

@@ -73,7 +73,7 @@ def known(database: Database, replies: int = 30) -> None:
         Ledger(database).charge("", Charge(WORKSPACE, "s2", "default", "m", used), now_ms=NOW_MS)
 
 
-@pytest.mark.parametrize(("replies", "least", "most"), [(30, 0.9, 1.0), (19, 0.0, 0.1)])
+@pytest.mark.parametrize(("replies", "least", "most"), [(30, 0.9, 1.0), (19, 0.3, 0.4)])
 def test_short_replies_use_a_budget_up_though_all_are_under_way_at_once(
     database: Database, replies: int, least: float, most: float
 ) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from loom_worker.core.errors import ProviderFailed, StreamBroken
-from loom_worker.core.values.budgets import Account, Limit
+from loom_worker.core.values.budgets import Account, CallCost, Limit, Payer
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.turns import Turn
@@ -136,6 +136,21 @@ def test_a_call_whose_worker_died_costs_what_is_known_beside_the_one_that_takes_
     assert (ended.status, ended.usage.llm_calls) == ("completed", 2)
     assert ONE_CALL.tokens < ended.usage.tokens == used(stage, "session", turn.lane)["tokens"] < left_aside
     assert reserved(stage) == 0
+
+
+def test_a_turn_waits_until_others_settle_what_they_have_set_aside(stage: Stage) -> None:
+    turn, worker, budgets = limited(stage, "workspace", {"tokens": 3000}), stage.worker("w1"), Budgets(stage.database)
+    held = budgets.reserve(Payer(WORKSPACE, "", ""), CallCost(2000, 1000), now_ms=stage.now_ms)
+    stage.submit(session="s2")  # is accepted all the same
+    stage.model.scenes = [says("Here I am.")]
+    assert (stage.serve(turn, worker).status, stage.lane_state(turn), stage.model.asked) == (
+        "in_progress",
+        "parked",
+        [],
+    )
+    budgets.give_back(held, now_ms=stage.now_ms)  # type: ignore[arg-type]
+    stage.lanes.alert(turn.lane)
+    assert stage.serve(turn, worker).status == "completed"
 
 
 def test_turns_whose_calls_nothing_limits_keep_no_accounts(stage: Stage) -> None:

@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.agents import Agent, McpServer
 from tests.support.runs import pipeline, workflow
 from tests.support.web_stage import MakeStage, WebStage
 from web.app import create_app
@@ -45,20 +45,21 @@ def test_a_budget_that_pays_for_no_call_accepts_nothing(
 ) -> None:
     stage.workflows["w"] = workflow(pipeline("Begin."), "w")
     client.post("/v1/sessions", json={"id": (poor := f"renews-{renews}"), "budget": budget})
-    refused = [ask(client, poor)]
+    refused = ask(client, poor)
+    assert problem(refused) == (429, "budget-exceeded")
+    assert (int(refused.headers["Retry-After"]) == 86_400) == (not renews)
     if not renews:
-        refused += [ask(client, budget=budget), client.post("/v1/workflows/w/runs", json={"budget": budget})]
-    assert [problem(each) for each in refused] == [(429, "budget-exceeded")] * len(refused)
-    assert all(("Retry-After" in each.headers) == renews for each in refused)
+        own = [ask(client, budget=budget), client.post("/v1/workflows/w/runs", json={"budget": budget})]
+        assert [(each.status_code, each.get_json()["errors"][0]["pointer"]) for each in own] == [(422, "/budget")] * 2
+        assert ["this turn" in own[0].text, "this run" in own[1].text] == [True, True]
     client.patch(f"/v1/sessions/{poor}", json={"budget": {"tokens": 1_000_000}})
     assert ask(client, poor).status_code == 202
 
 
-def test_a_budget_for_good_says_no_time(client: FlaskClient) -> None:
-    client.post("/v1/sessions", json={"id": "s1", "budget": {"tokens": 0}})
-    refused = ask(client)
-    assert problem(refused) == (429, "budget-exceeded")
-    assert "Retry-After" not in refused.headers
+def test_an_agent_s_servers_are_not_asked_before_its_turn_is_accepted(make_stage: MakeStage) -> None:
+    remote = Agent("default", backend=None, mcp_servers=(McpServer("far", url="http://127.0.0.1:9/mcp"),))
+    client = create_app(make_stage(agents=(remote,)).service).test_client()
+    assert [ask(client, budget={"tokens": most}).status_code for most in (10, 100)] == [422, 202]
 
 
 @pytest.mark.cases("rules", [{}, {"model": "claude-sonnet-4-5", "provider": "anthropic"}])
