@@ -17,7 +17,7 @@ from loom_worker.core.values.turns import NewTurn
 from loom_worker.guard.rails import check_json
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
-from loom_worker.store.sessions import Sessions
+from loom_worker.store.sessions import Asked, Sessions
 
 BLOCKED = "guardrail-blocked"
 """The problem of a request that may not be stored."""
@@ -32,15 +32,11 @@ class InputGuard:
         self._audit = AuditRows(database)
         self._agents = agents
 
-    def admitted(self, tenant: Tenant, session_id: str, new: NewTurn, *, named: str | None) -> NewTurn:
-        """The turn without what the rules take out, and with what was decided; raises Invalid as ``kept``.
-
-        Args:
-            named: the agent that the client names.
-        """
+    def admitted(self, tenant: Tenant, session_id: str, new: NewTurn, asked: Asked) -> NewTurn:
+        """The turn without what the rules take out, and with what was decided; raises Invalid as ``kept``."""
         given, channel = {"input": new.input, "metadata": new.metadata}, new.channel.name if new.channel else None
         about = {"key_id": new.key_id, "session_id": session_id, "channel": channel}
-        kept, decisions = self._checked(tenant, given, (named,), about)
+        kept, decisions = self._checked(tenant, given, (asked,), about)
         return replace(new, **kept, guard=list(decisions)) if decisions else new
 
     def kept(
@@ -55,7 +51,9 @@ class InputGuard:
         Raises:
             Invalid: a rule blocks them; nothing is stored but that (slug ``guardrail-blocked``).
         """
-        kept, decisions = self._checked(tenant, given, agents, about, stage)
+        session_id = about.get("session_id") or ""
+        asked = [self._sessions.asked(tenant, session_id, named or DEFAULT_AGENT) for named in agents]
+        kept, decisions = self._checked(tenant, given, asked, about, stage)
         if decisions:
             self._note(INPUT_GUARDED, tenant, decisions, about)
         return kept
@@ -66,10 +64,9 @@ class InputGuard:
         return replace(asked, **self.kept(tenant, given, (agent,), **about)) if given else asked
 
     def _checked(
-        self, tenant: Tenant, given: Json, agents: Iterable[str | None], about: Json, stage: Stage = "input"
+        self, tenant: Tenant, given: Json, asked: Iterable[Asked], about: Json, stage: Stage = "input"
     ) -> tuple[Json, tuple[Json, ...]]:
-        each_rules = (self._rules(tenant, about.get("session_id") or "", named) for named in agents)
-        rules = reduce(Guardrails.with_those_of, each_rules, NO_GUARDRAILS).at(stage)
+        rules = reduce(Guardrails.with_those_of, map(self._rules, asked), NO_GUARDRAILS).at(stage)
         found = {name: check_json(stage, value, rules, name=name) for name, value in given.items()}
         decisions = tuple(decision for each in found.values() for decision in each.decisions)
         held = {name: ", ".join(each.blocked_for) for name, each in found.items() if each.blocked_for}
@@ -79,15 +76,13 @@ class InputGuard:
             raise Invalid(text, tuple(Flaw(f"/{name}", f"holds {kinds}") for name, kinds in held.items()), BLOCKED)
         return {name: each.kept for name, each in found.items()}, decisions
 
-    def _rules(self, tenant: Tenant, session_id: str, named: str | None) -> Guardrails:
-        # The session's agent answers, or the one that is named where it has none yet; perhaps its file is gone.
-        name, version, rules = self._sessions.asked(tenant, session_id, named or DEFAULT_AGENT)
+    def _rules(self, asked: Asked) -> Guardrails:
         try:
-            agent = self._agents.kept(name, version)
+            agent = self._agents.kept(asked.agent, asked.version)
         except BadFile:  # no turn of it can run; its text may not be stored, either, unless the file lets it pass
-            agent = self._agents.kept(name, None)
-        own = NO_GUARDRAILS if agent is None else agent.guardrails
-        return own.with_those_of(Guardrails.of(rules.guardrails))
+            agent = self._agents.kept(asked.agent, None)
+        own = NO_GUARDRAILS if agent is None else agent.guardrails  # perhaps its file is gone
+        return own.with_those_of(Guardrails.of(asked.rules.guardrails))
 
     def _note(self, action: str, tenant: Tenant, decisions: tuple[Json, ...], about: Json) -> None:
         who = {

@@ -34,6 +34,7 @@ from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.database import Database
 from loom_worker.store.schedules import TAKEN
 from loom_worker.store.schedules import Schedules as ScheduleRows
+from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
 
 log = logging.getLogger(__name__)
@@ -66,8 +67,9 @@ class Starter:
             return run
         new = NewTurn(input=schedule.input, **asked)
         session = NewSession(id=schedule.session_id(firing.due_ms), agent=schedule.target)
-        guard = InputGuard(self.database, self.agents)
-        new = guard.admitted(schedule.workspace, session.id or "", new, named=schedule.target)
+        session_id = session.id or ""
+        who = Sessions(self.database).asked(schedule.workspace, session_id, schedule.target)
+        new = InputGuard(self.database, self.agents).admitted(schedule.workspace, session_id, new, who)
         whose, terms = (schedule.workspace, session), Terms(self.settings, self.agents)
         turn, _ = submit(self.database, self.settings.limits, whose, new, terms, now_ms=moment_ms)
         crash_points.reached("schedule.begun")

@@ -214,16 +214,18 @@ class Service:
             Unavailable: the database did not answer; nothing was accepted.
         """
         self._check_asked(tenant, session_id, agent)
+        asked = self.sessions.asked(tenant, session_id, agent or DEFAULT_AGENT)
         try:
             if len(new.input.encode()) > CHECKED_BYTES:
-                self.contexts.check_fits(tenant, session_id, agent or DEFAULT_AGENT, new.input)
-            self._terms.check_affords(tenant, session_id, agent or DEFAULT_AGENT, new.input, new.budget)
+                self.contexts.check_fits(tenant, session_id, asked.agent, new.input)
+            if new.budget or asked.budget or asked.rules.budget or self._terms.budget(asked.agent):
+                self._terms.check_affords(tenant, session_id, asked.agent, new.input, new.budget)
+            new = self._input_guard.admitted(tenant, session_id, new, asked)
         except (Invalid, QueueFull):
-            # What was accepted once is accepted again: it may be larger by what has been learned since.
+            # What was accepted once is accepted again: rules, and what has been learned, may have changed since.
             if (earlier := replayed(self._database, tenant, new)) is None:
                 raise
             return earlier, True
-        new = self._input_guard.admitted(tenant, session_id, new, named=agent)
         session = NewSession(id=session_id, agent=agent)
         crash_points.reached("web.received")
         limits, terms = self.settings.limits, self._terms

@@ -1,7 +1,7 @@
 """On what terms agents work: what they may spend, and whether their calls can be paid for."""
 
 from loom_worker.agents.known import AgentSource
-from loom_worker.core.errors import BudgetSpent, Flaw, Invalid
+from loom_worker.core.errors import BudgetSpent
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent, ModelChoice
 from loom_worker.core.values.budgets import LEAST_REPLY_TOKENS, NOTHING, CallCost, Level, Payer, limits_of
@@ -21,22 +21,19 @@ class Terms:
         self._settings, self._agents, self._contexts = settings, agents, contexts
 
     def check_affords(self, tenant: Tenant, session_id: str, agent: str, text: str, *budgets: Json | None) -> None:
-        """Raise Invalid if these budgets, a run's where no session is named, or QueueFull if others pay for no call."""
+        """Raise QueueFull if these budgets, a run's where no session is named, or others pay for no call."""
         if self._contexts is None:
             return
         session = self._contexts.sessions.known(tenant, session_id, agent)
         name, lane = (session.agent, session.lane) if session else (agent, "")
         payer, moment_ms = Payer(workspace_of(tenant), lane, name, self.budget(name)), now_ms()
         level: Level = "turn" if session_id else "run"
-        own = [limit for each in budgets for limit in limits_of(level, "", each, now_ms=moment_ms)]
-        if not (left := self._contexts.budgets.left(payer, now_ms=moment_ms)) and not own:
+        own = [(limit, NOTHING) for each in budgets for limit in limits_of(level, "", each, now_ms=moment_ms)]
+        if not (left := [*own, *self._contexts.budgets.left(payer, now_ms=moment_ms)]):
             return
         need = CallCost(len(self._agent(name).system_prompt + text) // 8, LEAST_REPLY_TOKENS)
         if not self._agent(name).mcp_servers:  # they may take ten seconds to answer: then the texts count alone
             need = self._contexts.first_call(tenant, session, name, text)
-        for limit in (each for each in own if not each.holds(need.amount(LEAST_REPLY_TOKENS))):
-            flaw = Flaw("/budget", "too small for the first call")
-            raise Invalid(f"{limit.too_small(NOTHING)} Raise it, or leave it out.", (flaw,))
         try:
             need.within(left)
         except BudgetSpent as error:

@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Integer, and_, bindparam, insert, or_, select, update
@@ -31,6 +32,16 @@ _DELETED_TURNS = (
     .where(turns.c.lane.in_(select(sessions.c.lane).where(sessions.c.workspace == DELETED)))
     .limit(bindparam("most", type_=Integer))
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who answers in a session, the version of that agent that it keeps, the workspace's rules, its own budget."""
+
+    agent: str
+    version: str | None
+    rules: Rules
+    budget: Json | None
 
 
 class Sessions:
@@ -65,8 +76,8 @@ class Sessions:
             row = find(tx, tenant, session_id)
         return None if row is None else rows.session({**row, "agent": row["agent"] or named})
 
-    def asked(self, tenant: Tenant, session_id: str, named: str) -> tuple[str, str | None, Rules]:
-        """Who answers in a session: its agent, the version of it that the session keeps, and the workspace's rules.
+    def asked(self, tenant: Tenant, session_id: str, named: str) -> Asked:
+        """Who answers in a session, and on what terms.
 
         A session that keeps no version has that with the label ``production``, if there is one; None: the newest.
 
@@ -75,7 +86,7 @@ class Sessions:
         """
         with self._database.read() as tx:
             row = statements.ASKED.one(tx, {**parameters(tenant), "our_id": session_id, "named": named})
-        return row["agent"] or named, row["version"], Rules.of(row["rules"])
+        return Asked(row["agent"] or named, row["version"], Rules.of(row["rules"]), row["budget"])
 
     def page(self, tenant: Tenant, *, limit: int, after: str | None) -> Page[Session]:
         """List sessions, the newest first; ``after`` is a page's ``next``, or the id of the last session seen.

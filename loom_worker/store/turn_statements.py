@@ -43,6 +43,7 @@ BY_IDEMPOTENCY_KEY = PreparedStatement(
     )
 )
 _agent = select(sessions.c.agent).where(OURS, sessions.c.id == _OUR_ID).scalar_subquery()
+_budget = select(sessions.c.budget).where(OURS, sessions.c.id == _OUR_ID).scalar_subquery()
 _kept_version = select(sessions.c.agent_version).where(OURS, sessions.c.id == _OUR_ID).scalar_subquery()
 _production = select(agent_labels.c.version).where(
     agent_labels.c.workspace == bindparam("our_workspace"),
@@ -52,6 +53,7 @@ _production = select(agent_labels.c.version).where(
 ASKED = PreparedStatement(
     select(
         _agent.label("agent"),
+        _budget.label("budget"),
         func.coalesce(_kept_version, _production.scalar_subquery()).label("version"),
         select(workspaces.c.rules)
         .where(workspaces.c.name == bindparam("our_workspace"))

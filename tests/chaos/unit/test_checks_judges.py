@@ -131,7 +131,7 @@ def test_an_answer_that_was_to_be_given_anew_stands_only_where_the_model_could_n
     made.calls.remove(failed)
     assert_found(made.evidence(), "I14", "was to be given anew, and is the answer")
     made.sql("""UPDATE turns SET budget = '{"tokens": 50000}' WHERE id = ?""", made.id_of("T00013"))
-    assert check(made.evidence()) == ()
+    assert [each.invariant for each in check(made.evidence())] == ["I4"]  # the client was shown no budget
 
 
 def test_an_answer_that_passed_and_is_given_anew_is_found(made: Run) -> None:

@@ -99,7 +99,7 @@ def test_a_refusal_is_noted() -> None:
 
 
 def test_a_run_that_no_budget_pays_for_is_asked_for_once() -> None:
-    service = Service({START: [Answer(429, {"type": "/problems/budget-exceeded"}), Answer(422, {"at": "/budget"})]})
+    service = Service({START: [Answer(429, {"type": "/problems/budget-exceeded"})] * 2})
     assert served(replace(JOB, is_sent_twice=True), service).started == []
     assert (service.log.unpaid_runs, service.log.refused, len(service.asked)) == (2, [], 2)
 
