@@ -1,4 +1,7 @@
-"""What clients send, as the values the rest of Loom works with."""
+"""What clients send, as the values the rest of Loom works with.
+
+All raise Refused: 415 or 400 for a body or a header that cannot be read, 422 with every flaw for one that can.
+"""
 
 import hashlib
 import json
@@ -67,11 +70,7 @@ def json_body() -> Json:
 
 
 def no_body() -> None:
-    """Take a change that says nothing: no body at all, or an empty object.
-
-    Raises:
-        Refused: 415, 400 or 422 for any other body.
-    """
+    """Take a change that says nothing: no body at all, or an empty object."""
     _require(_body_if_any(), _EMPTY)
 
 
@@ -81,11 +80,7 @@ def _body_if_any() -> Json:
 
 
 def cancel_action() -> CancelAction:
-    """How to end the turn of the current request.
-
-    Raises:
-        Refused: 415, 400 or 422 for a body that does not say it.
-    """
+    """How to end the turn of the current request."""
     body = _body_if_any()
     _require(body, _CANCEL_TURN)
     action: CancelAction = body.get("action", "interrupt")
@@ -93,11 +88,7 @@ def cancel_action() -> CancelAction:
 
 
 def decision(body: Json) -> Decision:
-    """Check what a person says to a tool call.
-
-    Raises:
-        Refused: 422, with every flaw.
-    """
+    """Check what a person says to a tool call."""
     given = body.get("arguments")
     wrong = (Flaw("/arguments", "must be there with edit, and with nothing else"),)
     is_wrong = body.get("decision") in get_args(ApprovalVerdict) and (given is not None) != (body["decision"] == "edit")
@@ -106,21 +97,13 @@ def decision(body: Json) -> Decision:
 
 
 def new_session(body: Json) -> NewSession:
-    """Check a session that a client wants.
-
-    Raises:
-        Refused: 422, with every flaw.
-    """
+    """Check a session that a client wants."""
     _require(body, _NEW_SESSION)
     return NewSession(**{name: value for name, value in body.items() if value is not None})
 
 
 def session_patch(body: Json) -> SessionPatch:
-    """Check a change of a session; null clears.
-
-    Raises:
-        Refused: 422, with every flaw.
-    """
+    """Check a change of a session; null clears."""
     _require(body, _SESSION_PATCH)
     cleared: Any = frozenset(name for name, value in body.items() if value is None)
     tools = body.get("tools")
@@ -128,11 +111,7 @@ def session_patch(body: Json) -> SessionPatch:
 
 
 def workspace_patch(body: Json) -> Json:
-    """Check a change of a workspace's rules, and bring it into the form that is stored; null clears.
-
-    Raises:
-        Refused: 422, with every flaw.
-    """
+    """Check a change of a workspace's rules, and bring it into the form that is stored; null clears."""
     _require(body, _WORKSPACE_PATCH)
     changes = dict(body)
     if changes.get("guardrails") is not None:
@@ -143,21 +122,13 @@ def workspace_patch(body: Json) -> Json:
 
 
 def message_ids(body: Json) -> tuple[str, ...]:
-    """Check which messages a client wants to recall; each once, in the order they were named.
-
-    Raises:
-        Refused: 422, with every flaw.
-    """
+    """Check which messages a client wants to recall; each once, in the order they were named."""
     _require(body, _RECALL)
     return tuple(dict.fromkeys(body["message_ids"]))
 
 
 def new_key(body: Json) -> NewKey:
-    """Check an API key that a client wants.
-
-    Raises:
-        Refused: 422, with every flaw.
-    """
+    """Check an API key that a client wants."""
     given = body.get("expires_at")
     expires_ms = from_rfc3339(given) if isinstance(given, str) else None
     wrong = (Flaw("/expires_at", "must be a time such as 2027-01-31T12:00:00Z"),)
@@ -168,22 +139,18 @@ def new_key(body: Json) -> NewKey:
 
 
 def new_pairing(body: Json) -> Json:
-    """Check who a client says that somebody of a channel is: ``channel``, ``identity`` and ``user``.
-
-    Raises:
-        Refused: 422, with every flaw.
-    """
+    """Check who a client says that somebody of a channel is: ``channel``, ``identity`` and ``user``."""
     _require(body, _NEW_PAIRING)
     return body
 
 
 def rotation_grace_s() -> int:
-    """How long the key that the current request replaces works on; raises as ``token_ttl_s``."""
+    """How long the key that the current request replaces works on."""
     return _seconds(_ROTATE_KEY, "grace_s", 0)
 
 
 def token_ttl_s() -> int:
-    """How long the token that the current request asks for is to last; Refused (415, 400, 422): the body is wrong."""
+    """How long the token that the current request asks for is to last."""
     return _seconds(_NEW_TOKEN, "ttl_s", USUAL_TOKEN_S)
 
 
@@ -194,11 +161,7 @@ def _seconds(checker: Checker, name: str, usual: int) -> int:
 
 
 def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
-    """Check a turn that a client submits; ``agent`` stays in the body, for it belongs to the session.
-
-    Raises:
-        Refused: 422, with every flaw, an unusable session id included; 400 for the Idempotency-Key header.
-    """
+    """Check a turn that a client submits; ``agent`` stays in the body, for it belongs to the session."""
     key = idempotency_key(request.headers)
     # The id stands in the path, but a turn makes its session: the rule is that of a new one.
     flaws = [Flaw("/session_id", f"in the path: {each.detail}") for each in _NEW_SESSION.flaws({"id": session_id})]
@@ -221,22 +184,14 @@ def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
 
 
 def retry(turn_id: str, caller: ApiCaller) -> Retry:
-    """Check a request to run a turn again.
-
-    Raises:
-        Refused: 400 for the Idempotency-Key header; 415, 400 or 422 for a body that says anything.
-    """
+    """Check a request to run a turn again."""
     key = idempotency_key(request.headers)
     no_body()
     return Retry(**_of_request(caller, key, f"/v1/turns/{turn_id}/retry", {}))
 
 
 def new_run(body: Json, workflow: str, caller: ApiCaller) -> NewRun:
-    """Check a run that a client asks for.
-
-    Raises:
-        Refused: 422, with every flaw; 400 for the Idempotency-Key header.
-    """
+    """Check a run that a client asks for."""
     key = idempotency_key(request.headers)
     variables, given = body.get("variables"), body.get("input")
     is_twice = isinstance(variables, dict) and "input" in variables and given is not None
@@ -254,53 +209,33 @@ def new_run(body: Json, workflow: str, caller: ApiCaller) -> NewRun:
 
 
 def retry_run(run_id: str, caller: ApiCaller) -> NewRun:
-    """Check a request to go on from where a run failed.
-
-    Raises:
-        Refused: 400 for the Idempotency-Key header; 415, 400 or 422 for a body that says anything.
-    """
+    """Check a request to go on from where a run failed."""
     key = idempotency_key(request.headers)
     no_body()
     return NewRun(**_of_request(caller, key, f"/v1/runs/{run_id}/retry", {}))
 
 
 def cancel_run() -> None:
-    """Check the request to cancel a run.
-
-    Raises:
-        Refused: 415, 400 or 422 for a body that says anything but ``interrupt``.
-    """
+    """Check the request to cancel a run."""
     _require(_body_if_any(), _CANCEL_RUN)
 
 
 def run_decision(body: Json) -> tuple[RunDecision, str | None]:
-    """Check what a person says to a stage's output: the decision, and why.
-
-    Raises:
-        Refused: 422, with every flaw.
-    """
+    """Check what a person says to a stage's output: the decision, and why."""
     is_empty = body.get("decision") == "revise" and not body.get("reason")
     _require(body, _RUN_DECISION, (Flaw("/reason", "must say what is to be changed"),) if is_empty else ())
     return body["decision"], body.get("reason")
 
 
 def schedule_patch(body: Json) -> bool | None:
-    """Check what an operator says of a schedule; None: its file counts.
-
-    Raises:
-        Refused: 422, with every flaw.
-    """
+    """Check what an operator says of a schedule; None: its file counts."""
     _require(body, _SCHEDULE_PATCH)
     enabled: bool | None = body["enabled"]
     return enabled
 
 
 def fact_correction(body: Json) -> Correction:
-    """Check what a person says of a fact.
-
-    Raises:
-        Refused: 422, with every flaw.
-    """
+    """Check what a person says of a fact."""
     until = body.get("until")
     until_ms = from_rfc3339(until) if isinstance(until, str) else None
     is_no_time = isinstance(until, str) and until_ms is None
@@ -335,11 +270,7 @@ def fingerprint(workspace: str, scope: str, body: Json) -> str:
 
 
 def idempotency_key(headers: Headers) -> str | None:
-    """The ``Idempotency-Key``, quoted or not (a structured string, or the bare word that many clients send).
-
-    Raises:
-        Refused: 400 if it is empty, over 255 characters, or not printable ASCII.
-    """
+    """The ``Idempotency-Key``, quoted or not (a structured string, or the bare word that many clients send)."""
     raw = headers.get("Idempotency-Key")
     if raw is None:
         return None

@@ -1,4 +1,7 @@
-"""Query parameters: those that the operation does not declare are refused, the others are read."""
+"""Query parameters: those that the operation does not declare are refused, the others are read.
+
+All that read one raise Refused, 400, for what it may not be.
+"""
 
 import re
 from collections.abc import Iterable
@@ -40,9 +43,6 @@ def require_declared_parameters(request: Request) -> None:
     """Check that the operation's OpenAPI description has them all; a path that is not served is left to the router.
 
     A misspelt filter must not list everything.
-
-    Raises:
-        Refused: 400 for a parameter that is not declared; the text names the nearest one that is.
     """
     operation = operation_of(request)
     if operation is None or not request.query_string:
@@ -64,9 +64,6 @@ def page_wanted(usual: int = DEFAULT_LIMIT) -> tuple[int, str | None]:
 
     Args:
         usual: the limit where none is given.
-
-    Raises:
-        Refused: 400 for anything else.
     """
     limit = whole_argument("limit", usual)
     if limit < 1:
@@ -75,32 +72,20 @@ def page_wanted(usual: int = DEFAULT_LIMIT) -> tuple[int, str | None]:
 
 
 def whole_argument(name: str, default: int) -> int:
-    """A query parameter that must be a whole number >= 0.
-
-    Raises:
-        Refused: 400 for anything else.
-    """
+    """A query parameter that must be a whole number >= 0."""
     raw = request.args.get(name)
     return default if raw is None else whole_number(raw, name)
 
 
 def whole_number(raw: str, name: str) -> int:
-    """Digits alone, at most 15; ``int`` would take signs, spaces and underscores too.
-
-    Raises:
-        Refused: 400 for anything else.
-    """
+    """Digits alone, at most 15; ``int`` would take signs, spaces and underscores too."""
     if not _WHOLE.fullmatch(raw):
         raise malformed(f"{name} must be a whole number, 0 or more")
     return int(raw)
 
 
 def text_argument(name: str, *, longest: int = 128) -> str | None:
-    """A query parameter without control characters; None if absent or empty.
-
-    Raises:
-        Refused: 400 if longer, or with control characters.
-    """
+    """A query parameter without control characters; None if absent or empty."""
     raw = request.args.get(name) or None
     if raw is not None and (len(raw) > longest or not raw.isprintable()):
         raise malformed(f"{name} must be at most {longest} printable characters")
@@ -108,11 +93,7 @@ def text_argument(name: str, *, longest: int = 128) -> str | None:
 
 
 def choice_argument(name: str, choices: Iterable[str]) -> str | None:
-    """A query parameter that must be one of some words; None if absent.
-
-    Raises:
-        Refused: 400 for another word.
-    """
+    """A query parameter that must be one of some words; None if absent."""
     raw = text_argument(name)
     known = tuple(choices)
     if raw is not None and raw not in known:

@@ -76,7 +76,8 @@ def test_a_turn_that_its_provider_refuses_is_a_failure_with_the_reason(
 
 
 def test_a_turn_without_budget_is_a_failure(server: MessagesServer, system: System, flower: FlowerClient) -> None:
-    turn = system.ended(system.submit("flower-poor", f"Tell me, {SECRET}.", budget={"tokens": 1}))
+    server.then(Say("", [WireCall("toolu_count", "count", {"n": 1})]))
+    turn = system.ended(system.submit("flower-poor", f"Tell me, {SECRET}.", agent="payer", budget={"tool_calls": 0}))
     assert turn["status"] == "incomplete"
     task = shown(flower, turn["id"])
     assert (task["state"], task["exception"]) == ("FAILURE", "incomplete: budget")
