@@ -1,4 +1,7 @@
-"""What an agent's file says of its data, its tools, and the calls that a person must approve."""
+"""What an agent's file says of its data, its tools, and the calls that a person must approve.
+
+All raise InvalidField for a value that cannot be used.
+"""
 
 import re
 from dataclasses import dataclass, replace
@@ -46,11 +49,7 @@ class ToolList:
 
 
 def learned(spec: Fields) -> LearnedPolicy:
-    """Which version of the learned layer sessions begin with, and what of it is the agent's own.
-
-    Raises:
-        InvalidField: a value cannot be used.
-    """
+    """Which version of the learned layer sessions begin with, and what of it is the agent's own."""
     fields = spec.under("learned")
     version = fields.get("version")
     if version not in (None, "latest", "none"):
@@ -66,11 +65,7 @@ def learned(spec: Fields) -> LearnedPolicy:
 
 
 def budget(spec: Fields) -> Json | None:
-    """What all sessions of the agent may spend together, for good, a day and a month.
-
-    Raises:
-        InvalidField: an amount that is none.
-    """
+    """What all sessions of the agent may spend together, for good, a day and a month."""
     fields = spec.under("budget")
     found = _amounts(fields)
     for period in ("day", "month"):
@@ -80,11 +75,7 @@ def budget(spec: Fields) -> Json | None:
 
 
 def guardrails(spec: Fields) -> Guardrails:
-    """What its texts are searched for: ``{stage: {kind: action}}``, where a stage may be a list of ``{find, action}``.
-
-    Raises:
-        InvalidField: a kind or an action that is none.
-    """
+    """What its texts are searched for: ``{stage: {kind: action}}``, where a stage may be a list of ``{find, action}``."""
     fields = spec.under("guardrails")
     found: Json = {}
     for stage in STAGES:
@@ -120,11 +111,7 @@ def _amounts(fields: Fields) -> Json:
 
 
 def backend(spec: Fields) -> Backend | None:
-    """What the agent works on; ``backend: false`` is an agent without data.
-
-    Raises:
-        InvalidField: a value of the wrong type, or a key that its type of backend does not have.
-    """
+    """What the agent works on; ``backend: false`` is an agent without data."""
     if spec.get("backend") is False:
         return None
     fields = spec.under("backend")
@@ -151,11 +138,7 @@ def backend(spec: Fields) -> Backend | None:
 
 
 def toolbox(spec: Fields) -> ToolList:
-    """The tools the file names, in one list or grouped by where they come from.
-
-    Raises:
-        InvalidField: a value of the wrong type, or a server that ``mcp_servers`` does not have.
-    """
+    """The tools the file names, in one list or grouped by where they come from."""
     mcp = spec.under("mcp_servers")
     servers = tuple(_server(name, mcp.under(name)) for name in mcp.names())
     if not isinstance(spec.get("tools"), dict):
@@ -181,11 +164,7 @@ def approval(config: Fields) -> ApprovalPolicy:
 
 
 def auth(section: Fields) -> Auth | None:
-    """How requests are authenticated to what a section of the file describes.
-
-    Raises:
-        InvalidField: a value of the wrong type, or no secret.
-    """
+    """How requests are authenticated to what a section of the file describes."""
     if section.get("auth") is None:
         return None
     fields = section.under("auth")

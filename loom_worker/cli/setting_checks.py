@@ -1,4 +1,7 @@
-"""Checks of settings that only the packages that use them can make; reported at the start with all other errors."""
+"""Checks of settings that only the packages that use them can make; reported at the start with all other errors.
+
+Each raises BadSettings for what its docstring says must hold.
+"""
 
 from ipaddress import ip_address
 
@@ -9,11 +12,7 @@ from loom_worker.core.variables import database_path
 
 
 def model(settings: Settings) -> None:
-    """The name of a scripted model may say how long it takes.
-
-    Raises:
-        BadSettings: it says so in another way than the model reads it.
-    """
+    """The name of a scripted model may say how long it takes, as the model reads it."""
     if settings.llm.provider == "scripted":
         from loom_worker.demo.scripted import latency_s
 
@@ -24,22 +23,14 @@ def model(settings: Settings) -> None:
 
 
 def provider_key(settings: Settings) -> None:
-    """The key of the model's provider; only processes that call the model have it.
-
-    Raises:
-        BadSettings: there is neither a key nor another server.
-    """
+    """The model's provider has a key, or is another server; only processes that call the model have the key."""
     llm = settings.llm
     if llm.provider == "anthropic" and not (llm.api_key or llm.base_url):
         raise BadSettings("LOOM_PROVIDER=anthropic needs ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)")
 
 
 def ollama(settings: Settings) -> None:
-    """Where Ollama is.
-
-    Raises:
-        BadSettings: not to be found there.
-    """
+    """Ollama's address can be read."""
     if settings.llm.ollama_host is not None:
         from loom_worker.llm.ollama import address
 
@@ -47,11 +38,7 @@ def ollama(settings: Settings) -> None:
 
 
 def redis(settings: Settings) -> None:
-    """Options behind the question mark of a Redis URL are its client's.
-
-    Raises:
-        BadSettings: it does not know one, or not such a value.
-    """
+    """Options behind the question mark of a Redis URL are known to its client."""
     if "?" in settings.redis_url:
         from redis import Redis
 
@@ -62,11 +49,7 @@ def redis(settings: Settings) -> None:
 
 
 def webhook_secret(settings: Settings) -> None:
-    """The secret that signs.
-
-    Raises:
-        BadSettings: it could not.
-    """
+    """The secret can sign."""
     from loom_worker.webhook.sign import check_secret
 
     if settings.webhook.secret is not None:
@@ -77,11 +60,7 @@ def webhook_secret(settings: Settings) -> None:
 
 
 def prices(settings: Settings) -> None:
-    """The file of LOOM_PRICES.
-
-    Raises:
-        BadSettings: it cannot be read, or holds what is no price.
-    """
+    """The file of LOOM_PRICES can be read, and holds prices."""
     if settings.llm.prices is not None:
         from loom_worker.llm.prices import read
 
@@ -95,9 +74,6 @@ def serving(settings: Settings) -> None:
     """Who can reach the web must have a key, unless it is this machine alone; for what serves, or says if it could.
 
     The database is looked at only where LOOM_API_KEYS is not set, and is neither made nor changed.
-
-    Raises:
-        BadSettings: it would listen beyond loopback, and nobody has a valid key, or that cannot be found out.
     """
     host = settings.web.host
     if settings.web.api_keys or _is_loopback(host):
@@ -123,11 +99,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def backend(settings: Settings) -> None:
-    """The URL of the agent's data.
-
-    Raises:
-        BadSettings: it is none, or of a database that is not served.
-    """
+    """The URL of the agent's data is that of a database that is served."""
     from loom_worker.backends.sql import SqlBackend
 
     SqlBackend(settings.backend_url).close()
