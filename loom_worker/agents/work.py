@@ -75,7 +75,7 @@ def budget(spec: Fields) -> Json | None:
 
 
 def guardrails(spec: Fields) -> Guardrails:
-    """What its texts are searched for: ``{stage: {kind: action}}``, where a stage may be a list of ``{find, action}``."""
+    """What its texts are searched for: ``{stage: {kind: action}}``, or a list of ``{find, action}`` for a stage."""
     fields = spec.under("guardrails")
     found: Json = {}
     for stage in STAGES:
