@@ -16,7 +16,7 @@ from loom_worker.core.errors import BadFile
 from loom_worker.core.text import did_you_mean
 
 MAX_CHARS = 500
-"""Of an expression; one that lists every minute, hour, day and month has some 400, and a longer one repeats itself."""
+"""Longest expression; one that lists every minute, hour, day and month has some 400 characters."""
 _SHORTHANDS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",

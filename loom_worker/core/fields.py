@@ -12,7 +12,7 @@ Place = tuple[str | int, ...]
 """Keys and positions that lead to a value, as the file spells them."""
 MISSING = "is missing"
 MOST_ENTRIES = 1_000
-"""Of one list or mapping: tools, judges, stages, members, schedules."""
+"""Longest list or mapping: tools, judges, stages, members, schedules."""
 MOST_PLACE_CHARS = 300
 MAX_NAME_CHARS = 200
 """Longest key, and longest value of one of NAMES."""

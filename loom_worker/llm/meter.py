@@ -20,7 +20,7 @@ FRAME_TOKENS, MESSAGE_TOKENS, TOOLS_TOKENS = 50, 10, 810
 """Around a request and around each of its messages, generously; the provider's own text about tools, where there are
 some (memory/layers.py)."""
 TOKEN_BYTES = 3
-"""Of a reply's text at the least, as a rule: English has more, Chinese as many."""
+"""Fewest bytes of a token of text, as a rule: English has more, Chinese as many."""
 
 
 class BudgetMeter(Meter):
@@ -56,7 +56,7 @@ class BudgetMeter(Meter):
         return self.held.grant.max_tokens
 
     def said(self, text: str) -> None:
-        """See Meter; as often as more comes than is set aside, twice as much is."""
+        """As often as more comes than is set aside, set twice as much aside."""
         self._said += len(text.encode(errors="surrogatepass")) / TOKEN_BYTES
         while (held := self._metered) is not None and self._aside < min(self._said, held.grant.max_tokens):
             before, self._aside = self._aside, min(2 * self._aside, held.grant.max_tokens)
@@ -84,7 +84,7 @@ class BudgetMeter(Meter):
             log.warning("what was set aside for a call stays so: %s", error)
 
     def lose(self) -> None:
-        """See Meter; its input counts as spent, and what came of its reply."""
+        """Count its input as spent, and what came of its reply."""
         if self.held is not None:
             self.refund(self._cost.amount(int(self._said)))
 

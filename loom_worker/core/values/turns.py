@@ -164,7 +164,7 @@ class Turn:
     model: str | None = None
     """The model that answers it; None before it has run, or if the agent cannot work."""
     user: str | None = None
-    """Of its session, when it was accepted."""
+    """The user of its session, when it was accepted."""
 
     def brief(self) -> "Turn":
         """As lists hold it."""
