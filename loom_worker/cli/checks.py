@@ -308,7 +308,7 @@ def running(settings: Settings) -> InstallationCheck:
     """Does a started Loom serve?"""
     state = home.running(settings.home)
     if state is None:
-        return InstallationCheck("loom", True, "not running; start it with `make up`")
+        return InstallationCheck("loom", True, "not running; start it with `loom up` (`make up`)")
     body = ready.readiness(state.url)
     is_ok, found = bool(body and body["ready"]), f"pid {state.pid}, {state.url}"
     warning = "; ".join((body or {}).get("warnings", ()))

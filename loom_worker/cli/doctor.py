@@ -153,4 +153,4 @@ def _found(settings: Settings) -> tuple[Problem, ...]:
 def line(check: InstallationCheck) -> str:
     """The check as a line, and another with what to do or to know."""
     more = check.warning if check.is_ok else check.fix
-    return f"{check.level:<9}{check.name:<28}{clean(check.found)}" + (f"\n         → {clean(more)}" if more else "")
+    return f"{check.level:<9}{check.name:<27} {clean(check.found)}" + (f"\n         → {clean(more)}" if more else "")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from loom_worker.core.text import KEY_CHARS, KEY_LETTERS
-from loom_worker.core.values.chat import Reply, ReplyEvent, Restarted, TextDelta
+from loom_worker.core.values.chat import Reply, ReplyEvent, Restarted, TextDelta, ToolUse
 from loom_worker.core.values.guardrails import StageRules
 from loom_worker.core.values.tools import Outcome
 from loom_worker.guard.rails import check, check_json, decisions_on
@@ -32,13 +32,18 @@ def allowed(outcome: Outcome, rules: StageRules) -> Outcome:
 
 def with_checked_calls(reply: Reply, rules: StageRules) -> tuple[Reply, Mapping[str, str]]:
     """The reply with calls as they may leave the worker, and why some are refused, by id: these keep no arguments."""
-    found = {use.id: check_json("arguments", use.arguments, rules) for use in reply.tool_uses}
-    text = "Not run: a guardrail refuses the arguments, for they hold {} (rules for arguments)."
-    why = {call_id: text.format(", ".join(each.blocked_for)) for call_id, each in found.items() if each.blocked_for}
-    kept = {call_id: {} if call_id in why else each.kept for call_id, each in found.items()}
-    uses = (replace(use, arguments=kept[use.id], flaw=why.get(use.id, use.flaw)) for use in reply.tool_uses)
-    decisions = (decision for each in found.values() for decision in each.decisions)
-    return replace(reply, tool_uses=tuple(uses), guard=(*reply.guard, *decisions)), why
+    uses, why, decisions = list[ToolUse](), dict[str, str](), reply.guard
+    for use in reply.tool_uses:
+        # A name may be any text of the model, too: there may be no such tool.
+        found = check_json("arguments", {use.name: use.arguments}, rules)
+        decisions += found.decisions
+        [(name, arguments)] = found.kept.items()
+        if found.blocked_for:
+            held = ", ".join(found.blocked_for)
+            why[use.id] = f"Not run: a guardrail refuses the arguments, for they hold {held} (rules for arguments)."
+            name, arguments = "blocked" if check("arguments", name, rules).blocked_for else name, {}
+        uses.append(replace(use, name=name, arguments=arguments, flaw=why.get(use.id, use.flaw)))
+    return replace(reply, tool_uses=tuple(uses), guard=decisions), why
 
 
 def filtered(stream: Iterator[ReplyEvent], rules: StageRules, key: str) -> Generator[ReplyEvent]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.audit import AuditFilter
-from loom_worker.core.values.chat import Reply, ReplyEvent, Restarted, TextDelta, Usage
+from loom_worker.core.values.chat import Reply, ReplyEvent, Restarted, TextDelta, ToolUse, Usage
 from loom_worker.core.values.guardrails import Guardrails
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Outcome, Tool
@@ -20,12 +20,13 @@ from loom_worker.store.audit import AuditRows
 from loom_worker.store.table_parts import METADATA
 from loom_worker.store.workspaces import Workspaces
 from loom_worker.tools.registry import Registry
-from loom_worker.turn.filtering import allowed, filtered
+from loom_worker.turn.filtering import allowed, filtered, with_checked_calls
 from tests.support.models import ONE_CALL, Beat, says, wants
 from tests.support.stage import WORKSPACE, Stage, spec
 from tests.unit.turn.test_handover import visible_text
 
 KEY = "bcdfgh"
+KEY_IN_NAME = "sk-ant-api03-" + "a" * 45
 CARD = "4111 1111 1111 1111"
 SAID = f"Your card is {CARD}, as you told me."
 TEXT_CALL = f'<tool_call>{{"name": "look", "arguments": {{"for": ["{SAID}"]}}}}</tool_call>'
@@ -226,3 +227,11 @@ def test_a_fences_key_is_seen_in_no_form_and_not_where_another_one_is_taken_out(
     assert told.strip() == reply.text.strip()
     assert KEY not in told.lower()
     assert "zzzzzz" not in told
+
+
+@pytest.mark.cases(("action", "name"), [("redact", "[redacted]"), ("block", "blocked"), ("flag", KEY_IN_NAME)])
+def test_the_name_of_a_call_is_searched_as_its_arguments_are(action: Any, name: str) -> None:
+    uses = (ToolUse("c1", KEY_IN_NAME, {"a": 1}), ToolUse("c2", "look", {"a": 1}))
+    checked, why = with_checked_calls(Reply("", "tool_use", Usage(), "m", uses), {"secret": action})
+    assert [use.name for use in checked.tool_uses] == [name, "look"]
+    assert [*why] == (["c1"] if action == "block" else [])
