@@ -107,7 +107,7 @@ def require_metrics_reader(request: Request, web: WebSettings, keys: "Keys") -> 
     try:
         tenant = holder_of(request, web, keys).tenant
     except Unavailable:
-        if _foreign(request):
+        if foreign(request):
             raise
         return
     if not isinstance(tenant, str):
@@ -120,7 +120,7 @@ def require_page_reader(request: Request, web: WebSettings, keys: "Keys") -> Non
     Raises:
         Refused: 403 for other machines where there are none.
     """
-    if not web.api_keys and (why := _foreign(request)) and not keys.are_required():
+    if not web.api_keys and (why := foreign(request)) and not keys.are_required():
         raise _forbidden(why)
 
 
@@ -170,11 +170,11 @@ def share(answer: Response, request: Request, origins: Collection[str]) -> Respo
 
 
 def _require_loopback(request: Request) -> None:
-    if why := _foreign(request):
+    if why := foreign(request):
         raise _forbidden(why)
 
 
-def _foreign(request: Request) -> str | None:
+def foreign(request: Request) -> str | None:
     """Why this is no request of this machine; None if it is one.
 
     By the address of the socket, as anybody can write a header: with LOOM_TRUSTED_PROXIES whoever sent

@@ -10,7 +10,7 @@ from loom_worker.core.metric_recorder import Cell, Cells, Family, Histogram
 from loom_worker.core.metrics import FAMILIES
 from loom_worker.core.values.json import Json
 from web.answers import Route, json_answer
-from web.auth import is_loopback, socket_address
+from web.auth import foreign
 from web.connection_limits import ConnectionLimiter
 from web.problems import RETRY_S, ProblemDetails, Refused
 
@@ -97,8 +97,7 @@ class HealthViews:
             headers = {"Retry-After": str(RETRY_S)}
             raise Refused(ProblemDetails(503, "not-ready", "; ".join(missing), {"reasons": list(missing)}, headers))
         # What a provider says of the account is for this machine alone.
-        is_local = is_loopback(socket_address(request)) and not any("FORWARDED" in name for name in request.environ)
-        warnings = self._service.health.warnings() if is_local else ()
+        warnings = self._service.health.warnings() if foreign(request) is None else ()
         return json_answer({"status": "ready", **({"warnings": list(warnings)} if warnings else {})})
 
 
