@@ -5,19 +5,19 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loom_worker.agents.load import load
 from loom_worker.core import sqlite_driver
-from loom_worker.core.errors import BadSettings, LoomError, StreamBroken, Unavailable
+from loom_worker.core.errors import BadSettings, LoomError, Unavailable
 from loom_worker.core.isolation import landlock
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.chat import ChatMessage, Reply, ReplyEvent, Request, ToolSpec
+from loom_worker.core.values.chat import ChatMessage, Request, ToolSpec
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.variables import database_path, without_password
 from loom_worker.store.file import full_disks
@@ -271,6 +271,7 @@ def model(settings: Settings, *, asks: bool = True) -> InstallationCheck:
     if llm.provider == "scripted" or not asks:
         why = "its answers are a script's" if asks else "it was not asked"
         return InstallationCheck("model", True, shown, warning=why)
+    from loom_worker.llm.model import whole_reply
     from loom_worker.runtime.models import adapter
 
     call = Request("", (ChatMessage("user", "Call the tool ping."),), tools=(PING,), must_call="ping", max_tokens=256)
@@ -278,7 +279,7 @@ def model(settings: Settings, *, asks: bool = True) -> InstallationCheck:
     try:
         made = adapter(llm, llm.provider, llm.model, Stopping(ASK_S))
         one_token = replace(call, tools=(), must_call="", max_tokens=1)
-        said, called = (_reply(made.reply(each)) for each in (one_token, call))
+        said, called = (whole_reply(made, each) for each in (one_token, call))
     except LoomError as error:
         return InstallationCheck("model", False, f"{shown}: {error}", "docs/providers.md; --offline asks no model")
     took_ms, usage = (time.monotonic() - began_s) * 1000, said.usage + called.usage
@@ -286,13 +287,6 @@ def model(settings: Settings, *, asks: bool = True) -> InstallationCheck:
     warning = "" if called.tool_uses else "it answers, but called no tool: agents with tools need a model that does"
     found = f"{shown}: answered two requests in {took_ms:.0f} ms ({usage.tokens} tokens, {cost})"
     return InstallationCheck("model", True, found, warning=warning)
-
-
-def _reply(events: Iterable[ReplyEvent]) -> Reply:
-    for event in events:
-        if isinstance(event, Reply):
-            return event
-    raise StreamBroken("The model's stream ended without a reply.")
 
 
 def prices(settings: Settings) -> InstallationCheck:

@@ -9,7 +9,7 @@ from loom_worker.agents.learned.reading import version_of
 from loom_worker.core.errors import Flaw, Invalid, NotFound
 from loom_worker.core.fields import InvalidField, Place
 from loom_worker.core.values.ids import now_ms
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, pointer_step
 from loom_worker.core.values.learned import AS_ACTIVATED, NONE, Activation, ImportRequest, LearnedVersion
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
 from loom_worker.store.learned import AgentOf, LearnedLayers
@@ -152,4 +152,4 @@ def _without(agent: AgentOf) -> Json:
 
 
 def _pointer(place: Place) -> str:
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in ("content", *place))
+    return "".join(f"/{pointer_step(part)}" for part in ("content", *place))

@@ -105,7 +105,7 @@ class Figures:
 
     def _workers(self) -> Json:
         # Asked alone, breakers would be reported as closed while Redis is away.
-        return {"workers": len(LiveWorkers(self.health.redis).alive()), "breakers": self.breakers.states()}
+        return {"workers": self.health.workers(), "breakers": self.breakers.states()}
 
     def _tools(self) -> Json:
         counted = tool_counts(self.health.database, now_ms=now_ms())

@@ -12,7 +12,7 @@ from loom_worker.core.errors import Flaw, Invalid, NotFound, Unavailable
 from loom_worker.core.text import closest
 from loom_worker.core.values.budgets import has_usd
 from loom_worker.core.values.ids import now_ms
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, pointer_step
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.values.runs import NewRun, Run, RunDecision
@@ -54,7 +54,7 @@ def _misnamed(workflow: Workflow, new: NewRun) -> Iterator[Flaw]:
 
 
 def _flaw(name: str, detail: str) -> Flaw:
-    return Flaw(f"/variables/{name.replace('~', '~0').replace('/', '~1')}", detail)
+    return Flaw(f"/variables/{pointer_step(name)}", detail)
 
 
 class RunWaits:
@@ -145,9 +145,10 @@ class WorkflowRuns:
         self._check(workflow, new)
         names = [each for _, each in agent_ids(workflow.pattern)]
         self._terms.check_affords(tenant, "", names[0], "", workflow.budget, new.budget)
-        given: Json = {f"variables/{each}": value for each, value in new.variables.items()} | {"metadata": new.metadata}
+        places = {f"variables/{pointer_step(each)}": each for each in new.variables}
+        given: Json = {place: new.variables[each] for place, each in places.items()} | {"metadata": new.metadata}
         kept = self._guard.kept(tenant, given, set(names), key_id=new.key_id)
-        variables = variables_of(workflow, {each: kept[f"variables/{each}"] for each in new.variables})
+        variables = variables_of(workflow, {each: kept[place] for place, each in places.items()})
         new = replace(new, variables=variables, metadata=kept["metadata"])
         crash_points.reached("web.received")
         step, is_replay = self._journal.accept(tenant, workflow, new, now_ms=now_ms())

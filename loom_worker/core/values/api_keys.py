@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from loom_worker.core.values.json import Json, rfc3339
@@ -113,8 +113,8 @@ class ApiKey:
     @property
     def holder(self) -> KeyHolder:
         """Who uses the key."""
-        holder = KeyHolder(self.workspace, included(self.scopes), self.user, key_id=self.id, limits=self.limits)
-        return replace(holder, session=self.session)
+        about = {"key_id": self.id, "session": self.session}
+        return KeyHolder(self.workspace, included(self.scopes), self.user, limits=self.limits, **about)
 
     def end(self, now_ms: int) -> Literal["revoked", "expired"] | None:
         """How the key has ended; None while it is valid."""
