@@ -1,4 +1,6 @@
-"""Measure the counting of tokens: `python -m bench.tokens [--tokenizer tokenizer.json]`, with LOOM_TEST_DATA.
+"""Measure the counting of tokens: `python -m bench.tokens [--tokenizer tokenizer.json] [--cassettes FOLDER]`.
+
+Reads the recordings of LOOM_TEST_DATA, and VCR cassettes (YAML, gzipped or not) of other projects below a folder.
 
 How far what Loom counts is from what the provider counted, over recorded requests with the usage that came back: the
 bound that budgets are judged by, the usual estimate of a session that has no reply yet, and what is shown after a
@@ -7,6 +9,7 @@ cl100k over kinds of text, and the error over long made-up sessions in which the
 """
 
 import argparse
+import gzip
 import json
 import os
 import re
@@ -18,18 +21,29 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import yaml
+
 from bench.kinds import spread
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolSpec, ToolUse
 from loom_worker.llm import tokens
-from loom_worker.memory.layers import REQUEST_OVERHEAD_TOKENS, chat_tokens, tools_tokens, usual_tokens
-from loom_worker.turn.state import CERTAIN_TOKENS
+from loom_worker.memory.layers import (
+    REQUEST_OVERHEAD_TOKENS,
+    chat_tokens,
+    corrected,
+    correction,
+    tools_tokens,
+    usual_tokens,
+)
 
 Json = dict[str, Any]
 
 UNCOUNTED = {
-    "an image or a document": re.compile(r'"type": "(?:image|document)"'),
+    "an image, a document or search results": re.compile(r'"type": "(?:image|document|search_result)"'),
     "an answer by a schema: the provider adds a text of its own": re.compile('"output_(?:config|format)"'),
-    "a tool of the provider's own": re.compile('"type": "web_search_'),
+    "a tool of the provider's own": re.compile(r'"type": "[a-z_]+_20\d{6}"|mcp_servers|"defer_loading": true'),
+    "a tool that is forced": re.compile('"tool_choice": {[^}]*"type": "(?:any|tool)"'),
+    "a conversation that the provider cuts": re.compile('"context_management"|"type": "compaction"'),
+    "adaptive thinking": re.compile('"type": "adaptive"'),
 }
 """What Loom never sends and so does not count, by what tells it in a request."""
 THINKING_TOKENS = 29
@@ -57,7 +71,10 @@ def main() -> None:
     """Print tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokenizer", type=Path, help="a tokenizer.json (needs the package `tokenizers`)")
+    parser.add_argument("--cassettes", type=Path, help="a folder with VCR cassettes of the Messages API")
     given = parser.parse_args()
+    if given.cassettes:
+        _recorded([*cassettes(given.cassettes)])
     if data := os.environ.get("LOOM_TEST_DATA"):
         _recorded(recordings(Path(data)))
     if given.tokenizer:
@@ -68,6 +85,31 @@ def recordings(data: Path) -> list[Json]:
     """All exchanges in the folder that LOOM_TEST_DATA names."""
     lines = (data / "anthropic_recordings" / "recordings.jsonl").read_text("utf-8").splitlines()
     return [json.loads(line) for line in lines]
+
+
+def cassettes(folder: Path) -> Iterator[Json]:
+    """The exchanges with the Messages API in the VCR cassettes below a folder, each request once."""
+    met = set()
+    for path in sorted([*folder.rglob("*.yaml"), *folder.rglob("*.yaml.gz")]):
+        raw = path.read_bytes()
+        if b"anthropic.com/v1/messages" not in (raw := gzip.decompress(raw) if path.suffix == ".gz" else raw):
+            continue
+        loaded = yaml.load(raw, yaml.CSafeLoader)
+        pairs = [(each["request"], each["response"]) for each in loaded.get("interactions", ())]
+        for n, (asked, answered) in enumerate(pairs or zip(loaded["requests"], loaded["responses"], strict=True)):
+            body = _text(asked["body"])
+            if re.search(r"anthropic\.com/v1/messages(?:\?|$)", asked["uri"]) and body not in met:
+                met.add(body)
+                exchange = {"id": f"{path.relative_to(folder)}#{n}", "status": answered["status"]["code"]}
+                yield {**exchange, "request": json.loads(body), "body": _text(answered["body"])}
+
+
+def _text(body: Any) -> str:
+    body = body.get("string", body) if isinstance(body, dict) else body
+    if isinstance(body, bytes):
+        body = gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body
+        return body.decode()
+    return str(body)
 
 
 def skipped(recording: Json) -> str | None:
@@ -104,15 +146,15 @@ def count_request(request: Json, model: str) -> tuple[int, float]:
     fixed = REQUEST_OVERHEAD_TOKENS + sum(map(count, texts)) + tools_tokens(specs, count)
     bound = fixed + chat_tokens(messages, count)
     frame, share = tokens.frame(model), tokens.typical(model)
-    usual = usual_tokens(bound, messages, len(specs), text_share=share, frame=frame)
+    usual = usual_tokens(bound, messages, len(specs), text_share=share, frame=frame, count=count)
     return bound, usual + (THINKING_TOKENS if request.get("thinking", {}).get("type") == "enabled" else 0)
 
 
-def corrected(samples: Sequence[Sample]) -> Iterator[tuple[Sample, float]]:
+def after_a_reply(samples: Sequence[Sample]) -> Iterator[tuple[Sample, float]]:
     """The second and later calls of each conversation, with what is shown after the reply before: see Session."""
     for former, call in pairwise(samples):
         if call.conversation == former.conversation:
-            yield call, call.usual * (former.actual + CERTAIN_TOKENS) / (former.usual + CERTAIN_TOKENS)
+            yield call, corrected(call.usual, correction(former.actual, former.usual))
 
 
 def _said(message: Json) -> Iterator[ChatMessage]:
@@ -120,12 +162,17 @@ def _said(message: Json) -> Iterator[ChatMessage]:
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     results = [block for block in blocks if block["type"] == "tool_result"]
     if results:
-        yield ChatMessage("tool", outcomes=tuple(ToolOutcome(r["tool_use_id"], "", r["content"]) for r in results))
+        yield ChatMessage("tool", outcomes=tuple(ToolOutcome(r["tool_use_id"], "", _content(r)) for r in results))
     text = "".join(block["text"] for block in blocks if block["type"] == "text")
     uses = tuple(ToolUse(b["id"], b["name"], b["input"]) for b in blocks if b["type"] == "tool_use")
     thoughts = tuple(block for block in blocks if block["type"] not in ("text", "tool_use", "tool_result"))
     if text or uses or thoughts:
         yield ChatMessage(message["role"], text, tool_uses=uses, opaque=thoughts)
+
+
+def _content(result: Json) -> str:
+    given = result.get("content", "")
+    return given if isinstance(given, str) else "".join(block.get("text") or str(block) for block in given)
 
 
 def _kind(request: Json, counted: int) -> str:
@@ -148,7 +195,7 @@ def _input_tokens(body: str) -> int:
 
 def _recorded(all_recordings: Sequence[Json]) -> None:
     samples = [sample(recording) for recording in all_recordings if skipped(recording) is None]
-    later = list(corrected(samples))
+    later = list(after_a_reply(samples))
     print(f"{len(samples)} of {len(all_recordings)} recordings; left out:")
     for why in sorted({why for recording in all_recordings if (why := skipped(recording))}):
         print(f"- {sum(skipped(recording) == why for recording in all_recordings)} with {why}")

@@ -68,6 +68,8 @@ TOOL_TEXTS: tuple[tuple[str, int], ...] = (
 Up to Claude 4.1 from Anthropic's documentation, which recordings confirm; from 4.5 on from recordings (497 to 514,
 later models 465 to 485). Other models were not measured.
 """
+FORGETS_THINKING = r"claude-(?:3|(?:sonnet|haiku)-4(?:-[0-5])?(?:[-@]\d{8})?$|opus-4(?:-[01])?(?:[-@]\d{8})?$)"
+"""Models whose provider leaves out the thinking of turns that have ended: by its documentation, and recordings."""
 EXACT_BYTES = 200_000
 """Longer texts are estimated: counting 10 MB takes 0.7 s (measured)."""
 SAMPLES = 40
@@ -104,7 +106,9 @@ def typical(model: str) -> float:
 @cache
 def frame(model: str) -> Frame:
     """What the model's provider usually adds to the texts of a request."""
-    return Frame(next(tokens for prefix, tokens in TOOL_TEXTS if re.match(prefix, plain_name(model))))
+    name = plain_name(model)
+    tools = next(tokens for prefix, tokens in TOOL_TEXTS if re.match(prefix, name))
+    return Frame(tools, keeps_thinking=re.match(FORGETS_THINKING, name) is None)
 
 
 def cl100k_tokens(text: str) -> int:

@@ -28,6 +28,12 @@ CALL_OVERHEAD_TOKENS = 90
 TOOLS_OVERHEAD_TOKENS = 810
 """The provider's own text about tools: 410 of cl100k's tokens cover every recording; times that factor, rounded up."""
 
+MOST_CORRECTION = 4.0
+"""No tokenizer needs more over cl100k's; a server that reports more counts something else."""
+
+CERTAIN_TOKENS = 500
+"""Tokens taken as estimated correctly in each request: a short one says little about the error of the estimate."""
+
 MORE_TABLES = "(There are more tables: list_tables names them, get_schema shows their columns.)"
 
 
@@ -97,9 +103,13 @@ def message_tokens(message: ChatMessage, count: Count) -> int:
     texts += [f"{use.name}{use.arguments}" for use in message.tool_uses]
     texts += [text for outcome in message.outcomes for text in (outcome.name, outcome.content)]
     # Of a block of thinking its text is counted by the provider, and not its signature (recordings).
-    texts += [str(block.get("thinking", block)) for block in message.opaque]
+    texts += _thinking([message])
     overhead = MESSAGE_OVERHEAD_TOKENS + CALL_OVERHEAD_TOKENS * len(message.tool_uses)
     return sum(count(text) for text in texts if text) + overhead
+
+
+def _thinking(messages: Sequence[ChatMessage]) -> list[str]:
+    return [str(block.get("thinking", block)) for message in messages for block in message.opaque]
 
 
 def chat_tokens(messages: Iterable[ChatMessage], count: Count) -> int:
@@ -114,7 +124,7 @@ def tools_tokens(tools: Sequence[ToolSpec], count: Count) -> int:
 
 
 def usual_tokens(
-    bound_tokens: int, messages: Sequence[ChatMessage], tools: int, *, text_share: float, frame: Frame
+    bound_tokens: int, messages: Sequence[ChatMessage], tools: int, *, text_share: float, frame: Frame, count: Count
 ) -> float:
     """Estimate a request's tokens from the most that they can be.
 
@@ -125,7 +135,11 @@ def usual_tokens(
         bound_tokens: of the whole request, as ``fit`` counts it.
         tools: how many are offered.
         text_share: the usual tokens of a text over those that were counted.
+        count: as the bound's texts were counted.
     """
+    if not frame.keeps_thinking:
+        question = max((at for at, message in enumerate(messages) if message.role == "user"), default=0)
+        bound_tokens -= sum(map(count, _thinking(messages[:question])))
     calls = sum(len(message.tool_uses) for message in messages)
     highest = REQUEST_OVERHEAD_TOKENS + MESSAGE_OVERHEAD_TOKENS * len(messages) + CALL_OVERHEAD_TOKENS * calls
     usual = frame.request + frame.message * len(messages) + frame.call * calls
@@ -133,3 +147,17 @@ def usual_tokens(
         highest += TOOLS_OVERHEAD_TOKENS + MESSAGE_OVERHEAD_TOKENS * tools
         usual += frame.tools + frame.tool * tools
     return max(0, bound_tokens - highest) * text_share + usual
+
+
+def correction(sent_tokens: int, estimated_tokens: float) -> float:
+    """The ratio by which estimates are corrected after a reply: what was sent by the provider, over our estimate."""
+    return min((sent_tokens + CERTAIN_TOKENS) / (estimated_tokens + CERTAIN_TOKENS), MOST_CORRECTION)
+
+
+def corrected(estimated_tokens: float, ratio: float) -> float:
+    """A request's tokens by the correction that an earlier one gave.
+
+    The error of a short request is added, as it comes from what stands around the texts; that of a long one grows with
+    them. Half of an estimate is left in any case: the request before may have been cut.
+    """
+    return max((estimated_tokens + CERTAIN_TOKENS) * ratio - CERTAIN_TOKENS, estimated_tokens / 2)

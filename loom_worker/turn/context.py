@@ -16,7 +16,7 @@ from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tools import Occasion
 from loom_worker.core.values.turns import Claim
 from loom_worker.memory.fit import Context, fit
-from loom_worker.memory.layers import Layers, rom, tools_tokens, usual_tokens
+from loom_worker.memory.layers import Layers, corrected, rom, tools_tokens, usual_tokens
 from loom_worker.memory.pressure import batch
 from loom_worker.memory.recalled import as_text
 from loom_worker.memory.results import references
@@ -183,12 +183,20 @@ def shown(
 def estimate(runtime: AgentRuntime, context: Context) -> float:
     """The tokens that a request usually is; the context's own are the most it can be."""
     most = sum(context.tokens.values())
-    return usual_tokens(most, context.messages, len(context.tools), text_share=runtime.typical, frame=runtime.frame)
+    return usual_tokens(
+        most,
+        context.messages,
+        len(context.tools),
+        text_share=runtime.typical,
+        frame=runtime.frame,
+        count=runtime.count,
+    )
 
 
 def shown_tokens(runtime: AgentRuntime, context: Context, correction: float | None) -> dict[str, int]:
     """Tokens by layer, as the provider would count them: by our estimate, corrected by its replies."""
-    ratio = estimate(runtime, context) * (correction or 1.0) / (sum(context.tokens.values()) or 1)
+    usual = estimate(runtime, context)
+    ratio = (corrected(usual, correction) if correction else usual) / (sum(context.tokens.values()) or 1)
     return {layer: round(tokens * ratio) for layer, tokens in context.tokens.items()}
 
 

@@ -12,17 +12,12 @@ from loom_worker.core.values.traces import Interval
 from loom_worker.core.values.turns import PAID, Claim, Step, Turn, answer, standing
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.llm.meter import PaidTry
+from loom_worker.memory.layers import correction
 from loom_worker.store.journal import Entries
 from loom_worker.store.rows import use_json
 
 CLEARS_RECALLED = "clear_recalled_context"
 """The tool after which recalled context is left out, also in the turn that calls it."""
-
-
-MOST_CORRECTION = 4.0
-"""No tokenizer needs more over cl100k's; a server that reports more counts something else."""
-CERTAIN_TOKENS = 500
-"""Tokens taken as estimated correctly in each request: a short one says little about the error of the estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +107,7 @@ class TurnState:
         if latest is None:
             return self.claim.token_correction
         sent = Usage.from_json(latest["usage"]).sent_tokens
-        return min((sent + CERTAIN_TOKENS) / (int(latest["estimated"]) + CERTAIN_TOKENS), MOST_CORRECTION)
+        return correction(sent, int(latest["estimated"]))
 
     @property
     def replies(self) -> tuple[Step, ...]:

@@ -280,3 +280,5 @@ class Frame:
     message: int = 3
     call: int = 42
     """A tool call with its result, not counting their texts and their two messages."""
+    keeps_thinking: bool = True
+    """False: it does not read, nor count, the thinking of turns that have ended."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.tokens import corrected, sample, skipped
+from bench.tokens import after_a_reply, sample, skipped
 from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.values.chat import ChatMessage, Request
 from loom_worker.llm.anthropic import Anthropic
@@ -113,6 +113,6 @@ def test_of_long_text_the_usual_estimate_is_within_5_percent():
 
 @pytest.mark.skipif(not HAS_FILE, reason="LOOM_TEST_DATA is not set: no recordings")
 def test_after_a_reply_the_estimate_of_a_call_with_tools_is_within_5_percent():
-    later = [(call, shown) for call, shown in corrected([*map(sample, COUNTED)]) if call.kind.startswith("tools")]
+    later = [(call, shown) for call, shown in after_a_reply([*map(sample, COUNTED)]) if call.kind.startswith("tools")]
     assert later
     assert all(shown == pytest.approx(call.actual, rel=0.05) for call, shown in later)

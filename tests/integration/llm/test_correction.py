@@ -11,7 +11,7 @@ from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome, Tool
 from loom_worker.llm import tokens
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.turn.state import CERTAIN_TOKENS
+from loom_worker.memory.layers import corrected, correction
 from tests.support.messages_rules import blocks
 from tests.support.messages_server import MessagesServer, Say
 
@@ -58,13 +58,13 @@ def sent_tokens(server, request):
 def test_after_the_first_reply_every_estimate_is_within_5_percent():
     off = []
     with MessagesServer(script=lambda body: Say("fine"), count=provider_tokens) as server:
-        correction = None
+        ratio = None
         for request in map(asked, conversation()):
             counted, usual = count_request(request_body(request, MODEL), MODEL)
             actual = sent_tokens(server, request)
-            if correction is not None:
-                off.append(usual * correction / actual - 1)
-            correction = (actual + CERTAIN_TOKENS) / (usual + CERTAIN_TOKENS)
+            if ratio is not None:
+                off.append(corrected(usual, ratio) / actual - 1)
+            ratio = correction(actual, usual)
             assert actual <= counted
     assert len(off) == len(MIXED) - 1
     assert max(map(abs, off)) < 0.05

@@ -4,7 +4,7 @@ import random
 import pytest
 
 from bench.kinds import MIXED, prose, session_errors, texts
-from bench.tokens import Sample, corrected, count_request, errors, sample, skipped
+from bench.tokens import Sample, after_a_reply, count_request, errors, sample, skipped
 from loom_worker.llm.tokens import cl100k_tokens
 
 MODEL = "claude-sonnet-4-5"
@@ -67,7 +67,7 @@ def test_the_reply_before_corrects_later_calls_of_the_same_conversation_alone() 
         Sample("b#0", "b", "x", counted=300, usual=270, actual=300),
         Sample("a#2", "b", "x", counted=400, usual=360, actual=400),
     ]
-    assert [(call.id, round(shown)) for call, shown in corrected(calls)] == [("a#1", 90), ("a#2", 374)]
+    assert [(call.id, round(shown)) for call, shown in after_a_reply(calls)] == [("a#1", 90), ("a#2", 394)]
 
 
 def test_errors_are_relative_to_what_was_real() -> None:

@@ -122,6 +122,24 @@ def test_the_providers_own_text_about_tools_is_that_of_the_models_generation(mod
     assert frame(model).tools == tools
 
 
+@pytest.mark.cases(
+    ("model", "keeps"),
+    [
+        *((model, False) for model in ("claude-3-7-sonnet-20250219", "claude-sonnet-4-0", "claude-opus-4-1-20250805")),
+        *(
+            (model, False)
+            for model in ("anthropic.claude-haiku-4-5-20251001-v1:0", "claude-sonnet-4-5", "claude-opus-4")
+        ),
+        *(
+            (model, True)
+            for model in ("claude-opus-4-5", "claude-sonnet-4-6", "claude-opus-5", "claude-fable-5-1", "qwen3")
+        ),
+    ],
+)
+def test_later_models_read_the_thinking_of_turns_that_have_ended(model, keeps):
+    assert frame(model).keeps_thinking == keeps
+
+
 @pytest.mark.parametrize("model", ["scripted-demo", "llama3", ""])
 def test_where_nothing_was_measured_the_bound_is_the_estimate(model):
     assert typical(model) == 1
