@@ -20,7 +20,10 @@ VERDICT_TOKENS = 1_024
 """Of a verdict: a score and some sentences."""
 LEAST_CHARS = 200
 """Of each text that a judge reads at least, however small its window is."""
-_FENCED_JSON = re.compile(r"\s*(?:```(?:json)?\n)?(\{.*\})\s*(?:```\s*)?", re.DOTALL)
+_FENCE = r"(?:(?:```|~~~)\w*\s|</?\|?/?tool_calls?\|?>|\[TOOL_CALLS\])?"
+_FENCED_JSON = re.compile(rf"(?is)\s*(?:<think>.*</think>\s*)?{_FENCE}\s*([\[{{].*[\]}}])\s*(?:{_FENCE}|```|~~~)\s*")
+_HOLDS = frozenset("arguments parameters input args function tool_calls function_call give_verdict".split())
+_LABELS = frozenset("id type index name tool function".split())
 
 SYSTEM = """You judge an answer that another assistant gave. You are given the question, what its tools returned, and \
 the answer; each stands between tags with a key.
@@ -113,12 +116,24 @@ def _spoken(reply: Reply) -> dict[str, Any]:
     if reply.tool_uses or reply.stop_reason not in ("end_turn", "stop_sequence") or whole is None:
         raise JudgeFailed(f"The judge's model gave no verdict ({reply.stop_reason}).")
     try:
-        given = json.loads(whole[1])
+        given = _arguments(json.loads(whole[1]))
     except (ValueError, RecursionError) as error:
         raise JudgeFailed("The judge's model gave a verdict that is no JSON.") from error
-    if not isinstance(given, dict) or not set(given) <= {"score", "critique"}:
+    if given is None:
         raise JudgeFailed("The judge's model gave a verdict with other members than score and critique.")
     return given
+
+
+def _arguments(given: Any) -> dict[str, Any] | None:
+    """The arguments, alone or in the one call of the tool; None if there is anything else."""
+    given = given[0] if isinstance(given, list) and len(given) == 1 else given
+    given = json.loads(given) if isinstance(given, str) else given
+    if not isinstance(given, dict) or set(given) <= {"score", "critique"}:
+        return given if isinstance(given, dict) else None
+    names = {given.get(key) for key in ("name", "tool", "function") if isinstance(given.get(key), str)}
+    inner = [value for key, value in given.items() if key in _HOLDS and value != TOOL.name]
+    is_call = len(inner) == 1 and names <= {TOOL.name} and set(given) <= _HOLDS | _LABELS
+    return _arguments(inner[0]) if is_call else None
 
 
 def _shown(case: Case, longest: int) -> str:
