@@ -80,7 +80,7 @@ class _Work:
         owner, usage = self.held.session, summary.usage
         if not usage.llm_calls:
             return None
-        settlement = Settlement(self.payer, usage.amount(), self.paid.held if self.paid else ())
+        settlement = Settlement(self.payer, usage.amount(), self.paid.take() if self.paid else ())
         return Charge(
             owner.workspace, owner.id, owner.agent, summary.asked, usage, kind="summary", settlement=settlement
         )
