@@ -170,11 +170,8 @@ COMPRESSIONS = Counter(
     "Steps that compressed a session's memory, by what was made and whether a model or the heuristic wrote it.",
     (Label("kind", ("compressed", "snapshot", "summarized")), Label("by", ("model", "heuristic"))),
 )
-FACTS_DROPPED = Counter(
-    "loom_facts_dropped_total",
-    "Facts that a model found and that were not kept, by why.",
-    (Label("reason", ("unreadable", "secret", "unsaid", "too_many")),),
-)
+_DROPPED = Label("reason", ("unreadable", "secret", "unsaid", "too_many"))
+FACTS_DROPPED = Counter("loom_facts_dropped_total", "Facts that a model gave and that were not kept.", (_DROPPED,))
 WEBHOOK_ATTEMPTS = Counter(
     "loom_webhook_attempts_total",
     "Attempts at webhook deliveries: delivered; pending, when another one follows; dead, when none does; or disabled.",

@@ -116,24 +116,22 @@ def _spoken(reply: Reply) -> dict[str, Any]:
     if reply.tool_uses or reply.stop_reason not in ("end_turn", "stop_sequence") or whole is None:
         raise JudgeFailed(f"The judge's model gave no verdict ({reply.stop_reason}).")
     try:
-        given = _arguments(json.loads(whole[1]))
+        return _arguments(json.loads(whole[1]))
     except (ValueError, RecursionError) as error:
-        raise JudgeFailed("The judge's model gave a verdict that is no JSON.") from error
-    if given is None:
-        raise JudgeFailed("The judge's model gave a verdict with other members than score and critique.")
-    return given
+        raise JudgeFailed("The judge's model gave a verdict that is not JSON of score and critique alone.") from error
 
 
-def _arguments(given: Any) -> dict[str, Any] | None:
-    """The arguments, alone or in the one call of the tool; None if there is anything else."""
+def _arguments(given: Any) -> dict[str, Any]:
+    """The arguments, alone or in the one call of the tool; ValueError if there is anything else."""
     given = given[0] if isinstance(given, list) and len(given) == 1 else given
     given = json.loads(given) if isinstance(given, str) else given
-    if not isinstance(given, dict) or set(given) <= {"score", "critique"}:
-        return given if isinstance(given, dict) else None
+    if isinstance(given, dict) and set(given) <= {"score", "critique"}:
+        return given
+    if not isinstance(given, dict) or not set(given) <= _HOLDS | _LABELS:
+        raise ValueError("no call of the tool")
     names = {given.get(key) for key in ("name", "tool", "function") if isinstance(given.get(key), str)}
     inner = [value for key, value in given.items() if key in _HOLDS and value != TOOL.name]
-    is_call = len(inner) == 1 and names <= {TOOL.name} and set(given) <= _HOLDS | _LABELS
-    return _arguments(inner[0]) if is_call else None
+    return _arguments(inner[0] if names <= {TOOL.name} and len(inner) == 1 else None)
 
 
 def _shown(case: Case, longest: int) -> str:

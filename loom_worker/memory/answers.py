@@ -1,6 +1,7 @@
 """The JSON that models write where a summary and facts were asked for, read as far as it is whole. Pure."""
 
 import re
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -40,10 +41,8 @@ def words() -> Words:
 
 def answer(text: str) -> dict[str, Any]:
     """The object with a summary or facts, under their usual names; without one, all there is as facts."""
-    value, found = _json(text), dict[str, Any]()
-    for each in _objects(value, MOST_DEPTH):
-        found = each | found
-    return found or {"facts": value}
+    value = _json(text)
+    return dict(ChainMap(*_objects(value, MOST_DEPTH))) or {"facts": value}
 
 
 def _json(text: str) -> object:
@@ -73,11 +72,12 @@ def _named(given: Mapping[Any, object]) -> dict[str, Any]:
     return {usual.get(re.sub(r"\W", "_", str(key).strip().casefold()), str(key)): each for key, each in given.items()}
 
 
-def facts(given: object, known: Mapping[str, Any], depth: int = MOST_DEPTH) -> Iterator[Mapping[str, Any]]:
-    """Each fact, an object, a list or a line, by the usual names of its parts, as far as it has them.
+def _is_triple(given: list[Any]) -> bool:
+    return len(given) > 2 and all(isinstance(part, str) for part in given[:3])
 
-    Those around it are known: facts may be keyed by subject, or by subject and relation.
-    """
+
+def facts(given: object, known: Mapping[str, Any], depth: int = MOST_DEPTH) -> Iterator[Mapping[str, Any]]:
+    """Each fact, be it an object, a list or a line, by the usual names of its parts; those around it are known."""
     parts: Any = _named(given) if isinstance(given, dict) else given
     if isinstance(given, dict):
         known = dict(known) | {name: parts.pop(name) for name in words().names.values() if name in parts}
@@ -86,9 +86,7 @@ def facts(given: object, known: Mapping[str, Any], depth: int = MOST_DEPTH) -> I
         place = "relation" if "subject" in known else "subject"
         for key, value in parts.items():
             yield from facts(value, {**known, place: key}, max(depth - 1, 0))
-    elif isinstance(given, list) and (
-        "relation" in known or depth == MOST_DEPTH or [*map(type, given[:3])] != 3 * [str]
-    ):
+    elif isinstance(given, list) and ("relation" in known or depth == MOST_DEPTH or not _is_triple(given)):
         is_many = {"many": True} if "relation" in known and len(given) > 1 else {}
         for each in given if depth else ():
             yield from facts(each, {**known, **is_many}, depth - 1)

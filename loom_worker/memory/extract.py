@@ -8,7 +8,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import lru_cache
 
 from loom_worker.core.date_ranges import date_range
@@ -31,7 +30,7 @@ from loom_worker.guard.findings import scan
 from loom_worker.memory import answers
 from loom_worker.memory.iso_dates import moments
 from loom_worker.memory.layers import Count
-from loom_worker.memory.summarize import between, harmless, request, said_by, transcript, words
+from loom_worker.memory.summarize import between, day, harmless, request, said_by, transcript, words
 
 MOST_FACTS = 40
 """Of one part of a conversation."""
@@ -106,7 +105,7 @@ def asked(material: Material, *, most_tokens: int, budget_tokens: int, count: Co
     system = SYSTEM.format(words=words(most_tokens), facts=FACTS if material.has_facts else NO_FACTS)
     lines = [f"f{at}: {_known_line(fact, material.person)}" for at, fact in enumerate(material.known, 1)]
     known = between(harmless("\n".join(lines)), "known") + "\n" if lines else ""
-    said = [f"[{at}, {_day(each.created_ms)}] {said_by(each)}" for at, each in enumerate(material.messages, 1)]
+    said = [f"[{at}, {day(each.created_ms)}] {said_by(each)}" for at, each in enumerate(material.messages, 1)]
     room_tokens = budget_tokens - count(system) - count(known)
     text = transcript(said, room_tokens=room_tokens, count=count)
     facts_tokens = FACTS_TOKENS if material.has_facts else 0
@@ -125,10 +124,8 @@ def read(text: str, material: Material) -> Extraction | None:
     found = answers.answer(text)
     given, dropped = found.get("summary"), Counter[str]()
     summary = given.strip() if isinstance(given, str) and answers.END not in given else ""
-    if not material.has_facts:
-        return Extraction(summary, (), ()) if summary else None
-    statements = tuple(_statements(found.get("facts"), material, dropped))
-    ended = tuple(_ended(found.get("ended"), material))
+    facts, ends = (found.get("facts", []), found.get("ended")) if material.has_facts else ([], None)
+    statements, ended = tuple(_statements(facts, material, dropped)), tuple(_ended(ends, material))
     dropped["too_many"] = len(statements[MOST_FACTS:])
     is_answer = summary or statements or ended or found.get("facts") == []
     return Extraction(summary, statements[:MOST_FACTS], ended, +dropped) if is_answer else None
@@ -181,7 +178,6 @@ def _candidates(given: object, material: Material) -> list[Message]:
 
 
 def _known(given: object, material: Material) -> Iterator[str]:
-    """Ids of known facts."""
     return (material.known[number - 1].id for number in _numbers(given, len(material.known)))
 
 
@@ -199,10 +195,7 @@ def _part(given: object, most_chars: int) -> str:
     if isinstance(given, bool) or not isinstance(given, str | int | float):
         return ""
     line = one_line(str(given), most_chars + 1)
-    return line if len(line) <= most_chars and not _NOTHING.search(line) else ""
-
-
-_NOTHING = re.compile(rf"<[^<>]*>|{answers.END}|\A[\s.…?_-]*\Z")
+    return line if len(line) <= most_chars and not re.search(rf"<[^<>]*>|{answers.END}|\A[\s.…?_-]*\Z", line) else ""
 
 
 def _confidence(given: object) -> float:
@@ -225,13 +218,12 @@ def names_credential(subject: str, relation: str, object_: str) -> bool:
 def says(text: str, relation: str, object_: str) -> bool:
     """Whether a message may say this: all numbers, and half of the words, of the object occur in it.
 
-    Words may be inflected or spelled otherwise, numbers written out, and dates need but some date. What is written in
-    another script than the message cannot be compared, and passes.
+    Words may be inflected, numbers written out, dates derived; what is in another script is not compared, and passes.
     """
     meant = _plain(relation if re.fullmatch(r"(?i)yes|no|true|false|ja|nein|oui|non|s[ií]", object_) else object_)
     heard = _plain(text)
-    meant_in, heard_in = ({_script(each) for each in each_text if each.isalpha()} for each_text in (meant, heard))
-    if meant_in and heard_in and meant_in.isdisjoint(heard_in):
+    scripts = _scripts(meant), _scripts(heard)
+    if all(scripts) and scripts[0].isdisjoint(scripts[1]):
         return True
     if not _holds(meant, heard) and date_range(text, now_ms=1_700_000_000_000):  # by any clock
         meant = re.sub(r"\b\d{1,4}(?:[-/.]\d\d?)+\b|\b(?:19|20)\d\d\b|\b\d\d?:\d\d?\b", " ", meant)
@@ -258,8 +250,8 @@ def _plain(text: str) -> str:
     return plain
 
 
-def _script(letter: str) -> str:
-    return "CJK" if UNSPACED.match(letter) else unicodedata.name(letter, "?").split()[0]
+def _scripts(plain: str) -> set[str]:
+    return {"CJK" if UNSPACED.match(c) else unicodedata.name(c, "?").split()[0] for c in {*plain} if c.isalpha()}
 
 
 def _holds(meant: str, heard: str) -> bool:
@@ -279,8 +271,4 @@ def _is_near(word: str, heard: str, said: Collection[str]) -> bool:
 
 def _known_line(fact: Fact, person: str) -> str:
     subject = SPEAKER if fact.subject == person else fact.subject
-    return f"{subject} {fact.relation} {fact.object} (since {_day(fact.since_ms)})"
-
-
-def _day(moment_ms: int) -> str:
-    return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%d")
+    return f"{subject} {fact.relation} {fact.object} (since {day(fact.since_ms)})"

@@ -116,9 +116,7 @@ def _usable(reply: Reply, rules: CompressionRules, *, of_tokens: int, most_token
     return heuristic.shorten(text, most_tokens=most_tokens, count=rules.count) if is_long else text
 
 
-_CALL = re.compile(
-    r"(?i)\A\s*(?:```\w*\s*)?(?:\{|\[\s*[\[{\"'])|<\|?(?:tool|function)[_-]?call|\[TOOL_CALLS|[\"'](?:arguments|parameters)[\"']\s*:"
-)
+_CALL = re.compile(r"(?i)\A\s*(?:```\w*\s*)?[{\[]\s*[\"'{\[}]|<\|?tool|[\"'](?:arguments|parameters)[\"']\s*:")
 
 
 def is_no_summary(text: str, asked: Request) -> bool:
@@ -206,8 +204,12 @@ def transcript(said: Sequence[str], *, room_tokens: int, count: Count) -> str:
 
 
 def _said(message: Message) -> str:
-    day = datetime.fromtimestamp(message.created_ms / 1000, UTC).strftime("%Y-%m-%d")
-    return f"[{day}] {said_by(message)}"
+    return f"[{day(message.created_ms)}] {said_by(message)}"
+
+
+def day(moment_ms: int) -> str:
+    """The day of a moment, as models are shown it."""
+    return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%d")
 
 
 def said_by(message: Message) -> str:
