@@ -192,7 +192,7 @@ _NUMBER = re.compile(r"(?i)[\W_]*(?:message|msg|fact|number|n[or]|m|f)?[\W_]*(\d
 
 def _part(given: object, most_chars: int) -> str:
     """A part of a fact on one line; empty if it is none, or too long to be one."""
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
+    if not isinstance(given, str | int | float):
         return ""
     line = one_line(str(given), most_chars + 1)
     return line if len(line) <= most_chars and not re.search(rf"<[^<>]*>|{answers.END}|\A[\s.…?_-]*\Z", line) else ""
@@ -230,7 +230,7 @@ def says(text: str, relation: str, object_: str) -> bool:
     return _holds(meant, heard)
 
 
-_said = lru_cache(maxsize=1_024)(search_words)
+_said = lru_cache(maxsize=128)(search_words)
 _NUMBER_FORMS = {
     r"\b([2-9])0[ -]([1-9])\b": r"\1\2",
     r"(?<=\d)[.,'’ ](?=\d{3}(?!\d))": "",
@@ -239,7 +239,7 @@ _NUMBER_FORMS = {
 }
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=128)
 def _plain(text: str) -> str:
     """Without case and accents; numbers as digits, apart from letters."""
     marked = unicodedata.normalize("NFKD", text.casefold())

@@ -110,6 +110,11 @@ def test_facts_that_are_said_are_kept_and_others_are_not(half: str, most: tuple[
     assert all(each <= limit for each, limit in zip(found, most, strict=True)), found
 
 
+def test_what_is_only_true_or_false_is_said_by_the_words_of_its_relation() -> None:
+    found = answer(given(relation="moved to Paris", object=True), given(relation="owns a boat", object=True))
+    assert [each.relation for each in found.statements] == ["moved to Paris"]
+
+
 def test_another_message_is_taken_where_the_one_that_is_named_does_not_say_it() -> None:
     assert [each.n for each in answer(given(object="Ada", relation="moved with", message=3)).statements] == [10]
 
