@@ -11,28 +11,14 @@ FACT = '{"subject": "user", "relation": "lives in", "object": "Paris", "message"
 MOVE = f'{{"summary": "A move.", "facts": [{FACT}]}}'
 CALL = json.dumps({"name": "answer", "arguments": MOVE})
 FENCED = (f"```json\n{MOVE}\n```", f"```\n{MOVE}", f"Here is {{the}} JSON:\n{MOVE}\nHope it {{helps}}.", f"[{MOVE}]")
-CHANGES = {
-    '"': "'",
-    "1}": "1,},",
-    "]}": "],}",
-    "1}]}": "1]}",
-    "]}]}": "",
-    ', "message"': '/* he said so */, "message"',
-    '"facts"': '// a comment, with "quotes"\n"facts"',
-    '"summary": "A': '# a comment\nsummary: "A',
-    '"Paris"': "Paris",
-    '", "': '" "',
-    ": 1": ": NaN",
-    "1": "m1",
-    ", ": ",\n\t",
-    "subject": "Subject",
-    "relation": "predicate",
-    "object": "value",
-    "[": "[[",
-    '"relation": "lives in", "object": "Paris"': '"lives in": "Paris"',
-    ' "Paris"': ' ["Paris"]',
-    "1}]": '1}, ...], "ended": None, "ok": True',
-}
+CHANGES = [
+    *(('"', "'"), ("1}", "1,},"), ("]}", "],}"), ("1}]}", "1]}"), ('"Paris"', "Paris"), ('", "', '" "')),
+    *(("1", "m1"), (": 1", ": NaN"), (", ", ",\n\t"), ("subject", "Subject"), ("relation", "predicate")),
+    *(("object", "value"), ("[", "[["), (' "Paris"', ' ["Paris"]'), ("1}]", '1}, ...], "ended": None')),
+    *(('"facts"', '// a comment, with "quotes"\n"facts"'), ('"summary": "A', '# a comment\nsummary: "A')),
+    (', "message"', '/* he said so */, "message"'),
+    ('"relation": "lives in", "object": "Paris"', '"lives in": "Paris"'),
+]
 """What is written otherwise in the usual answer, and how."""
 FACTS = [
     *('["user", "lives in", "Paris", 1]', '["user", "lives in", "Paris"]', "('user', 'lives in', 'Paris')"),
@@ -43,7 +29,7 @@ ALL_FACTS = [
     *('{"user": [{"relation": "lives in", "object": "Paris"}]}', '{"user": ["lives in | Paris"]}', f'{{"1": {FACT}}}'),
 ]
 FORMS = [
-    *(MOVE, *FENCED, *(MOVE.replace(usual, other) for usual, other in CHANGES.items())),
+    *(MOVE, *FENCED, *(MOVE.replace(usual, other) for usual, other in CHANGES)),
     *(MOVE.replace(FACT, fact) for fact in FACTS),
     *(MOVE.replace(f"[{FACT}]", facts) for facts in ALL_FACTS),
     *(MOVE.removesuffix(end) for end in ("}", "]}", "}]}", "1}]}")),
@@ -67,9 +53,7 @@ def test_a_fact_is_read_in_whatever_form_models_write_it(text: str) -> None:
     assert found.summary == ("" if text in BARE else "A move.")
 
 
-@pytest.mark.cases(
-    "rest", ['{"subject": "user", "relation": "moved with", "object": "A', '{"subject": "user", "rel', "{"]
-)
+@pytest.mark.cases("rest", ['{"subject": "user", "relation": "is", "object": "A', '{"subject": "user", "rel', "{"])
 def test_of_an_answer_that_is_cut_what_is_whole_is_kept(rest: str) -> None:
     found = read(MOVE.removesuffix("]}") + ", " + rest, MATERIAL)
     assert found is not None

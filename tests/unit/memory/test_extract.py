@@ -92,10 +92,7 @@ def test_a_fact_without_a_message_that_says_it_or_that_nobody_should_keep_is_lef
 @pytest.mark.cases(
     "number, n",
     [
-        *(
-            (number, 30)
-            for number in (3, "3", [3], "[3]", "m3", "#3", 3.0, "3.0", "message 3", "[3, 1970-01-04]", [9, 3])
-        ),
+        *((number, 30) for number in (3, "3", [3], "[3]", "m3", "#3", 3.0, "3.0", "message 3", "[3, 1970-01-04]")),
         *((number, 10) for number in (None, True, 0, 2, 4, "", "yes", "1970-01-03", {"a": 1}, [], 1e99, float("nan"))),
     ],
     ids=str,

@@ -204,15 +204,13 @@ def test_an_answer_is_asked_for_twice_and_no_more_and_its_summary_stays(room: Ro
     assert ([row.content for row in room.summaries()], room.facts()) == (["Maria moves."], [])
 
 
-def test_the_log_and_a_metric_tell_how_many_facts_are_not_kept_and_why_but_not_which(
+def test_the_log_tells_how_many_facts_are_not_kept_and_why_but_not_which(
     room: Room, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = {"relation": "password is", "object": "Berlin"}
     room.compress(room.session(turns=8), by_kind(answer(BERLIN, secret, {"relation": "likes", "object": "opera"})))
     [line] = [record.getMessage() for record in caplog.records if "not kept" in record.getMessage()]
-    assert "'secret': 1" in line
-    assert "'unsaid': 1" in line
-    assert "opera" not in line
+    assert line.endswith("{'secret': 1, 'unsaid': 1}")
 
 
 @pytest.mark.parametrize(
