@@ -170,6 +170,8 @@ COMPRESSIONS = Counter(
     "Steps that compressed a session's memory, by what was made and whether a model or the heuristic wrote it.",
     (Label("kind", ("compressed", "snapshot", "summarized")), Label("by", ("model", "heuristic"))),
 )
+_DROPPED = Label("reason", ("unreadable", "secret", "unsaid", "too_many"))
+FACTS_DROPPED = Counter("loom_facts_dropped_total", "Facts that a model gave and that were not kept.", (_DROPPED,))
 WEBHOOK_ATTEMPTS = Counter(
     "loom_webhook_attempts_total",
     "Attempts at webhook deliveries: delivered; pending, when another one follows; dead, when none does; or disabled.",
@@ -238,7 +240,7 @@ FAMILIES: dict[str, Family] = {
         *(LLM_REQUESTS, LLM_FIRST_TOKEN, LLM_TOKENS, LLM_COST, LLM_CALLS, LLM_UNPRICED_CALLS),
         *(TOOL_CALLS, TOOL_DURATION, JUDGE_SCORES, JUDGE_VERDICTS),
         *(PATTERN_HITS, PATTERN_LOOKUPS, PATTERN_RELOADS),
-        *(BREAKERS_OPENED, BREAKER_REFUSALS, COMPRESSIONS, WEBHOOK_ATTEMPTS, WEBHOOK_DURATION),
+        *(BREAKERS_OPENED, BREAKER_REFUSALS, COMPRESSIONS, FACTS_DROPPED, WEBHOOK_ATTEMPTS, WEBHOOK_DURATION),
         *(SWEEP_FINDINGS, LEASES_LOST, DROPPED_MESSAGES, LARGE_RESULT_EVENTS, SPANS_EXPORTED, SPANS_DROPPED),
         *(COMMITS, WRITE_WAITS),
     )

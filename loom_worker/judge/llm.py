@@ -20,7 +20,10 @@ VERDICT_TOKENS = 1_024
 """Of a verdict: a score and some sentences."""
 LEAST_CHARS = 200
 """Of each text that a judge reads at least, however small its window is."""
-_FENCED_JSON = re.compile(r"\s*(?:```(?:json)?\n)?(\{.*\})\s*(?:```\s*)?", re.DOTALL)
+_FENCE = r"(?:(?:```|~~~)\w*\s|</?\|?/?tool_calls?\|?>|\[TOOL_CALLS\])?"
+_FENCED_JSON = re.compile(rf"(?is)\s*(?:<think>.*</think>\s*)?{_FENCE}\s*([\[{{].*[\]}}])\s*(?:{_FENCE}|```|~~~)\s*")
+_HOLDS = frozenset("arguments parameters input args function tool_calls function_call give_verdict".split())
+_LABELS = frozenset("id type index name tool function".split())
 
 SYSTEM = """You judge an answer that another assistant gave. You are given the question, what its tools returned, and \
 the answer; each stands between tags with a key.
@@ -113,12 +116,22 @@ def _spoken(reply: Reply) -> dict[str, Any]:
     if reply.tool_uses or reply.stop_reason not in ("end_turn", "stop_sequence") or whole is None:
         raise JudgeFailed(f"The judge's model gave no verdict ({reply.stop_reason}).")
     try:
-        given = json.loads(whole[1])
+        return _arguments(json.loads(whole[1]))
     except (ValueError, RecursionError) as error:
-        raise JudgeFailed("The judge's model gave a verdict that is no JSON.") from error
-    if not isinstance(given, dict) or not set(given) <= {"score", "critique"}:
-        raise JudgeFailed("The judge's model gave a verdict with other members than score and critique.")
-    return given
+        raise JudgeFailed("The judge's model gave a verdict that is not JSON of score and critique alone.") from error
+
+
+def _arguments(given: Any) -> dict[str, Any]:
+    """The arguments, alone or in the one call of the tool; ValueError if there is anything else."""
+    given = given[0] if isinstance(given, list) and len(given) == 1 else given
+    given = json.loads(given) if isinstance(given, str) else given
+    if isinstance(given, dict) and set(given) <= {"score", "critique"}:
+        return given
+    if not isinstance(given, dict) or not set(given) <= _HOLDS | _LABELS:
+        raise ValueError("no call of the tool")
+    names = {given.get(key) for key in ("name", "tool", "function") if isinstance(given.get(key), str)}
+    inner = [value for key, value in given.items() if key in _HOLDS and value != TOOL.name]
+    return _arguments(inner[0] if names <= {TOOL.name} and len(inner) == 1 else None)
 
 
 def _shown(case: Case, longest: int) -> str:

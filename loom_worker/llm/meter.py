@@ -169,7 +169,7 @@ class OnBudget:
         self._budgets = budgets
         self._payer = payer
         self._count = count
-        self._meter: BudgetMeter | None = None
+        self._meters: list[BudgetMeter] = []
 
     @property
     def name(self) -> str:
@@ -178,9 +178,12 @@ class OnBudget:
 
     @property
     def held(self) -> tuple[Reservation, ...]:
-        """What is set aside for the last call."""
-        held = self._meter.held if self._meter else None
-        return () if held is None else (held,)
+        """What is set aside for calls that were not taken yet."""
+        return tuple(meter.held for meter in self._meters if meter.held is not None)
+
+    def take(self) -> tuple[Reservation, ...]:
+        """What is set aside, for whoever settles it now."""
+        return tuple(filter(None, (meter.take() for meter in self._meters)))
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
         """See Model.reply, and Metered.reply."""
@@ -188,9 +191,10 @@ class OnBudget:
         texts += [f"{tool.name}{tool.description}{dict(tool.input_schema)}" for tool in request.tools]
         tokens = sum(map(self._count, texts)) + FRAME_TOKENS + MESSAGE_TOKENS * len(request.messages)
         tokens += TOOLS_TOKENS + MESSAGE_TOKENS * len(request.tools) if request.tools else 0
-        self._meter = BudgetMeter(self._budgets, self._payer, input_tokens=tokens)
+        meter = BudgetMeter(self._budgets, self._payer, input_tokens=tokens)
+        self._meters = [*(each for each in self._meters if each.held), meter]
         try:
-            yield from self._model.reply(replace(request, meter=self._meter, source=self._payer.source))
+            yield from self._model.reply(replace(request, meter=meter, source=self._payer.source))
         except LoomError:
-            self._meter.lose()
+            meter.lose()
             raise

@@ -5,7 +5,7 @@ that is too much · ``results`` the budget of tool results · ``kernel`` facts o
 ``heuristic`` compression · ``recalled``, ``recall_tools``, ``recall_facts``, ``recall_rerank`` recall
 
 Beyond the session: ``search_tool`` searches all sessions of a scope by words and by meaning, ``dated`` makes summaries
-by date and facts of what has left the window, ``extract`` asks for both and reads the answer, ``tier_tools`` lets
-agents look them up, ``iso_dates`` reads the dates that models write; ``embed`` gives messages their vectors, and
+by date and facts of what has left the window, ``extract`` asks for both, ``answers`` reads what comes, ``tier_tools``
+lets agents look them up, ``iso_dates`` reads the dates that models write; ``embed`` gives messages their vectors, and
 ``semantic`` searches by meaning and joins that with the full text.
 """

@@ -19,7 +19,7 @@ from loom_worker.core.values.budgets import Payer, Settlement
 from loom_worker.core.values.dated import DatedSummary
 from loom_worker.core.values.facts import LearnedFacts
 from loom_worker.core.values.ids import new_id, now_ms, now_us
-from loom_worker.core.values.memory import Change, MemoryPolicy, MemoryState, Summary
+from loom_worker.core.values.memory import Change, ChangeKind, MemoryPolicy, MemoryState, Summary
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.traces import Interval
 from loom_worker.lanes.lease_renewer import LiveWorkers
@@ -80,7 +80,7 @@ class _Work:
         owner, usage = self.held.session, summary.usage
         if not usage.llm_calls:
             return None
-        settlement = Settlement(self.payer, usage.amount(), self.paid.held if self.paid else ())
+        settlement = Settlement(self.payer, usage.amount(), self.paid.take() if self.paid else ())
         return Charge(
             owner.workspace, owner.id, owner.agent, summary.asked, usage, kind="summary", settlement=settlement
         )
@@ -316,19 +316,19 @@ def _readable(messages: tuple[Message, ...], rules: CompressionRules) -> tuple[M
     return messages[:kept]
 
 
+def _change(
+    state: MemoryState, kind: ChangeKind, rules: CompressionRules, *, of: Summary, messages: Sequence[Message] = ()
+) -> Change:
+    to_tokens = rules.count(of.text) if of.text else 0
+    from_tokens = sum(message.token_count for message in messages)
+    return Change(state.version + 1, kind, None, len(messages), from_tokens, to_tokens, of.by)
+
+
 def _compressed(state: MemoryState, found: Batch, rules: CompressionRules) -> _Step:
     tokens = sum(message.token_count for message in found.messages)
     summary = summarize.of_part(found.messages, rules, tokens=tokens)
     schemas, refs = kept(found.messages, state.schemas, state.refs)
-    change = Change(
-        version=state.version + 1,
-        kind="compressed",
-        level=found.level,
-        messages=len(found.messages),
-        from_tokens=tokens,
-        to_tokens=rules.count(summary.text),
-        by=summary.by,
-    )
+    change = replace(_change(state, "compressed", rules, of=summary, messages=found.messages), level=found.level)
     after = replace(
         state,
         version=change.version,
@@ -344,19 +344,10 @@ def _compressed(state: MemoryState, found: Batch, rules: CompressionRules) -> _S
 
 def _summarized(state: MemoryState, noted: Noted, rules: CompressionRules, *, now_ms: int) -> _Step:
     summary = noted.summary
-    to_tokens = rules.count(summary.text) if summary.text else 0
-    change = Change(
-        version=state.version + 1,
-        kind="summarized",
-        level=None,
-        messages=len(noted.messages),
-        from_tokens=sum(message.token_count for message in noted.messages),
-        to_tokens=to_tokens,
-        by=summary.by,
-    )
+    change = _change(state, "summarized", rules, of=summary, messages=noted.messages)
     changes = (*state.changes, change)
     after = replace(state, version=change.version, dated_n=noted.messages[-1].n, changes=changes)
-    kept_summary = noted.dated(new_id("sum_"), token_count=to_tokens, now_ms=now_ms) if summary.text else None
+    kept_summary = noted.dated(new_id("sum_"), token_count=change.to_tokens, now_ms=now_ms) if summary.text else None
     return _Step(after, summary, dated=kept_summary, learned=noted.learned)
 
 
@@ -365,15 +356,6 @@ def _snapshot(state: MemoryState, tokens: int, rules: CompressionRules) -> _Step
     snapshot = NewSnapshot(
         id=new_id("snap_"), content=state.l2_text, token_count=tokens, from_n=state.l2_from_n, to_n=state.first_n - 1
     )
-    change = Change(
-        version=state.version + 1,
-        kind="snapshot",
-        level=None,
-        messages=0,
-        from_tokens=tokens,
-        to_tokens=rules.count(digest.text),
-        by=digest.by,
-        snapshot_id=snapshot.id,
-    )
+    change = replace(_change(state, "snapshot", rules, of=digest), from_tokens=tokens, snapshot_id=snapshot.id)
     after = replace(state, version=change.version, l2_text=digest.text, l2_from_n=0, changes=(*state.changes, change))
     return _Step(after, digest, snapshot)

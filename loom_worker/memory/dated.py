@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from loom_worker.core import metrics
 from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed
 from loom_worker.core.text import clean
 from loom_worker.core.values.chat import Usage
@@ -16,12 +17,14 @@ from loom_worker.llm.model import Model, whole_reply
 from loom_worker.memory import heuristic
 from loom_worker.memory.extract import Extraction, Material, about, asked, read
 from loom_worker.memory.layers import turns
-from loom_worker.memory.summarize import HEURISTIC, LEAST_TOKENS, PART, CompressionRules
+from loom_worker.memory.summarize import HEURISTIC, LEAST_TOKENS, PART, CompressionRules, is_no_summary
 
 log = logging.getLogger(__name__)
 
 MOST_TOKENS = 600
 """Of one summary by date: some ten of them fit an answer of the tool that shows them."""
+
+AGAIN = "\n\nYour last answer could not be read: give the JSON object alone, whole, and no more than half as long."
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,10 @@ def note(messages: Sequence[Message], rules: CompressionRules, known: Sequence[F
         text, by = heuristic.summarize(messages, most_tokens=most_tokens, count=rules.count), HEURISTIC
     learned = None
     if answer is not None and tiers.learns:
+        for why, number in answer.dropped.items():
+            metrics.FACTS_DROPPED.count(why, by=number)
+        if answer.dropped:
+            log.warning("facts of %s are not kept: %s", by, dict(answer.dropped), extra={"session": session.id})
         learned = LearnedFacts(tiers.scope, answer.statements, answer.ended, tiers.users_write)
     return Noted(tuple(messages), Summary(text, by, spent, paid), learned)
 
@@ -114,12 +121,19 @@ def _answered(
     if model is None:
         return None, HEURISTIC, spent, paid
     request = asked(material, most_tokens=most_tokens, budget_tokens=rules.budget_tokens, count=rules.count)
+    answer = None
+    again = replace(request.messages[0], text=request.messages[0].text + AGAIN)
     try:
-        reply = whole_reply(model, request)
-        spent, paid = reply.usage, reply.model
-        answer = None if reply.stop_reason in ("refusal", "max_tokens") else read(reply.text, material)
+        for each in (request, replace(request, messages=(again,))):
+            reply = whole_reply(model, each)
+            spent, paid = spent + reply.usage, reply.model
+            answer = (read(reply.text, material) if reply.stop_reason != "refusal" else None) or answer
+            if answer is not None and (answer.statements or not answer.dropped["unreadable"]):
+                break
         if answer is None:
             raise ProviderFailed(f"The compressor gave no summary by date ({reply.stop_reason}).")
+        if is_no_summary(answer.summary, request):
+            answer = replace(answer, summary="")
         return answer, reply.model, spent, paid
     except Interrupted:
         raise

@@ -43,13 +43,16 @@ class MemoryPolicy:
     """False: the agent gets no tools to look for what has left its context."""
 
 
+ChangeKind = Literal["compressed", "snapshot", "summarized"]
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One step of memory: messages became a summary, L2 a snapshot, or what left L1 a summary by date and facts."""
 
     version: int
     """Of the memory it led to."""
-    kind: Literal["compressed", "snapshot", "summarized"]
+    kind: ChangeKind
     level: Level | None
     messages: int
     """How many left L1, or are summarized by date."""

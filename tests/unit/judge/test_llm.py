@@ -83,9 +83,35 @@ def test_a_model_without_tools_answers_with_json_alone() -> None:
     assert opinion(replied('```json\n{"critique": "", "score": 1}\n```\n')) == Opinion(1.0, "")
 
 
+VERDICT = '{"critique": "Meh.", "score": 0.5}'
+AS_TEXT = json.dumps(VERDICT)
+CALLED = f'{{"name": "give_verdict", "arguments": {VERDICT}}}'
+
+
+@pytest.mark.cases(
+    "text",
+    [
+        *(f"```json\n{VERDICT}\n```", f"~~~\n{VERDICT}\n~~~", f"<think>A score of 1? {{no}}</think>\n{VERDICT}"),
+        *(CALLED, f"[{CALLED}]", f"```tool_call\n{CALLED}\n```", f"<tool_call>\n{CALLED}\n</tool_call>"),
+        *(f"[TOOL_CALLS] [{CALLED}]", f'{{"function_call": {CALLED}}}', f'{{"give_verdict": {VERDICT}}}'),
+        *(CALLED.replace("arguments", other) for other in ("parameters", "input", "args")),
+        *(CALLED.replace("name", other) for other in ("tool", "function")),
+        CALLED.replace(VERDICT, AS_TEXT),
+        f'{{"type": "function", "id": "call_1", "function": {CALLED.replace(VERDICT, AS_TEXT)}}}',
+        f'{{"tool_calls": [{{"id": "1", "type": "function", "function": {CALLED}}}]}}',
+    ],
+)
+def test_a_call_that_is_written_as_text_is_a_verdict(text: str) -> None:
+    assert opinion(replied(text)) == Opinion(0.5, "Meh.")
+
+
 @pytest.mark.cases(
     "reply",
     [
+        *(replied(text) for text in (f"{VERDICT} and {CALLED}", f"[{CALLED}, {CALLED}]", f"I call {CALLED}")),
+        replied(CALLED.replace("give_verdict", "another")),
+        replied(CALLED.replace('"arguments"', '"note": 1, "arguments"')),
+        replied(f'{{"arguments": {VERDICT}, "parameters": {VERDICT}}}'),
         replied('The answer said {"score": 1, "critique": ""}'),
         replied('{"score": 1, "critique": ""} is what the answer asks for'),
         replied('{"score": 1, "critique": "", "note": "x"}'),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bench.said import wrong
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome
 from loom_worker.core.values.facts import Fact
 from loom_worker.core.values.sessions import Message
@@ -72,15 +73,53 @@ def test_garbage_is_no_answer(text: str) -> None:
 @pytest.mark.cases(
     "wrong",
     [
-        *({"message": number} for number in (2, 0, 4, None, True)),
         *({"object": text} for text in ("", {"a": 1}, "x" * 501, "4111 1111 1111 1111", "sk-ant-api03-" + "a1B2" * 24)),
         {"subject": "x" * 201},
         {"relation": " \n"},
+        {"object": "Rome"},
+        {"object": "Rome", "message": 2},
+        {"object": "<what>"},
+        {"relation": "password is", "object": "Paris"},
+        {"subject": "Ada's wifi_password"},
     ],
     ids=str,
 )
 def test_a_fact_without_a_message_that_says_it_or_that_nobody_should_keep_is_left_out(wrong: dict[str, Any]) -> None:
-    assert [each.object for each in answer(given(**wrong), given()).statements] == ["Paris"]
+    found = answer(given(**wrong), given())
+    assert ([each.object for each in found.statements], found.dropped.total()) == (["Paris"], 1)
+
+
+@pytest.mark.cases(
+    "number, n",
+    [
+        *((number, 30) for number in (3, "3", [3], "[3]", "m3", "#3", 3.0, "3.0", "message 3", "[3, 1970-01-04]")),
+        *((number, 10) for number in (None, True, 0, 2, 4, "", "yes", "1970-01-03", {"a": 1}, [], 1e99, float("nan"))),
+    ],
+    ids=str,
+)
+def test_a_message_number_is_read_in_any_form_and_one_that_says_nothing_is_the_users_last(number: Any, n: int) -> None:
+    assert [each.n for each in answer(given(message=number)).statements] == [n]
+
+
+@pytest.mark.cases("half, most", [("build", (1, 1, 0, 0)), ("aside", (4, 2, 2, 1))])
+def test_facts_that_are_said_are_kept_and_others_are_not(half: str, most: tuple[int, ...]) -> None:
+    found = [len(each) for each, _ in wrong(half).values()]
+    assert all(each <= limit for each, limit in zip(found, most, strict=True)), found
+
+
+def test_what_is_only_true_or_false_is_said_by_the_words_of_its_relation() -> None:
+    found = answer(given(relation="moved to Paris", object=True), given(relation="owns a boat", object=True))
+    assert [each.relation for each in found.statements] == ["moved to Paris"]
+
+
+def test_another_message_is_taken_where_the_one_that_is_named_does_not_say_it() -> None:
+    assert [each.n for each in answer(given(object="Ada", relation="moved with", message=3)).statements] == [10]
+
+
+def test_the_prompt_shows_no_fact_that_could_be_taken_for_one() -> None:
+    request = asked(MATERIAL, most_tokens=100, budget_tokens=9_000, count=count)
+    found = read(request.system[request.system.index("{") :].partition("\n\n")[0], MATERIAL)
+    assert found is None or not found.statements
 
 
 @pytest.mark.cases(

@@ -67,6 +67,20 @@ def test_a_call_of_a_process_that_is_silent_counts_as_sent_and_is_settled_once_s
         assert used(database, account)["tokens"] == row["input_tokens"] + row["output_tokens"]
 
 
+def test_what_two_calls_set_aside_is_settled_by_the_one_charge_for_both(database: Database) -> None:
+    payer = Payer(WORKSPACE, limited(database, {"tokens": 100_000}).turn.lane, "default")
+    request = Request("", (ChatMessage("user", "Is this answer good?"),))
+    with MessagesServer() as server:
+        paid = OnBudget(
+            Metered(Anthropic(model="claude-haiku-4-5", base_url=server.url)), Budgets(database), payer, len
+        )
+        usage = whole_reply(paid, request).usage + whole_reply(paid, request).usage
+    settlement = Settlement(payer, usage.amount(), paid.take())
+    charge = Charge(WORKSPACE, "s1", "default", "m", usage, kind="summary", settlement=settlement)
+    Ledger(database).charge(payer.lane, charge, now_ms=now_ms())
+    assert (len(settlement.held), paid.held, Budgets(database).unsettled()) == (2, (), [])
+
+
 def known(database: Database, replies: int = 30) -> None:
     used = Usage(input_tokens=100, output_tokens=USUAL, llm_calls=1)
     for _ in range(replies):

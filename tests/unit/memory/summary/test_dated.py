@@ -58,7 +58,8 @@ class Room:
     def session(self, name: str = "s1", *, turns: int, who: WorkspaceUser | str = MARIA) -> Session:
         """A session with so many turns in it, two messages each."""
         session = Sessions(self.database).create(who, NewSession(name), now_ms=1)
-        self.say(session, talk(turns))
+        towns = "Berlin, Paris or Rome, tea, a kite: "
+        self.say(session, [replace(each, chat=replace(each.chat, text=towns + each.chat.text)) for each in talk(turns)])
         return session
 
     def say(self, session: Session, said: Any) -> None:
@@ -186,6 +187,43 @@ def test_garbage_and_failure_give_the_heuristic_summary_and_no_facts(room: Room,
     assert "Order 100" in row.content
 
 
+@pytest.mark.parametrize("bad", ["I see.", '{"summary": "A move.", "facts": ["He moved", {"subj', '{"summary": "cut'])
+def test_an_answer_that_cannot_be_read_is_asked_for_once_more_and_both_are_paid(room: Room, bad: str) -> None:
+    said = [answer(BERLIN), bad]
+    model = room.compress(room.session(turns=8), by_kind(lambda _: said.pop()))
+    assert model is not None
+    assert [fact.object for fact in room.facts()] == ["Berlin"]
+    [total] = Ledger(room.database).totals("default", group_by="kind")
+    assert total["llm_calls"] == len(model.asked)
+
+
+def test_an_answer_is_asked_for_twice_and_no_more_and_its_summary_stays(room: Room) -> None:
+    model = room.compress(room.session(turns=8), by_kind('{"summary": "Maria moves.", "facts": ["She moved"]}'))
+    assert model is not None
+    assert ["long-term memory" in request.system for request in model.asked].count(True) == 2
+    assert ([row.content for row in room.summaries()], room.facts()) == (["Maria moves."], [])
+
+
+def test_the_log_tells_how_many_facts_are_not_kept_and_why_but_not_which(
+    room: Room, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = {"relation": "password is", "object": "Berlin"}
+    room.compress(room.session(turns=8), by_kind(answer(BERLIN, secret, {"relation": "likes", "object": "opera"})))
+    [line] = [record.getMessage() for record in caplog.records if "not kept" in record.getMessage()]
+    assert line.endswith("{'secret': 1, 'unsaid': 1}")
+
+
+@pytest.mark.parametrize(
+    "summary", ["who wanted what, what was found and decided and why", '{"name": "find", "arguments": {}}']
+)
+def test_a_summary_by_date_that_repeats_the_prompt_or_calls_a_tool_is_written_without_the_model(
+    room: Room, summary: str
+) -> None:
+    room.compress(room.session(turns=8), by_kind(answer(BERLIN, summary=summary)))
+    assert ["Order 100" in row.content for row in room.summaries()] == [True]
+    assert [fact.object for fact in room.facts()] == ["Berlin"]
+
+
 def test_the_strategy_heuristic_asks_no_model(room: Room) -> None:
     model = room.compress(room.session(turns=8), by_kind(answer(BERLIN)), strategy="heuristic")
     assert model is not None
@@ -246,11 +284,11 @@ def test_a_summary_that_comes_too_late_leaves_no_facts(room: Room) -> None:
     def meanwhile(_: Request) -> str:
         if not others:
             others.append(True)
-            room.compress(session, by_kind(answer(TEA, summary="Theirs.")))
-        return answer(BERLIN, summary="Ours.")
+            room.compress(session, by_kind(answer(TEA, summary="Maria likes tea.")))
+        return answer(BERLIN, summary="Maria moves.")
 
     room.compress(session, by_kind(meanwhile))
-    assert [row.content for row in room.summaries()] == ["Theirs."]
+    assert [row.content for row in room.summaries()] == ["Maria likes tea."]
     assert [fact.object for fact in room.facts()] == ["tea"]
 
 

@@ -1,11 +1,13 @@
 import logging
 
 import pytest
+import yaml
 
+from bench import said
 from loom_worker.core.errors import Interrupted, LoomError, Overloaded, ProviderFailed, StreamBroken
-from loom_worker.core.values.chat import StopReason
+from loom_worker.core.values.chat import ChatMessage, StopReason
 from loom_worker.memory.summarize import MOST_TOKENS, of_notes, of_part
-from tests.unit.memory.summary.conversation import Says, count, means, talk
+from tests.unit.memory.summary.conversation import Says, count, means, message, talk
 
 PART = talk(4)
 TOKENS = sum(message.token_count for message in PART)
@@ -34,6 +36,18 @@ def test_a_refusal_or_an_empty_reply_is_no_summary_yet_is_paid(text: str, stop_r
     summary = of_part(PART, means(Says(lambda _: text, stop_reason)), tokens=TOKENS)
     assert summary.by == "heuristic"
     assert summary.usage.cost_usd == 0.5
+
+
+CASES = yaml.safe_load(said.CASES.read_text(encoding="utf-8"))
+FERRY = tuple(message(n, ChatMessage("user", text)) for n, text in enumerate(CASES["talk"]))
+
+
+@pytest.mark.cases(
+    "text, is_kept", [(text, kind == "summaries") for kind in ("echoes", "summaries") for text in CASES[kind]]
+)
+def test_what_repeats_the_prompt_or_calls_a_tool_is_no_summary(text: str, is_kept: bool) -> None:
+    summary = of_part(FERRY, means(Says(lambda _: text)), tokens=100)
+    assert (summary.by == "claude-compressor", summary.usage.cost_usd) == (is_kept, 0.5)
 
 
 def test_without_a_model_the_summary_costs_nothing() -> None:
