@@ -1,7 +1,7 @@
 import pytest
 
 from loom_worker.guard.redact import redacted
-from loom_worker.guard.vendor_keys import VENDOR_KEYS
+from loom_worker.guard.vendor_keys import vendors
 
 # Put together here, for a scanner of secrets would take each for a real one.
 MIXED, HEX = "a1B2c3D4e5" * 6, "0a1b2c3d4e5f6789" * 3
@@ -49,7 +49,7 @@ EXAMPLES = {
 
 
 def test_every_vendor_has_an_example() -> None:
-    assert EXAMPLES.keys() == VENDOR_KEYS.keys()
+    assert EXAMPLES.keys() == vendors().keys()
 
 
 @pytest.mark.cases("key", list(EXAMPLES.values()))
