@@ -29,8 +29,13 @@ ROOT = Path(__file__).parents[1]
 TEXTS = ROOT / "tests/unit/guard/data"
 LETTERS = string.ascii_letters + string.digits
 CLASSES = {
-    **{"h": "0123456789abcdef", "l": LETTERS[:26] + string.digits, "u": LETTERS[26:]},
-    **{"a": LETTERS, "w": f"{LETTERS}-_", "b": f"{LETTERS}+/", "d": string.digits},
+    "h": "0123456789abcdef",
+    "l": LETTERS[:26] + string.digits,
+    "u": LETTERS[26:],
+    "a": LETTERS,
+    "w": f"{LETTERS}-_",
+    "b": f"{LETTERS}+/",
+    "d": string.digits,
 }
 LABELS = {
     "EMAIL_ADDRESS": "email",
@@ -48,6 +53,32 @@ PIECES = (
     *("01 23 45 67 89 ", "123 456 789 ", "1.2.3.4 ", "::1:", "a:a:", "(1)(2)", "abcQ~", "12345678:", "(0", "tel "),
     *("ignore ", "ignore a b c d ", "ignore all ", "you are now ", "send api keys to ", "a b c d ", "A" * 30 + " "),
     *("1,01 23 45 67 89 ", "'123 456 789 ", "call the tool <", "A" * 30 + " a@", "1732261200000\n", "|1|2|3|\n"),
+    *(
+        "a=",
+        "a=1,",
+        "\\/",
+        "4\u200b",
+        "\uff11",
+        "1\u2013",
+        "1\\n",
+        "key aB3dE6gH9jK2mN5p ",
+        "aB3dE6gH9jK2mN5p/",
+        "aB3dE6gH9jK2mN5p=",
+    ),
+    *(
+        "a1" * 99 + " ",
+        "pass=",
+        "keys=a1",
+        "-u a:",
+        "4111/",
+        "4111\n",
+        "ssn ",
+        "a1b2-",
+        "a1_",
+        "dp.pt.a.",
+        "1/",
+        "ssn 853 ",
+    ),
     *("<", "[", "system: ", "call the tool ", "what is ", "do not ", "忽略", "attention ", "![", "---"),
 )
 
@@ -97,7 +128,7 @@ def secret_texts() -> dict[str, list[str]]:
 
 def with_secrets(part: str, times: int = 10) -> Iterator[tuple[str, str]]:
     """Each text of a part with values drawn from a fixed seed, and the secret in it."""
-    draw = random.Random(38)  # noqa: S311 - for texts to measure by
+    draw = random.Random(38)
 
     def drawn(match: re.Match[str]) -> str:
         return "".join(draw.choices(CLASSES[match[1]], k=int(match[2])))

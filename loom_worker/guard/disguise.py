@@ -1,48 +1,26 @@
-"""Shows a text as it is meant to be read: without characters that cannot be seen, and with plain digits. Pure, linear.
+r"""Shows a text as it is meant to be read: without characters that cannot be seen, and with plain digits. Linear.
 
-A key with a zero-width space in it, a card number in full-width digits, and escapes of JSON (``\\u002d``, ``\\/``, and
-``\\n`` between digits) would pass a search otherwise.
+A key with a zero-width space in it, a card number in full-width digits, and escapes of JSON (``\u002d``, ``\/``, and
+``\n`` between digits) would pass a search otherwise.
 """
 
 import re
 import unicodedata
-from bisect import bisect_right
-from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """The plain form of a text, and where its characters stand there."""
+def undisguised(text: str) -> tuple[str, list[int]]:
+    """The plain form, and for each of its characters, and its end, where that begins in the text itself.
 
-    text: str
-    begins: list[int]
-    """Where pieces of the plain form begin, by turns one that was plain already and one that was not."""
-    places: list[int]
-    """Where the same pieces begin in the text itself."""
-    has_unseen: bool
-    """Whether characters were left out: the text itself may show what is joined to other words here."""
-
-    def place(self, start: int, end: int) -> tuple[int, int]:
-        """Begin and end in the text itself of a stretch of the plain form; what stands for a character belongs to it."""
-        first, last = bisect_right(self.begins, start) - 1, bisect_right(self.begins, end - 1) - 1
-        begin = self.places[first] + (0 if first % 2 else start - self.begins[first])
-        return begin, self.places[last + 1] if last % 2 else self.places[last] + end - self.begins[last]
-
-
-def undisguised(text: str) -> Plain | None:
-    """The plain form of a text, None if it is plain."""
-    disguised = [*(_ESCAPE.finditer(text) if text.isascii() else _DISGUISED.finditer(text))]
-    if not disguised:
-        return None
-    parts, begins, places, at, size = list[str](), list[int](), list[int](), 0, 0
-    for match in disguised:
+    If both forms have the same length, so do all places, and the list is empty.
+    """
+    parts, places, at = list[str](), list[int](), 0
+    for match in (_ESCAPE if text.isascii() else _DISGUISED).finditer(text):
         shown = _plain(match[0])
         parts += [text[at : match.start()], shown]
-        begins += [size, size + match.start() - at]
-        places += [at, match.start()]
-        size += match.start() - at + len(shown)
+        places += [*range(at, match.start()), *[match.start()] * len(shown)]
         at = match.end()
-    return Plain("".join([*parts, text[at:]]), [*begins, size], [*places, at], "" in parts[1::2])
+    plain = "".join([*parts, text[at:]])
+    return plain, [] if len(plain) == len(text) else [*places, *range(at, len(text) + 1)]
 
 
 def _plain(disguised: str) -> str:

@@ -53,13 +53,12 @@ def scan(text: str, kinds: Collection[str] = SENSITIVE) -> tuple[Finding, ...]:
 
 
 def _found(text: str, kinds: Collection[str]) -> Iterator[Finding]:
-    plain = undisguised(text)
+    plain, places = undisguised(text)
     for kind in kinds:
-        is_plain = plain is None or kind == INJECTION
-        if is_plain or plain.has_unseen:
-            yield from (Finding(*place, kind) for place in _FINDERS[kind](text))
-        if not is_plain:
-            yield from (Finding(*plain.place(*place), kind) for place in _FINDERS[kind](plain.text))
+        searched = text if places or kind == INJECTION else plain
+        yield from (Finding(*place, kind) for place in _FINDERS[kind](searched))
+        if places and kind != INJECTION:
+            yield from (Finding(places[start], places[end], kind) for start, end in _FINDERS[kind](plain))
 
 
 def _strictness(kind: str, kinds: Collection[str]) -> int:

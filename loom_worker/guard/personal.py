@@ -95,28 +95,14 @@ _ISSUED = re.compile(
 """Visa, Mastercard, American Express, Diners, JCB, and Maestro with Discover and UnionPay."""
 _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d\d(?: ?[A-Za-z0-9]){11,30}")
 _IBAN_CHARS = {
-    country: chars
-    for chars, countries in {
-        15: "NO",
-        16: "BE",
-        18: "DK FI FO GL NL SD",
-        19: "MK SI",
-        20: "AT BA EE KZ LT LU MN XK",
-        21: "CH HR LI LV",
-        22: "BG BH CR DE GB GE IE ME RS VA",
-        23: "AE GI IL IQ OM TL",
-        24: "AD CZ ES MD PK RO SA SE SK TN VG",
-        25: "LY PT ST",
-        26: "IS TR",
-        27: "BI DJ FR GR IT MC MR SM",
-        28: "AL AZ BY CY DO GT HU LB NI PL SV",
-        29: "BR EG PS QA UA",
-        30: "JO KW MU",
-        31: "MT SC",
-        32: "LC",
-        33: "RU",
-    }.items()
-    for country in countries.split()
+    country: int(chars)
+    for chars, *countries in map(
+        str.split,
+        "15 NO|16 BE|18 DK FI FO GL NL SD|19 MK SI|20 AT BA EE KZ LT LU MN XK|21 CH HR LI LV|22 BG BH CR DE GB GE IE ME"
+        " RS VA|23 AE GI IL IQ OM TL|24 AD CZ ES MD PK RO SA SE SK TN VG|25 LY PT ST|26 IS TR|27 BI DJ FR GR IT MC MR"
+        " SM|28 AL AZ BY CY DO GT HU LB NI PL SV|29 BR EG PS QA UA|30 JO KW MU|31 MT SC|32 LC|33 RU".split("|"),
+    )
+    for country in countries
 }
 """Length by country, from the registry of SWIFT (ISO 13616)."""
 

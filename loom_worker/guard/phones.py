@@ -151,7 +151,7 @@ _CUE = re.compile(
 )
 _SURE_CUE = re.compile(rf"\b(?:{_SURE})\b[^\d\n]{{0,20}}\n?[^\d\n]{{0,4}}$", re.IGNORECASE)
 _SHORT = re.compile(
-    r"(?<![\w-])(?:tel(?:ephone|efon)?|(?:tele)?phone|mobile|cell|fax|whatsapp|hotline|dial|call(?: (?:me|us|him|her|them))?)"
+    r"(?<![\w-])(?:tel(?:ephone|efon)?|(?:tele)?phone|mobile|cell|fax|whatsapp|hotline|dial|call(?: (?:me|us))?)"
     r"(?: (?:number|no|nr|line))?[ .:#]{0,2}(?:(?:is|at|on|under|to)[ :]{1,2})?(\d{6})(?![\w-]|[.,/:]\d)",
     re.ASCII | re.IGNORECASE,
 )

@@ -73,6 +73,11 @@ def _is_pass(value: str, rest: str) -> bool:
     return _is_value(value, rest) and len(value) >= 6 and not _PLAIN.fullmatch(value)
 
 
+def _is_login(value: str, rest: str) -> bool:
+    """False for the user's group, such as "1000:1000", and a variable."""
+    return _is_pass(value, rest) or (len(value) >= 10 and value.isalpha() and not value.islower())
+
+
 def _is_list(value: str, rest: str) -> bool:
     """False for names: keys have digits."""
     return len(value) >= 16 and _has_digit(value, rest) and _is_value(value, rest)
@@ -123,7 +128,7 @@ _QUOTED = (
     r"|'((?:[^'\\\n\0]|\\[^\n\0])+))"
 )
 _BARE = r"(?![bruf]{0,2}[\"'\\]{1,2}\0)([^\s\"'&;,<>\\\0]*[^\s\"'&;,<>\\\0()\[\]{}.:])"
-_SET = r"\\{0,3}[\"'\]]?\]?(?: string)?[ \t]{0,5}(?::{0,3}=>?|:|[.?+]=)[ \t]{0,5}"
+_SET = r"\\{0,3}[\"'\]]?\]?(?: string)?[ \t]{0,5}(?>:{0,3}=>?|:|[.?+]=)[ \t]{0,5}"
 _VALUE = rf"{_SET}(?:{_QUOTED}|{_BARE})|>([^<>\n\0]{{1,4096}})</"
 _NAMES = (
     r"(?:pass(?:word|wd|phrase)|pwd|secret(?:[_-]?(?:access[_-]?)?key)?(?:[_-]?base)?|credentials?"
@@ -132,7 +137,6 @@ _NAMES = (
 _SHAPES = (
     _Shape(re.compile(r"://[^\s:/@\"'<>\0]{0,256}:([^\s/\"'<>\0]{1,512})@")),
     _Shape(re.compile(r"-----BEGIN [A-Z0-9 ]{1,40}-----(?:[^-\0]|-(?!----))*+(?:-----END [^-\n\0]{0,64}-----)?")),
-    _Shape(re.compile(r"sk-(?<![A-Za-z0-9_-]sk-)[A-Za-z0-9_-]{16,}"), is_one=_has_digit),
 )
 _NAMED = (
     _Shape(
@@ -151,6 +155,10 @@ _NAMED = (
     _Shape(re.compile(rf"token(?:{_VALUE})"), is_one=_is_token),
     _Shape(re.compile(rf"pass(?<![a-z]pass)(?:{_SET}(?:{_QUOTED}|{_BARE}))"), is_one=_is_pass),
     _Shape(re.compile(rf"(?:keys|tokens|secrets){_SET}[\"']?([^\s\"'&;<>\\\0()\[\]{{}}]+)"), is_one=_is_list),
+    _Shape(
+        re.compile(r"(?:-u|--user)(?<!\S-u)[ =]{1,3}[\"']?[^\s:\"'\0]{0,64}[\"']?:[\"']?([^\s\"'\0]+)"),
+        is_one=_is_login,
+    ),
     _Shape(re.compile(r"[?&]sig=([^\s\"'&;<>\\\0]{16,})")),
     _Shape(re.compile(rf"--(?<!\S--)[a-z-]{{0,30}}?(?:{_NAMES}|token)[ \t]{{1,3}}[\"']?([^\s\"'\0]+)")),
 )

@@ -1,6 +1,6 @@
 """Finds the keys that vendors issue, bare in a text: known shapes, and values that look drawn at random. Linear.
 
-Shapes are in ``vendor_keys.txt``, one a line, with their sources; names of services in ``vendor_names.txt``.
+Shapes are in ``vendor_keys.txt``, one a line, with their sources; words that tell of a value in ``key_words.txt``.
 """
 
 import re
@@ -16,24 +16,25 @@ AGAIN_CHARS = 12
 """How far behind a key its repetition may begin."""
 LEAST_CHARS, MOST_CHARS = 15, 200
 """Length of a random value; a longer one is a file, a picture or a document."""
-LEAST_BARE_CHARS = 20
-"""Length of a random value behind a prefix, such as ``acme_``, and of one that is known by nothing but its letters."""
+LEAST_GIVEN_CHARS, LEAST_BARE_CHARS = 20, 24
+"""The same where no word tells, behind a prefix such as ``acme_``, a quote or an equals sign, and elsewhere."""
 
 
 def vendor_keys(text: str) -> Iterator[tuple[int, int]]:
     """Where keys of known shapes begin and end, then values that look random and are no hash or id; some overlap."""
-    for match in _shapes().finditer(text):
-        yield match.span()
+    yield from (match.span() for match in _shapes().finditer(text))
     for match in _VALUE.finditer(text):
-        value, start = match[0].rstrip(".-/~+"), match.start()
+        value = match[0].lstrip("=").rstrip(".-/~+")
         name, _, rest = value.partition("=")
         if rest.strip("=") and not _is_random(name):
-            value, start = rest, start + len(name) + 1
-        if len(value) <= MOST_CHARS and _is_key(value, text, start):
-            yield start, start + len(value)
-            # The same value once more right behind it, such as "'x' | 'x'".
-            again = text.find(value, start + len(value), start + 2 * len(value) + AGAIN_CHARS)
-            if again > 0 and "\0" not in text[start:again]:
+            value = rest.lstrip("=")
+        start = match.start() + match[0].index(value)
+        end = start + len(value)
+        if len(value) <= MOST_CHARS and _is_key(value, text[max(0, start - CUE_CHARS) : start]):
+            yield start, end
+            # Once more right behind it, such as "'x' | 'x'".
+            again = text.find(value, end, end + AGAIN_CHARS + len(value))
+            if again >= 0 and "\0" not in text[end:again]:
                 yield again, again + len(value)
 
 
@@ -52,42 +53,38 @@ def _shapes() -> re.Pattern[str]:
 
 
 @cache
-def _cues() -> frozenset[str]:
-    lines = Path(__file__).with_name("vendor_names.txt").read_text("utf-8").splitlines()
-    return _CUES.union(*(line.split() for line in lines if not line.startswith("#")))
+def _words() -> Mapping[str, frozenset[str]]:
+    sections = re.split(r"\[(.+)\]\n", Path(__file__).with_name("key_words.txt").read_text("utf-8"))[1:]
+    return {name: frozenset(words.split()) for name, words in zip(sections[::2], sections[1::2], strict=True)}
 
 
-def _is_key(value: str, text: str, start: int) -> bool:
-    before = text[max(0, start - CUE_CHARS) : start].rpartition("\0")[2]
+def _is_key(value: str, before: str) -> bool:
+    _, gap, before = before.rpartition("\0")
     prefix = _PREFIX.match(value)
-    body = value[prefix.end() :] if prefix and 2 * prefix.end() < len(value) else value
+    prefix = prefix if prefix and 2 * prefix.end() < len(value) else None
+    body = value[prefix.end() :] if prefix else value
     if not _is_random(body, least_changes=TOLD_CHANGES) or _ULID.fullmatch(body):
         return False
     told = _told(f"{before}{prefix[0] if prefix else ''}")
-    if told is not None:
-        return told
+    if told is not None or gap:  # a word that tells of it may have stood where the gap is
+        return bool(told)
     is_given = prefix is not None or before.rstrip().endswith(("=", ":", "'", '"', "`"))
-    return _is_bare_key(body, is_given=is_given) and not before.endswith(("base64,", "/", "#"))
-
-
-def _is_bare_key(body: str, *, is_given: bool) -> bool:
-    """Whether nothing else is so written: more than hexadecimal, no path, and long unless a name or a prefix gives it."""
-    least = LEAST_BARE_CHARS if is_given else LEAST_BARE_CHARS + 4
-    return len(body) >= least and _is_random(body) and not _HEX.fullmatch(body) and not {*"/."}.intersection(body)
+    is_long = len(body) >= (LEAST_GIVEN_CHARS if is_given else LEAST_BARE_CHARS)
+    return (
+        is_long and _is_random(body) and not _HEX_OR_PATH.fullmatch(body) and not before.endswith(("base64,", "/", "#"))
+    )
 
 
 def _told(before: str) -> bool | None:
     """What the words before a value say of it: a key, none, or nothing. The nearest that says anything counts."""
-    words = [word.lower() for word in _WORD.findall(before)]
-    for index in range(len(words) - 1, -1, -1):
-        word, leading = words[index], words[index - 1] if index else ""
-        if word == "key" and leading in _NO_SECRET_KEYS:
-            return False
-        if word == "id" and leading in ("client", "app"):
+    words, names = _words(), [word.lower() for word in _WORD.findall(before)]
+    keys = words["services"] | words["keys"]
+    for leading, name in reversed([*zip(["", *names], names, strict=False)]):
+        if name == "id" and leading in ("client", "app"):
             return True
-        if word in _NO_CUES:
+        if name in words["no keys"] or (name == "key" and leading in words["kinds of keys that are no secrets"]):
             return False
-        if word in _cues() or any(word[:size] in _cues() for size in range(4, min(len(word), 16))):
+        if any(name[:size] in keys for size in range(min(len(name), 4), min(len(name), 16) + 1)):
             return True
     return None
 
@@ -109,11 +106,11 @@ def _is_random(value: str, *, least_changes: float = BARE_CHANGES) -> bool:
 
 
 _VALUE = re.compile(
-    rf"(?:(?<![\w+/.~%\0\\-])|(?<=\\[nrt]))(?=[\w+/.~%=-]*\d)[\w+/.~%-][\w+/.~%=-]{{{LEAST_CHARS - 1},}}(?!\0)", re.ASCII
+    rf"(?:(?<![\w+/.~%=\0\\-])|(?<=\\[nrt]))(?=[\w+/.~%=-]*\d)[\w+/.~%=-]{{{LEAST_CHARS},}}+(?!\0)", re.ASCII
 )
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9]{0,11}(?:[_-][A-Za-z][A-Za-z0-9]{0,9}){0,2}[_-](?=[A-Za-z0-9])")
 _WORD = re.compile(r"[A-Z]?[a-z]+(?:\d+(?![A-Za-z]))?|[A-Z]+(?:\d+(?![A-Za-z]))?")
-_HEX = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
+_HEX_OR_PATH = re.compile(r"[0-9a-f-]+|[0-9A-F-]+|.*[/.].*")
 _ULID = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{25}|[0-7][0-9A-HJKMNP-TV-Z]{25}")
 """Sortable ids, as Loom makes them."""
 _DIGIT_CHANGE = re.compile(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d", re.ASCII)
@@ -122,14 +119,3 @@ _WORD_IN_MIXED = re.compile(r"[A-Z][a-z]{2,}|[a-z]{3,}|[A-Z]{4,}")
 _WHOLE_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{3,}(?![A-Za-z0-9])")
 _NO_WORD = re.compile(r"[^aeiouy]{4}|\A[^aeiouy]+\Z", re.IGNORECASE)
 """Letters that nobody could say: four consonants in a row, or no vowel at all."""
-_CUES = frozenset(
-    "secret secrets token tokens key keys apikey api auth oauth authorization authtoken bearer access password passwd pass"
-    " pwd passphrase credential credentials creds private sid hmac salt pat psk licence license webhook".split()
-)
-_NO_SECRET_KEYS = frozenset("public idempotency cache primary foreign partition sort object storage lookup row".split())
-_NO_CUES = frozenset(
-    "sha sha1 sha224 sha256 sha384 sha512 md5 blake2b hash hashes hashed digest checksum integrity commit commits rev"
-    " revision etag uuid guid ulid id ids fingerprint thumbprint blob tree ref version build base64 image png jpeg gif"
-    " svg woff font src href url path file trace span request cursor idempotency nonce session turn run toolu msg call"
-    " chatcmpl resp req evt css in ami snap vol subnet cus pi ch sub price prod asst thread batch item".split()
-)
