@@ -107,7 +107,10 @@ def alarms(data: Path) -> Iterator[tuple[str, Any]]:
     """What is found where there is nothing, each kB."""
     pages = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
     products = (data / "retail" / "products.json").read_text(encoding="utf-8")
-    for name, text in (("product data", products), ("documentation", pages)):
+    code = "\n".join(file.read_text(encoding="utf-8") for file in sorted((ROOT / "loom_worker").rglob("*.py")))
+    locks = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    sets = {"product data": products, "documentation": pages, "this code": code, "a lock file with hashes": locks}
+    for name, text in sets.items():
         yield f"false alarms per kB of {name}", round(len(scan(text)) / (len(text) / 1000), 3)
 
 

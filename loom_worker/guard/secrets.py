@@ -128,13 +128,14 @@ _QUOTED = (
     r"|'((?:[^'\\\n\0]|\\[^\n\0])+))"
 )
 _BARE = r"(?![bruf]{0,2}[\"'\\]{1,2}\0)([^\s\"'&;,<>\\\0]*[^\s\"'&;,<>\\\0()\[\]{}.:])"
-_SET = r"\\{0,3}[\"'\]]?\]?(?: string)?[ \t]{0,5}(?>:{0,3}=>?|:|[.?+]=)[ \t]{0,5}"
+_SET = r"\\{0,3}[\"'\]]?\]?(?: string|\s{1,20}value)?[ \t]{0,5}(?>:{0,3}=>?|:|[.?+]=)[ \t]{0,5}"
 _VALUE = rf"{_SET}(?:{_QUOTED}|{_BARE})|>([^<>\n\0]{{1,4096}})</"
 _NAMES = (
     r"(?:pass(?:word|wd|phrase)|pwd|secret(?:[_-]?(?:access[_-]?)?key)?(?:[_-]?base)?|credentials?"
     r"|(?:api|access|account|private|signing|encryption)[_-]?key)"
 )
 _SHAPES = (
+    _Shape(re.compile(r"[A-Z]_PASS=([^\s\"'&;<>\\\0]{4,})"), is_one=_is_value),
     _Shape(re.compile(r"://[^\s:/@\"'<>\0]{0,256}:([^\s/\"'<>\0]{1,512})@")),
     _Shape(re.compile(r"-----BEGIN [A-Z0-9 ]{1,40}-----(?:[^-\0]|-(?!----))*+(?:-----END [^-\n\0]{0,64}-----)?")),
 )

@@ -48,7 +48,7 @@ def vendors() -> Mapping[str, str]:
 @cache
 def _shapes() -> re.Pattern[str]:
     # Shapes are tried only where a boundary is followed by as many characters as the shortest key has.
-    begins = r"(?:(?<![\w-])|(?<=\\[nrt]))(?=[\w.:~+/=$|!@-]{15})"
+    begins = r"(?:(?<![\w-])|(?<=\\[nrt]))(?=[\w.:~+/=$|!@-]{10})"
     return re.compile(rf"{begins}(?:{'|'.join(vendors().values())})", re.ASCII)
 
 
@@ -63,7 +63,8 @@ def _is_key(value: str, before: str) -> bool:
     prefix = _PREFIX.match(value)
     prefix = prefix if prefix and 2 * prefix.end() < len(value) else None
     body = value[prefix.end() :] if prefix else value
-    if not _is_random(body, least_changes=TOLD_CHANGES) or _ULID.fullmatch(body):
+    is_id = _ULID.fullmatch(body) or (prefix and prefix[0][:-1].lower() in _words()["prefixes of ids"])
+    if is_id or not _is_random(body, least_changes=TOLD_CHANGES):
         return False
     told = _told(f"{before}{prefix[0] if prefix else ''}")
     if told is not None or gap:  # a word that tells of it may have stood where the gap is
