@@ -46,9 +46,8 @@ def scan(text: str, kinds: Collection[str] = SENSITIVE) -> tuple[Finding, ...]:
         elif not (
             each.kind == "email" and text.startswith("@", merged[-1].end)
         ):  # a URL's password and its host are no e-mail address
-            last = merged[-1]
-            kind = max(last.kind, each.kind, key=lambda kind: _strictness(kind, kinds))
-            merged[-1] = Finding(last.start, max(each.end, last.end), kind)
+            stricter = max(merged[-1], each, key=lambda one: _strictness(one.kind, kinds))
+            merged[-1] = Finding(merged[-1].start, max(each.end, merged[-1].end), stricter.kind)
     return tuple(merged)
 
 

@@ -74,12 +74,10 @@ def _is_pass(value: str, rest: str) -> bool:
 
 
 def _is_login(value: str, rest: str) -> bool:
-    """False for the user's group, such as "1000:1000", and a variable."""
     return _is_pass(value, rest) or (len(value) >= 10 and value.isalpha() and not value.islower())
 
 
 def _is_list(value: str, rest: str) -> bool:
-    """False for names: keys have digits."""
     return len(value) >= 16 and _has_digit(value, rest) and _is_value(value, rest)
 
 

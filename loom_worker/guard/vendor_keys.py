@@ -63,17 +63,17 @@ def _is_key(value: str, before: str) -> bool:
     prefix = _PREFIX.match(value)
     prefix = prefix if prefix and 2 * prefix.end() < len(value) else None
     body = value[prefix.end() :] if prefix else value
-    is_id = _ULID.fullmatch(body) or (prefix and prefix[0][:-1].lower() in _words()["prefixes of ids"])
+    words = re.findall("[a-z]+", prefix[0].lower()) if prefix else ()
+    is_id = _ULID.fullmatch(body) or _words()["prefixes of ids"].intersection(words)
     if is_id or not _is_random(body, least_changes=TOLD_CHANGES):
         return False
     told = _told(f"{before}{prefix[0] if prefix else ''}")
     if told is not None or gap:  # a word that tells of it may have stood where the gap is
         return bool(told)
     is_given = prefix is not None or before.rstrip().endswith(("=", ":", "'", '"', "`"))
-    is_long = len(body) >= (LEAST_GIVEN_CHARS if is_given else LEAST_BARE_CHARS)
-    return (
-        is_long and _is_random(body) and not _HEX_OR_PATH.fullmatch(body) and not before.endswith(("base64,", "/", "#"))
-    )
+    least = LEAST_GIVEN_CHARS if is_given else LEAST_BARE_CHARS
+    is_value = len(body) >= least and _is_random(body) and not _HEX_OR_PATH.fullmatch(body)
+    return is_value and not before.endswith(("base64,", "/", "#"))
 
 
 def _told(before: str) -> bool | None:
