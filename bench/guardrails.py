@@ -7,6 +7,9 @@ documentation and, of each kind, for the slowest of many texts of 50 kB that wer
 
 import json
 import os
+import random
+import re
+import string
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,6 +26,17 @@ from loom_worker.guard.redact import redacted
 from loom_worker.guard.stream import StreamFilter
 
 ROOT = Path(__file__).parents[1]
+TEXTS = ROOT / "tests/unit/guard/data"
+LETTERS = string.ascii_letters + string.digits
+CLASSES = {
+    "h": "0123456789abcdef",
+    "l": LETTERS[:26] + string.digits,
+    "u": LETTERS[26:],
+    "a": LETTERS,
+    "w": f"{LETTERS}-_",
+    "b": f"{LETTERS}+/",
+    "d": string.digits,
+}
 LABELS = {
     "EMAIL_ADDRESS": "email",
     "CREDIT_CARD": "card",
@@ -39,6 +53,32 @@ PIECES = (
     *("01 23 45 67 89 ", "123 456 789 ", "1.2.3.4 ", "::1:", "a:a:", "(1)(2)", "abcQ~", "12345678:", "(0", "tel "),
     *("ignore ", "ignore a b c d ", "ignore all ", "you are now ", "send api keys to ", "a b c d ", "A" * 30 + " "),
     *("1,01 23 45 67 89 ", "'123 456 789 ", "call the tool <", "A" * 30 + " a@", "1732261200000\n", "|1|2|3|\n"),
+    *(
+        "a=",
+        "a=1,",
+        "\\/",
+        "4\u200b",
+        "\uff11",
+        "1\u2013",
+        "1\\n",
+        "key aB3dE6gH9jK2mN5p ",
+        "aB3dE6gH9jK2mN5p/",
+        "aB3dE6gH9jK2mN5p=",
+    ),
+    *(
+        "a1" * 99 + " ",
+        "pass=",
+        "keys=a1",
+        "-u a:",
+        "4111/",
+        "4111\n",
+        "ssn ",
+        "a1b2-",
+        "a1_",
+        "dp.pt.a.",
+        "1/",
+        "ssn 853 ",
+    ),
     *("<", "[", "system: ", "call the tool ", "what is ", "do not ", "忽略", "attention ", "![", "---"),
 )
 
@@ -46,7 +86,7 @@ PIECES = (
 def main() -> None:
     """Recall, false alarms, speed."""
     data = Path(os.environ["LOOM_TEST_DATA"])
-    for name, value in (*personal(data), *alarms(data), *of_injection(), *speed()):
+    for name, value in (*personal(data), *alarms(data), *of_secrets(), *of_injection(), *speed()):
         print(json.dumps({"figure": name, "value": value}), flush=True)
 
 
@@ -67,13 +107,49 @@ def alarms(data: Path) -> Iterator[tuple[str, Any]]:
     """What is found where there is nothing, each kB."""
     pages = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
     products = (data / "retail" / "products.json").read_text(encoding="utf-8")
-    for name, text in (("product data", products), ("documentation", pages)):
+    code = "\n".join(file.read_text(encoding="utf-8") for file in sorted((ROOT / "loom_worker").rglob("*.py")))
+    locks = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    sets = {"product data": products, "documentation": pages, "this code": code, "a lock file with hashes": locks}
+    for name, text in sets.items():
         yield f"false alarms per kB of {name}", round(len(scan(text)) / (len(text) / 1000), 3)
+
+
+def of_secrets() -> Iterator[tuple[str, Any]]:
+    """Recall on the texts with secrets, each filled at random ten times; alarms on those without."""
+    for part in ("known", "aside"):
+        filled = list(with_secrets(part))
+        yield f"recall of secrets, {part}", f"{sum(is_found(*each) for each in filled)} of {len(filled)}"
+    harmless = secret_texts()["harmless"]
+    yield "false alarms of secrets", f"{sum(bool(scan(text, ('secret',))) for text in harmless)} of {len(harmless)}"
+
+
+def secret_texts() -> dict[str, list[str]]:
+    """The texts by part, secrets as templates."""
+    texts: dict[str, list[str]] = yaml.safe_load((TEXTS / "secrets.yaml").read_text(encoding="utf-8"))
+    return texts
+
+
+def with_secrets(part: str, times: int = 10) -> Iterator[tuple[str, str]]:
+    """Each text of a part with values drawn from a fixed seed, and the secret in it."""
+    draw = random.Random(38)
+
+    def drawn(match: re.Match[str]) -> str:
+        return "".join(draw.choices(CLASSES[match[1]], k=int(match[2])))
+
+    for template in secret_texts()[part]:
+        for _ in range(times):
+            text = re.sub(r"\{([hluawbd])(\d+)\}", drawn, template)
+            yield re.sub("[«»]", "", text), re.findall("«(.+?)»", text)[0]
+
+
+def is_found(text: str, secret: str) -> bool:
+    """Whether nothing of the secret stays that is worth to have: most of it is taken out."""
+    return secret not in text or secret not in redacted(text, ("secret",))
 
 
 def of_injection() -> Iterator[tuple[str, Any]]:
     """Recall and false alarms of the rules."""
-    texts = yaml.safe_load((ROOT / "tests/unit/guard/data/injections.yaml").read_text(encoding="utf-8"))
+    texts = yaml.safe_load((TEXTS / "injections.yaml").read_text(encoding="utf-8"))
     for sort, what in (("attacks", "recall of injections"), ("harmless", "false alarms of injections")):
         for part, of_part in texts[sort].items():
             count = sum(any(injections(text)) for text in of_part)

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from loom_worker.core.values.guardrails import INJECTION, SENSITIVE
+from loom_worker.core.values.guardrails import ACTIONS, INJECTION, SENSITIVE
+from loom_worker.guard.disguise import undisguised
 from loom_worker.guard.injection import injections
 from loom_worker.guard.personal import cards, emails, ibans, ips, ssns
 from loom_worker.guard.phones import phones
@@ -35,9 +36,9 @@ def scan(text: str, kinds: Collection[str] = SENSITIVE) -> tuple[Finding, ...]:
     """All findings in order; those that overlap become one, of the kind that begins first.
 
     Args:
-        kinds: what to look for, of KINDS.
+        kinds: what to look for, of KINDS. With the rules of a stage, the kind with the strictest action counts instead.
     """
-    found = sorted(Finding(*place, kind) for kind in kinds for place in _FINDERS[kind](text))
+    found = sorted(set(_found(text, kinds)))
     merged: list[Finding] = []
     for each in found:
         if not merged or each.start >= merged[-1].end:
@@ -45,5 +46,19 @@ def scan(text: str, kinds: Collection[str] = SENSITIVE) -> tuple[Finding, ...]:
         elif not (
             each.kind == "email" and text.startswith("@", merged[-1].end)
         ):  # a URL's password and its host are no e-mail address
-            merged[-1] = Finding(merged[-1].start, max(each.end, merged[-1].end), merged[-1].kind)
+            stricter = max(merged[-1], each, key=lambda one: _strictness(one.kind, kinds))
+            merged[-1] = Finding(merged[-1].start, max(each.end, merged[-1].end), stricter.kind)
     return tuple(merged)
+
+
+def _found(text: str, kinds: Collection[str]) -> Iterator[Finding]:
+    plain, places = undisguised(text)
+    for kind in kinds:
+        searched = text if places or kind == INJECTION else plain
+        yield from (Finding(*place, kind) for place in _FINDERS[kind](searched))
+        if places and kind != INJECTION:
+            yield from (Finding(places[start], places[end], kind) for start, end in _FINDERS[kind](plain))
+
+
+def _strictness(kind: str, kinds: Collection[str]) -> int:
+    return ACTIONS.index(kinds[kind]) if isinstance(kinds, Mapping) else 0

@@ -21,16 +21,14 @@ def cards(text: str) -> Iterator[Place]:
     """Numbers of payment cards, bare or in groups: of an issuer's range, and right by Luhn's check."""
     for pattern in (_CARD, _GROUPED_CARD):
         for match in pattern.finditer(text):
-            start, end = match.span(match.lastindex or 0)
-            if match.lastindex == 2:
-                start, end = match.span(1)
-            if _is_card(text[start:end]):
-                yield start, end
+            place = match.span(match.lastindex or 0)
+            if _is_card("".join(filter(str.isdecimal, text[slice(*place)]))):
+                yield place
 
 
 def ssns(text: str) -> Iterator[Place]:
-    """Social security numbers of the USA."""
-    return (match.span() for match in _SSN.finditer(text) if _is_ssn(match[0]))
+    """Social security numbers of the USA; written without hyphens only behind a word for one."""
+    return (match.span(1) for pattern in (_SSN, _NAMED_SSN) for match in pattern.finditer(text) if _is_ssn(match[1]))
 
 
 def ibans(text: str) -> Iterator[Place]:
@@ -71,14 +69,14 @@ def _is_ipv6(text: str) -> bool:
     return not (address.is_loopback or address.is_unspecified) and any(map(str.isdigit, text)) and len(text) > 5
 
 
-def _is_card(text: str) -> bool:
-    digits = text.replace(" ", "").replace("-", "")
+def _is_card(digits: str) -> bool:
     checked = digits[-1::-2] + digits[-2::-2].translate(_DOUBLED)
     return sum(map(int, checked)) % 10 == 0 and _ISSUED.fullmatch(digits) is not None
 
 
 def _is_ssn(text: str) -> bool:
-    area, group, number = text.split("-")
+    digits = "".join(filter(str.isdecimal, text))
+    area, group, number = digits[:3], digits[3:5], digits[5:]
     return area not in {"000", "666"} and area < "900" and group != "00" and number != "0000"
 
 
@@ -97,36 +95,28 @@ _ISSUED = re.compile(
 """Visa, Mastercard, American Express, Diners, JCB, and Maestro with Discover and UnionPay."""
 _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d\d(?: ?[A-Za-z0-9]){11,30}")
 _IBAN_CHARS = {
-    country: chars
-    for chars, countries in {
-        15: "NO",
-        16: "BE",
-        18: "DK FI FO GL NL SD",
-        19: "MK SI",
-        20: "AT BA EE KZ LT LU MN XK",
-        21: "CH HR LI LV",
-        22: "BG BH CR DE GB GE IE ME RS VA",
-        23: "AE GI IL IQ OM TL",
-        24: "AD CZ ES MD PK RO SA SE SK TN VG",
-        25: "LY PT ST",
-        26: "IS TR",
-        27: "BI DJ FR GR IT MC MR SM",
-        28: "AL AZ BY CY DO GT HU LB NI PL SV",
-        29: "BR EG PS QA UA",
-        30: "JO KW MU",
-        31: "MT SC",
-        32: "LC",
-        33: "RU",
-    }.items()
-    for country in countries.split()
+    country: int(chars)
+    for chars, *countries in map(
+        str.split,
+        "15 NO|16 BE|18 DK FI FO GL NL SD|19 MK SI|20 AT BA EE KZ LT LU MN XK|21 CH HR LI LV|22 BG BH CR DE GB GE IE ME"
+        " RS VA|23 AE GI IL IQ OM TL|24 AD CZ ES MD PK RO SA SE SK TN VG|25 LY PT ST|26 IS TR|27 BI DJ FR GR IT MC MR"
+        " SM|28 AL AZ BY CY DO GT HU LB NI PL SV|29 BR EG PS QA UA|30 JO KW MU|31 MT SC|32 LC|33 RU".split("|"),
+    )
+    for country in countries
 }
 """Length by country, from the registry of SWIFT (ISO 13616)."""
 
 _CARD = re.compile(r"\d{12}(?<![\w.]\d{12})\d{0,7}(?!\w|\.\d)")
+_BETWEEN = r"(?:[ \t]?[-./*|_]{1,2}[ \t]?|\r?\n[ \t]?|[ \t]{1,2}(?:\r?\n)?)"
 _GROUPED_CARD = re.compile(
-    r"(?=(\d{4}(?<![\w.]\d{4})([ -])(?:\d{4}\2\d{4}\2\d{4}(?:\2\d{3})?|\d{6}\2\d{4,5})(?!\w|[.-]\d)))\d", re.ASCII
+    rf"(?=(\d{{4}}(?<![\w.]\d{{4}}){_BETWEEN}(?:\d{{4}}{_BETWEEN}\d{{4}}{_BETWEEN}\d{{4}}(?:{_BETWEEN}\d{{3}})?"
+    rf"|\d{{6}}{_BETWEEN}\d{{4,5}})(?!\w|[.-]\d)))\d",
+    re.ASCII,
 )
-_SSN = re.compile(r"\d{3}-(?<![\w-]\d{3}-)\d\d-\d{4}(?![\w-])", re.ASCII)
+_SSN = re.compile(r"(\d{3}-(?<![\w-]\d{3}-)\d\d-\d{4})(?![\w-])", re.ASCII)
+_NAMED_SSN = re.compile(
+    r"(?:ssn|social security)[^\d\n]{0,20}(?<!\d)(\d{3}[ .]?\d\d[ .]?\d{4})(?![\w-])", re.ASCII | re.IGNORECASE
+)
 _IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)", re.ASCII)
 _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])", re.ASCII)
 _VERSION = re.compile(r"(?:version|release|ver\.?|==|>=|<=|~=)[\s:\"'=]{0,3}$", re.IGNORECASE)

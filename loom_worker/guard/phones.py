@@ -15,14 +15,19 @@ NEAR_CHARS = 40
 CLOSE_CHARS = 24
 AFTER_CHARS = 12
 LEAST_DIGITS, MOST_DIGITS = 7, 15
-"""Of a number; MOST_DIGITS by E.164."""
+"""Digits of a number; MOST_DIGITS by E.164. Six count right beside a word for a telephone."""
 LEAST_TRUNK_DIGITS = 8
 """Of a number that is taken for one by its trunk prefix alone."""
+
+
+MOST_RANGE = 300
+"""Between the ends of a range of years or houses; two numbers further apart may be the halves of a telephone number."""
 
 
 def phones(text: str) -> Iterator[tuple[int, int]]:
     """Where telephone numbers begin and end, in no order; some overlap."""
     known = set()
+    yield from (found.span(1) for found in _SHORT.finditer(text) if len(set(found[1])) > 2)
     for pattern in (_INTERNATIONAL, _NORTH_AMERICAN):
         for found in pattern.finditer(text):
             number = _WITHOUT_EXTENSION.sub("", found[0])
@@ -59,7 +64,15 @@ def _beginnings(number: str) -> Iterator[str]:
 
 
 def _may_be_one(digits: str, number: str) -> bool:
-    return LEAST_DIGITS <= len(digits) <= MOST_DIGITS and len(set(digits)) > 2 and not _DATE.match(number)
+    if not LEAST_DIGITS <= len(digits) <= MOST_DIGITS or len(set(digits)) <= 2:
+        return False
+    return not (_DATE.match(number) or _SSN.search(number) or _is_range(number))
+
+
+def _is_range(number: str) -> bool:
+    """Whether it counts from one number to another, as years and houses do."""
+    ends = _RANGE.fullmatch(number)
+    return ends is not None and 0 < int(ends[2]) - int(ends[1]) <= MOST_RANGE
 
 
 def _is_phone(text: str, number: str, start: int, end: int, *, follows: bool) -> bool:
@@ -137,4 +150,11 @@ _CUE = re.compile(
     re.IGNORECASE,
 )
 _SURE_CUE = re.compile(rf"\b(?:{_SURE})\b[^\d\n]{{0,20}}\n?[^\d\n]{{0,4}}$", re.IGNORECASE)
+_SHORT = re.compile(
+    r"(?<![\w-])(?:tel(?:ephone|efon)?|(?:tele)?phone|mobile|cell|fax|whatsapp|hotline|dial|call(?: (?:me|us))?)"
+    r"(?: (?:number|no|nr|line))?[ .:#]{0,2}(?:(?:is|at|on|under|to)[ :]{1,2})?(\d{6})(?![\w-]|[.,/:]\d)",
+    re.ASCII | re.IGNORECASE,
+)
+_SSN = re.compile(r"(?<!\d)\d{3}-\d\d-\d{4}(?!\d)|\A\d{3}([ .])\d\d\1\d{4}\Z", re.ASCII)
+_RANGE = re.compile(r"(\d{3,5})[ ./-]{1,2}(\d{3,5})", re.ASCII)
 _CUE_AFTER = re.compile(r"[ \t,-]{0,3}\(?(?:office|fax|mobile|home|cell|work|desk|phone)\b", re.IGNORECASE)

@@ -55,7 +55,7 @@ class _Search:
         return Checked(kept, decisions_on(stage, self._found, self._rules), blocked_for)
 
     def text(self, text: str) -> str:
-        kinds = dict.fromkeys(each.kind for each in scan(text, tuple(self._rules)))
+        kinds = dict.fromkeys(each.kind for each in scan(text, self._rules))
         self._found.update(kinds)
         taken = [kind for kind in kinds if self._rules[kind] == "redact"]
         return redacted(text, taken) if taken else text

@@ -1,9 +1,10 @@
-"""Finds secrets in a text: keys of known shapes, and values that a name gives away. Pure, and linear in the text.
+"""Finds secrets in a text: keys of known or random shape, and values that a name gives away. Linear in the text.
 
-Found: passwords in URLs; Authorization, Cookie, Bearer and Basic credentials; keys of known shapes; values of names
-such as password, token and api_key; PEM blocks; JSON Web Tokens; AWS secret keys near their ids.
+Found: passwords in URLs; Authorization, Cookie, Bearer and Basic credentials; keys of known shapes; random values
+that a word or a prefix tells; values of names such as password, token and api_key; PEM blocks; JSON Web Tokens; AWS
+secret keys near their ids.
 
-Not found: passwords in plain prose ("the password is hunter2"), and secrets of unknown shape.
+Not found: passwords in plain prose ("the password is hunter2"), and hexadecimal values that nothing tells from hashes.
 """
 
 import base64
@@ -13,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from loom_worker.guard.vendor_keys import VENDOR_KEY
+from loom_worker.guard.vendor_keys import vendor_keys
 
 AWS_NEAR_CHARS = 200
 """Forty characters are taken for an AWS secret key, which has no other shape, only this near to a key id."""
@@ -34,6 +35,7 @@ def secrets(text: str) -> Iterator[tuple[int, int]]:
     # The one character that becomes two in lower case.
     yield from _shaped(text, text.replace("\u0130", "i").lower(), _NAMED)
     yield from _aws_secrets(text)
+    yield from vendor_keys(text)
 
 
 def _shaped(text: str, searched: str, shapes: tuple[_Shape, ...]) -> Iterator[tuple[int, int]]:
@@ -66,6 +68,19 @@ def _is_token(value: str, rest: str) -> bool:
     return _is_value(value, rest) and not (value.isdecimal() and len(value) < 6)
 
 
+def _is_pass(value: str, rest: str) -> bool:
+    """False for a count, a word such as "ok", and a name: a password has other characters beside its letters."""
+    return _is_value(value, rest) and len(value) >= 6 and not _PLAIN.fullmatch(value)
+
+
+def _is_login(value: str, rest: str) -> bool:
+    return _is_pass(value, rest) or (len(value) >= 10 and value.isalpha() and not value.islower())
+
+
+def _is_list(value: str, rest: str) -> bool:
+    return len(value) >= 16 and _has_digit(value, rest) and _is_value(value, rest)
+
+
 def _is_credential(value: str, rest: str) -> bool:
     """False for words: "bearer authentication" is no credential."""
     return _has_digit(value, rest) or len(value) >= 20 or _is_basic(value)
@@ -96,6 +111,7 @@ _NO_VALUE = re.compile(
 )
 """A word, ``${NAME}``, ``<password>``, ``your-key``, ``***`` and the like: where a secret belongs in documentation."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_.]*")
+_PLAIN = re.compile(r"\d+|[A-Za-z_]+[.,;)]?|.*[.(\[].*")
 _AFTER_NAME = frozenset(",)([")
 """``connect(user, password=name, timeout=5)``: what an argument is called says nothing of its value."""
 _AWS_ID = re.compile(r"(?<![A-Za-z0-9])A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Za-z0-9])")
@@ -110,17 +126,16 @@ _QUOTED = (
     r"|'((?:[^'\\\n\0]|\\[^\n\0])+))"
 )
 _BARE = r"(?![bruf]{0,2}[\"'\\]{1,2}\0)([^\s\"'&;,<>\\\0]*[^\s\"'&;,<>\\\0()\[\]{}.:])"
-_SET = r"\\{0,3}[\"'\]]?\]?[ \t]{0,5}(?::=|=>|[:=])[ \t]{0,5}"
+_SET = r"\\{0,3}[\"'\]]?\]?(?: string|\s{1,20}value)?[ \t]{0,5}(?>:{0,3}=>?|:|[.?+]=)[ \t]{0,5}"
 _VALUE = rf"{_SET}(?:{_QUOTED}|{_BARE})|>([^<>\n\0]{{1,4096}})</"
 _NAMES = (
-    r"(?:pass(?:word|wd|phrase)|pwd|secret(?:[_-]?(?:access[_-]?)?key)?|credentials?"
+    r"(?:pass(?:word|wd|phrase)|pwd|secret(?:[_-]?(?:access[_-]?)?key)?(?:[_-]?base)?|credentials?"
     r"|(?:api|access|account|private|signing|encryption)[_-]?key)"
 )
 _SHAPES = (
+    _Shape(re.compile(r"[A-Z]_PASS=([^\s\"'&;<>\\\0]{4,})"), is_one=_is_value),
     _Shape(re.compile(r"://[^\s:/@\"'<>\0]{0,256}:([^\s/\"'<>\0]{1,512})@")),
     _Shape(re.compile(r"-----BEGIN [A-Z0-9 ]{1,40}-----(?:[^-\0]|-(?!----))*+(?:-----END [^-\n\0]{0,64}-----)?")),
-    _Shape(VENDOR_KEY),
-    _Shape(re.compile(r"sk-(?<![A-Za-z0-9_-]sk-)[A-Za-z0-9_-]{16,}"), is_one=_has_digit),
 )
 _NAMED = (
     _Shape(
@@ -137,6 +152,13 @@ _NAMED = (
     _Shape(re.compile(r"b(?:earer|asic)[ \t]{1,5}([a-z0-9._~+/=-]{8,})"), is_one=_is_credential),
     _Shape(re.compile(rf"{_NAMES}(?:{_VALUE})"), is_one=_is_value),
     _Shape(re.compile(rf"token(?:{_VALUE})"), is_one=_is_token),
+    _Shape(re.compile(rf"pass(?<![a-z]pass)(?:{_SET}(?:{_QUOTED}|{_BARE}))"), is_one=_is_pass),
+    _Shape(re.compile(rf"(?:keys|tokens|secrets){_SET}[\"']?([^\s\"'&;<>\\\0()\[\]{{}}]+)"), is_one=_is_list),
+    _Shape(
+        re.compile(r"(?:-u|--user)(?<!\S-u)[ =]{1,3}[\"']?[^\s:\"'\0]{0,64}[\"']?:[\"']?([^\s\"'\0]+)"),
+        is_one=_is_login,
+    ),
+    _Shape(re.compile(r"[?&]sig=([^\s\"'&;<>\\\0]{16,})")),
     _Shape(re.compile(rf"--(?<!\S--)[a-z-]{{0,30}}?(?:{_NAMES}|token)[ \t]{{1,3}}[\"']?([^\s\"'\0]+)")),
 )
 """In lower case, so that each begins with letters that are searched for without looking at every place."""

@@ -24,7 +24,7 @@ class StreamFilter:
         """Filter nothing yet.
 
         Args:
-            kinds: what is taken out, of SENSITIVE.
+            kinds: what is taken out, of SENSITIVE, or rules as ``scan`` takes them.
         """
         self._kinds = kinds
         self._text = ""
@@ -96,7 +96,7 @@ def _certain_end(text: str) -> int:
 
 
 # Possessive, for words of digits can be parted in so many ways that a search that fails would never end.
-_UNFINISHED_BACKWARDS = re.compile(r"[ \t\n]{0,2}+\S*+(?:[ \t\n]{1,2}+[^\s\d]*+\d\S*+){0,24}+")
+_UNFINISHED_BACKWARDS = re.compile(r"\s{0,2}+\S*+(?:\s{1,2}+(?:[^\s\d]*+\d\S*+|[^\w\s]{1,2}+(?=\s))){0,24}+")
 """The last word, with groups of digits before it: a number goes on, and a word behind it may tell what it is."""
 _LONG = re.compile(r"://|@|eyj|pass|pwd|secret|credential|key|token|authorization|cookie|bearer|basic", re.IGNORECASE)
 """In the beginning of a finding that may need more than MOST_UNKNOWN_CHARS to be known for one."""

@@ -124,7 +124,7 @@ class _Answer:
     def __init__(self, rules: StageRules) -> None:
         self._rules = rules
         self._stops = frozenset(kind for kind, action in rules.items() if action == "block")
-        self._filter = StreamFilter(tuple(kind for kind, action in rules.items() if action != "flag"))
+        self._filter = StreamFilter({kind: action for kind, action in rules.items() if action != "flag"})
         self._flags = partial(check, "output", rules={kind: act for kind, act in rules.items() if act == "flag"})
         self._seen: list[str] = []
         self._is_stopped = False

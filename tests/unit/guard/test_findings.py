@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.core.values.guardrails import SENSITIVE
+from bench.guardrails import is_found, secret_texts, with_secrets
+from loom_worker.core.values.guardrails import SENSITIVE, Action
 from loom_worker.guard.findings import scan
-from loom_worker.guard.redact import MARKER, redacted
+from loom_worker.guard.rails import check
+from loom_worker.guard.redact import MARKER, marker_of, redacted
+from loom_worker.guard.stream import StreamFilter
 
 FOUND = [
     ("ip", "from 41.176.181.243, twice", "41.176.181.243"),
@@ -31,14 +34,51 @@ FOUND = [
     ("secret", "export API_KEY=4f9a8b7c6d", "4f9a8b7c6d"),
     ("secret", "password=$uper5ecret", "$uper5ecret"),
     ("secret", "password: my_s3cret99x", "my_s3cret99x"),
-    ("card", "4111 1111 1111 1111", "4111 1111 1111 1111"),
+    *(
+        (
+            "card",
+            f"pay by {between.join(('4111', '1111', '1111', '1111'))}, please",
+            between.join(["4111"] + ["1111"] * 3),
+        )
+        for between in (" ", "-", ".", "/", "*", "**", " - ", "\n", "\r\n", "\u200b", "\u00a0", "\u2013")
+    ),
+    *(
+        ("card", f'{{"n": "{card}"}}', card)
+        for card in ("4111\\u002d1111\\u002d1111\\u002d1111", "4111\\/1111\\/1111\\/1111", "4111\\n1111\\n1111\\n1111")
+    ),
+    ("card", "4111 1111\n1111 1111", "4111 1111\n1111 1111"),
+    ("card", "\uff14111 1111 1\uff1111 11\u200b11 ok", "\uff14111 1111 1\uff1111 11\u200b11"),
+    ("phone", "Tel. 482913", "482913"),
+    ("ssn", "phone 853-37-1694", "853-37-1694"),
+    ("ssn", "call 853\u201337\u20131694 now", "853\u201337\u20131694"),
+    ("ssn", "Social security no.: 853 37 1694", "853 37 1694"),
+    ("email", "write jo\u200b@exa\u200bmple.org", "jo\u200b@exa\u200bmple.org"),
+    ("secret", "DB_PASS=horse and", "horse"),
+    ("secret", "pass: 'tr0ub4dor'", "tr0ub4dor"),
+    ("secret", "secret_key_base: 4f9a8b7c6d", "4f9a8b7c6d"),
+    ("secret", "/c?sp=r&sig=aB3dE6gH9jK2mN5p%3D", "aB3dE6gH9jK2mN5p%3D"),
+    ("secret", "LOOM_API_KEYS=shop=k1-a8b7c6d5e4,crm=k2-4f9a8b7c6d", "shop=k1-a8b7c6d5e4,crm=k2-4f9a8b7c6d"),
+    ("secret", "- name: DB_PASSWORD\n  value: hunter2", "hunter2"),
+    ("secret", '<add key="Password" value="hunter2" />', "hunter2"),
+    ("secret", "curl --user ann:Zq7Tn5Xw https://h", "Zq7Tn5Xw"),
+    ("secret", "x acme_Zq7Tn5\u200bXw2Lk9Rb4Vc8Mh1J y", "acme_Zq7Tn5\u200bXw2Lk9Rb4Vc8Mh1J"),
+    ("secret", r"x acme\u002dZq7Tn5Xw2Lk9Rb4Vc8Mh1J y", r"acme\u002dZq7Tn5Xw2Lk9Rb4Vc8Mh1J"),
+    ("secret", "zorblix secret 0a1b2c3d4e5f67890a1b", "0a1b2c3d4e5f67890a1b"),
     ("ssn", "853-37-1694", "853-37-1694"),
     ("iban", "AT61 1904 3002 3457 3201", "AT61 1904 3002 3457 3201"),
     ("email", "jo@example.org", "jo@example.org"),
 ]
 HARMLESS = [
     *("127.0.0.1:8000", "0.0.0.0", "::1", "version 1.2.3.4", "Werkzeug==3.0.0.1", "a::b", "std::vector", "12:30:45"),
-    *("1.2.3.4.5", "999.1.1.1", "10.5.2"),
+    *("1.2.3.4.5", "999.1.1.1", "10.5.2", "order 482913", "482913 by phone", "SMS code 482913", "tel. 1995 - 2003"),
+    *("call us, 1995-2003", "phone shop, 1600-1634 Main Street", "reach 1234\u20131238 Oak Road", "bypass=true99"),
+    *(
+        "pass: 12",
+        "docker run -u 1000:1000",
+        "a public key 0a1b2c3d4e5f67890a1b",
+        "Idempotency-Key: 0a1b2c3d4e5f67890a1b",
+    ),
+    *secret_texts()["harmless"],
     *("in 2024 12 345 678 items", "2026-11-24 09:30", "24.11.2026", "sku 6777246137", "id 1732261200000"),
     *("call 42 of 100", "message 12345678901", "00000000", "$ 12 345 678", "1 2 3 4 5 6 7 8"),
     *("connect(user, password=name, timeout=5)", "password=get_password()", "password: str", "token=None"),
@@ -56,6 +96,24 @@ def test_it_is_found_and_called_what_it_is(kind: str, text: str, expected: str) 
 @pytest.mark.cases("text", HARMLESS)
 def test_what_only_looks_like_it_is_left(text: str) -> None:
     assert scan(text) == ()
+
+
+@pytest.mark.cases(("part", "least"), [("known", 0.97), ("aside", 0.95)])
+def test_most_secrets_are_found_whose_shape_nobody_told(part: str, least: float) -> None:
+    found = [is_found(*each) for each in with_secrets(part)]
+    assert sum(found) / len(found) >= least
+
+
+def test_of_kinds_that_overlap_the_one_with_the_strictest_action_counts() -> None:
+    text = "password=ab/jo@mail.test/853-37-1694"
+    assert [each.kind for each in scan(text)] == ["secret"]
+    for strict in ("secret", "email", "ssn"):
+        rules: dict[str, Action] = {"secret": "flag", "email": "flag", "ssn": "flag", strict: "block"}
+        assert [each.kind for each in scan(text, rules)] == [strict]
+        assert check("input", text, rules).blocked_for == (strict,)
+        assert check("input", text, {**rules, strict: "redact"}).kept != text
+        stream = StreamFilter(rules)
+        assert (stream.feed(text) + stream.end(), stream.found) == (f"password={marker_of(strict)}", [strict])
 
 
 def test_of_two_numbers_in_a_row_both_are_found() -> None:
