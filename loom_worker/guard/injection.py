@@ -122,9 +122,7 @@ _CODES: tuple[tuple[re.Pattern[str], Callable[[str], str]], ...] = (
     (re.compile(r"\d(?<!\w.)\d{1,2}(?: \d{2,3}){11,500}\b"), lambda text: _bytes(text, 10)),
     (
         re.compile(r"[.-](?<!\S.)[.-]{0,3}(?: {1,3}(?:/ )?[.-]{1,4}){7,500}(?!\S)"),
-        lambda text: "".join(
-            _MORSE.get(sign, " " if "/" in sign else "?") for sign in re.sub(" {2,}", " / ", text).split()
-        ),
+        lambda text: "".join(_MORSE.get(sign, " ") for sign in re.sub(" {2,}", " / ", text).split()),
     ),
     (re.compile(r"[A-Z](?<!\w.)[a-z]+(?:[A-Z][a-z]+){2,20}"), lambda text: re.sub(r"(?=[A-Z])", " ", text)),
     (
@@ -146,16 +144,5 @@ _RUN_TOGETHER = re.compile(
 _MIXED = re.compile(r"[a-z][013457@$][a-z]|(?<!\w)[013457@$][a-z]{3}")
 _LEET = str.maketrans("013457@$", "oieastas")
 _LOOKALIKES = str.maketrans("аеорсухіԁѕјһԛԝ’οαιυνρτκηε", "aeopcyxidsjhqw'oaiuvptkne")
-_KEY_WORDS = (
-    "ignore",
-    "instruct",
-    "prompt",
-    "disregard",
-    "forget",
-    "reveal",
-    "password",
-    "guideline",
-    "previous",
-    "override",
-)
+_KEY_WORDS = "ignore instruct prompt disregard forget reveal password guideline previous override".split()
 _TURNED = re.compile("|".join(turned for word in _KEY_WORDS for turned in (word[::-1], codecs.encode(word, "rot13"))))

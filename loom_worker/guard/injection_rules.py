@@ -10,26 +10,23 @@ Rule = tuple[frozenset[str], re.Pattern[str]]
 """Beginnings of words of which a text must hold one, which are looked for first and fast; and the rule."""
 
 
-def _read(text: str, parts: dict[str, str]) -> tuple[Rule, ...]:
-    """Read entries, each on a line and the indented ones after it: ``NAME ~ part`` and ``word,word ~ pattern``.
+_PARTS: dict[str, str] = {}
 
-    Args:
-        parts: of patterns, by name; those that the text defines are added.
-    """
+
+def _read(text: str) -> tuple[Rule, ...]:
+    """Read entries, each on a line and the indented ones after it: ``word,word ~ pattern``, and ``NAME ~ part``."""
     rules = []
     for line in re.sub(r"\n    ", "", text).splitlines():
         if line and not line.startswith("# "):
-            words, pattern = re.sub(r"{([A-Z]+)}", lambda name: parts[name[1]], line).split(" ~ ", 1)
+            words, pattern = re.sub(r"{([A-Z]+)}", lambda name: _PARTS[name[1]], line).split(" ~ ", 1)
             if words.isupper():
-                parts[words] = pattern
+                _PARTS[words] = pattern
             else:
                 rules.append((frozenset(words.split(",")), re.compile(pattern)))
     return tuple(rules)
 
 
-_PARTS: dict[str, str] = {}
-RULES = _read(
-    r"""
+RULES = _read(r"""
 FORMER ~ (?:previous|prior|above|earlier|preceding|foregoing|past|original|initial|existing|former|other|current|old|
     user's)
 OWN ~ (?:instructions?|rules?|prompts?|directions?|guidelines?|directives?|commands?|constraints?|programming|training|
@@ -98,8 +95,6 @@ do anything now,jailbr,without,free of,free from,no ethical,no moral,no content 
 # Show what the operator has said.
 prompt,message,instruct,you ,above,before this,configuration,guidelines,rules ~ \b{SHOW} (?:\S+ ){0,6}?(?:your |the |
     its |this |that |all |any |me )*{PROMPT}
-begin,start ~ \b(?:begin|start) (?:your )?(?:answer|reply|response|output) with (?:the )?(?:text|words|content|prompt|
-    \"you are|your (?:system|instructions))
 # Marks of the roles in a conversation.
 <|,[inst],[/inst],<<,</,<sys,<ass,<ins,<imp,<inf,[system,[admin,[developer,system,assistant,developer,human: ~ #{2,
     } ?\(?system[_ ]?(?:message|prompt|instruction)|<\|(?:im_start|im_end|system|user|assistant|endoftext|eot_id|
@@ -307,12 +302,9 @@ negeer,vergeet,ignoruj,zapomnij ~ \b(?:negeer|vergeet) (?:\S+ ){0,3}?(?:instruct
 忽,视,忘,提示,指令,無視,プロンプト,무시,잊 ~ (?:忽略|忽视|无视|忘记|忘掉).{0,12}(?:指令|指示|规则|提示|说明)|(?:显示|
     告诉我|输出|透露).{0,10}(?:系统提示|提示词|系统指令)|(?:指示|命令|ルール|指令|プロンプト).{0,8}(?:無視|忘れ)|
     システムプロンプト.{0,8}(?:表示|教え|見せ|出力)|(?:이전|위의|모든).{0,10}(?:지시|명령|규칙).{0,6}(?:무시|잊)
-""",
-    _PARTS,
-)
+""")
 
-RESULT_RULES = _read(
-    r"""
+RESULT_RULES = _read(r"""
 # An agent is spoken to by its name, which users do as well.
 hi ,hey,hello,dear,okay,by the way,please,thanks,ai,assistant,model,gpt,copilot,gemini,claude,siri,alexa ~ \b(?:hi|hey|
     hello|dear|okay|by the way,?|thanks?(?: you)?,?|please,?) (?:the |virtual |my )?(?:{AI}|{MACHINE}|chatgpt|copilot|
@@ -334,13 +326,11 @@ transfer,wire,withdraw,move,send,pay ,deposit ~ (?:^|[.!?:] |please |and )(?:tra
     deposit) [^.!?]{0,30}(?:\d[\d,.]*|bitcoins?|money|funds|ownership|transaction)\b.{0,80}?\b(?:from my|my account|
     to (?:the |this )?(?:wallet|address|iban|account)\b|of my|to [a-z]{2}\d\d|the user's)
 all ,every,the user's,of the user,user information ~ (?:^|[.!?:] )(?:please )?(?:send|post|forward|share|concatenate|
-    get|change|collect|upload)\b[^.!?]{0,30}\b(?:(?:all|every) (?:\S+ )?(?:messages|mails|emails|files|contacts|user\w+)
-    \b.{0,120}\bto (?:my|the website|https?:|\S+@)|(?:the user's|of the user)\b[^.!?]{0,60}\bto (?:\S+@|my|https?:|'|
-    \w*\d))
+    get|change|collect|upload)\b[^.!?]{0,30}\b(?:(?:all|every) (?:\S+ )?(?:messages|mails|emails|files|contacts|
+    user \w+)\b.{0,120}\bto (?:my|the website|https?:|\S+@)|(?:the user's|of the user)\b[^.!?]{0,60}\bto (?:\S+@|my|
+    https?:|'|\w*\d))
 delete,erase,wipe,cancel,schedule,book ~ \b(?:permanently )?(?:delete|erase|wipe) [^.!?]{0,40}(?:for good|permanently|
     (?:from|on|of) my (?:computer|drive|account|phone|device))\b|\bpermanently delete\b|\b(?:cancel|schedule|book|
     delete)\b[^.!?]{0,50}\b(?:and tell nobody|without telling)\b
-""",
-    _PARTS,
-)
+""")
 """Rules for what tools return alone, where an order has no business; a user may say such things."""
