@@ -5,6 +5,7 @@ documentation; recall and false alarms of prompt injection on the texts of its t
 documentation and, of each kind, for the slowest of many texts of 50 kB that were built to be slow.
 """
 
+import gzip
 import json
 import os
 import random
@@ -12,7 +13,7 @@ import re
 import string
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,19 @@ PIECES = (
         "dp.pt.a.",
         "1/",
         "ssn 853 ",
+        "before you answer ",
+        "ki ",
+        "ohne ",
+        "a_b_",
+        "Ab",
+        "ABCD2345",
+        "a1b2",
+        ".- ",
+        "01 ",
+        "tpmorp ",
+        "'a'+",
+        "%20",
+        "&#1;",
     ),
     *("<", "[", "system: ", "call the tool ", "what is ", "do not ", "忽略", "attention ", "![", "---"),
 )
@@ -86,7 +100,7 @@ PIECES = (
 def main() -> None:
     """Recall, false alarms, speed."""
     data = Path(os.environ["LOOM_TEST_DATA"])
-    for name, value in (*personal(data), *alarms(data), *of_secrets(), *of_injection(), *speed()):
+    for name, value in (*personal(data), *alarms(data), *of_secrets(), *of_injection(data), *speed()):
         print(json.dumps({"figure": name, "value": value}), flush=True)
 
 
@@ -147,13 +161,45 @@ def is_found(text: str, secret: str) -> bool:
     return secret not in text or secret not in redacted(text, ("secret",))
 
 
-def of_injection() -> Iterator[tuple[str, Any]]:
+def of_injection(folder: Path) -> Iterator[tuple[str, Any]]:
     """Recall and false alarms of the rules."""
     texts = yaml.safe_load((TEXTS / "injections.yaml").read_text(encoding="utf-8"))
     for sort, what in (("attacks", "recall of injections"), ("harmless", "false alarms of injections")):
         for part, of_part in texts[sort].items():
             count = sum(any(injections(text)) for text in of_part)
             yield f"{what}, {part}", f"{count} of {len(of_part)}"
+    data = ROOT / "tests/unit/guard/data"
+    for kind, parts in yaml.safe_load((data / "attacks.yaml").read_text(encoding="utf-8")).items():
+        for part, attacks in parts.items():
+            yield f"recall of injections in results, {kind}, {part}", of(attacks, in_result=True)
+    for part, texts in yaml.safe_load((data / "ordinary.yaml").read_text(encoding="utf-8")).items():
+        yield f"false alarms of injections, orders for people, {part}", of(texts, in_result=False)
+        yield f"false alarms of injections in results, orders for people, {part}", of(texts, in_result=True)
+    for name, texts in ordinary(folder):
+        yield f"false alarms of injections, {name}", of(texts, in_result=False)
+        yield f"false alarms of injections in results, {name}", of(texts, in_result=True)
+
+
+def of(texts: Sequence[str], *, in_result: bool) -> str:
+    """How many of some texts are taken for attacks."""
+    return f"{sum(any(injections(text, in_result=in_result)) for text in texts)} of {len(texts)}"
+
+
+def ordinary(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Texts that nobody wrote with an attack in mind: what people say, and paragraphs of pages and of code."""
+    opened = gzip.decompress((folder / "dialogues" / "dialogues3.json.gz").read_bytes())
+    yield "dialogues", [text for text in strings(json.loads(opened)) if " " in text]
+    yield "intents", [*strings(json.loads((folder / "intents" / "intents20.json").read_text(encoding="utf-8")))]
+    yield "product data", [*strings(json.loads((folder / "retail" / "products.json").read_text(encoding="utf-8")))]
+    library = Path(os.__file__).parent
+    for name, files in (("documentation", (ROOT / "docs").glob("**/*.md")), ("Python's library", library.glob("*.py"))):
+        yield name, [text for file in files for text in file.read_text(encoding="utf-8").split("\n\n") if text.strip()]
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All texts of a JSON value."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    yield from ([value] if isinstance(value, str) else [text for each in inner for text in strings(each)])
 
 
 def speed() -> Iterator[tuple[str, Any]]:

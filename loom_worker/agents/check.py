@@ -78,6 +78,8 @@ def models(agent: Agent, providers: Providers) -> Iterator[Problem]:
             text = f"no model is named, and the agent's own is one of the provider {provider}"
             fix = f"add the model, as {agent.at(f'{member}.model')}"
             yield agent.problem(agent.at(f"{member}.provider"), text, fix)
+    for stage, named in agent.guardrails.models.items():
+        yield from _provider(agent, f"guardrails.{stage}", named.partition("/")[0], providers)
     if agent.has_llm_judges and (agent.judge_model.provider or provider) == "scripted":
         text = "the demo model cannot judge, so its LLM judges give no verdict"
         yield agent.problem(agent.at("judges"), text, f"name a model, as {agent.at('judge_llm')}", is_warning=True)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from loom_worker.core.fields import Fields
-from loom_worker.core.values.agents import ApprovalPolicy, Auth, Backend, McpServer, Scope
+from loom_worker.core.values.agents import PROVIDERS, ApprovalPolicy, Auth, Backend, McpServer, Scope
 from loom_worker.core.values.guardrails import (
     ACTIONS,
+    CHECKED_STAGES,
+    INJECTION,
     OTHER_WORDS,
     STAGES,
     Action,
@@ -75,12 +77,15 @@ def budget(spec: Fields) -> Json | None:
 
 
 def guardrails(spec: Fields) -> Guardrails:
-    """What its texts are searched for: ``{stage: {kind: action}}``, or a list of ``{find, action}`` for a stage."""
+    """What its texts are searched for: ``{stage: {kind: action}}``, or ``{stage: [{find, action, model?}]}``."""
     fields = spec.under("guardrails")
     found: Json = {}
     for stage in STAGES:
         if isinstance(fields.get(stage), list):
-            found[stage] = by_kind(_rule(entry, stage) for entry in fields.each(stage))
+            entries = fields.each(stage)
+            found[stage] = by_kind([_rule(entry, stage) for entry in entries])
+            if models := [model for entry in entries if (model := _checking_model(entry, stage))]:
+                found.setdefault("models", {})[stage] = models[-1]
         elif fields.get(stage) is not None:
             found[stage] = _rules_by_kind(fields.under(stage), stage)
     return Guardrails.of(found)
@@ -91,6 +96,21 @@ def _rule(entry: Fields, stage: Stage) -> tuple[str, Action]:
         entry.required(name)
     found = entry.choice("find", (*kinds_at(stage), *OTHER_WORDS))
     return cast(str, found), cast(Action, entry.choice("action", ACTIONS))
+
+
+def _checking_model(entry: Fields, stage: Stage) -> str | None:
+    """The model that is asked about injection in addition to the rules."""
+    named = entry.text("model")
+    if named is None:
+        return None
+    if stage not in CHECKED_STAGES or entry.get("find") != INJECTION:
+        needed = f"nothing (a model is asked with find: {INJECTION} alone, for {' and '.join(CHECKED_STAGES)})"
+        raise entry.invalid("model", needed, named)
+    provider, _, model = named.partition("/")
+    if provider == "scripted" or provider not in PROVIDERS or not model.strip():
+        known = ", ".join(each for each in PROVIDERS if each != "scripted")
+        raise entry.invalid("model", f"provider/model, with a provider of {known},", named)
+    return named
 
 
 def _rules_by_kind(rules: Fields, stage: Stage) -> Json:

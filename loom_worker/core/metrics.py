@@ -15,7 +15,7 @@ _SCORES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 _ENDS = Label("status", ("completed", "incomplete", "failed", "cancelled"))
 _MODEL, _TOOL, _JUDGE = Label("model"), Label("tool"), Label("judge")
-_PURPOSE = Label("purpose", ("turn", "judge", "summary", "rerank", "embedding"))
+_PURPOSE = Label("purpose", ("turn", "judge", "summary", "rerank", "guard", "embedding"))
 _QUEUES = ("turn", "judge", "tool", "workflow", "webhook", "summary", "trace", "control")
 _LARGE_RESULT_EVENTS = (
     *("kept", "memory_hits", "memory_misses", "evicted", "damaged_in_memory", "damaged", "bombs"),

@@ -6,10 +6,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from loom_worker.core.values.guardrails import Stage, StageRules
+from loom_worker.core.values.guardrails import INJECTION, Stage, StageRules
 from loom_worker.core.values.json import Json
 from loom_worker.guard.findings import scan
-from loom_worker.guard.redact import SECRET, redacted
+from loom_worker.guard.injection import injections
+from loom_worker.guard.redact import SECRET, marker_of, redacted
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ class Checked(Generic[T]):
 def check(stage: Stage, text: str, rules: StageRules) -> Checked[str]:
     """Search a text for what the rules of its stage name."""
     search = _Search(rules)
-    return search.done(stage, search.text(text))
+    return search.done(stage, search.text(search.result(text) if stage == "tool_result" else text))
 
 
 def check_json(stage: Stage, value: T, rules: StageRules, *, name: str = "") -> Checked[T]:
@@ -53,6 +54,14 @@ class _Search:
     def done(self, stage: Stage, kept: T) -> Checked[T]:
         blocked_for = tuple(kind for kind in self._found if self._rules[kind] == "block")
         return Checked(kept, decisions_on(stage, self._found, self._rules), blocked_for)
+
+    def result(self, text: str) -> str:
+        """A tool's result, which no rule lets give orders that a user may give."""
+        for start, end in reversed([*injections(text, in_result=True)] if INJECTION in self._rules else []):
+            self._found[INJECTION] = None
+            if self._rules[INJECTION] == "redact":
+                text = text[:start] + marker_of(INJECTION) + text[end:]
+        return text
 
     def text(self, text: str) -> str:
         kinds = dict.fromkeys(each.kind for each in scan(text, self._rules))

@@ -12,12 +12,14 @@ from loom_worker.core.errors import BadFile, LoomError
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.chat import ToolUse
+from loom_worker.core.values.guardrails import Stage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, Session
 from loom_worker.core.values.tools import MAX_SHOWN, Occasion, Tool
 from loom_worker.core.values.turns import Claim
 from loom_worker.core.values.workspaces import ALL_NAMES, NameRules
 from loom_worker.judge.evaluate import JudgeModel
+from loom_worker.judge.injection import CHECK_S, InjectionCheck
 from loom_worker.judge.llm import VERDICT_TOKENS
 from loom_worker.llm import tokens
 from loom_worker.llm.meter import TOOLS_TOKENS
@@ -234,7 +236,15 @@ class AgentRegistry:
             compressor_budget_tokens=(agent.compressor.max_context_tokens or window) - reserved,
             judge=None if absent or agent.judges is None else self._judge(_served(agent, choice), chosen),
             late=tool_set.late,
+            checks={} if absent else dict(self._checks(agent)),
         )
+
+    def _checks(self, agent: Agent) -> Iterator[tuple[Stage, InjectionCheck]]:
+        for stage, named in agent.guardrails.models.items():
+            provider, _, name = named.partition("/")
+            model = self._models.model(provider, name)
+            accounts = replace(self._accounts(agent, Sessions(self._database), model), purpose="guard")
+            yield stage, InjectionCheck(stage, Reranker(model, accounts, CHECK_S))
 
     def _judge(self, agent: Agent, answering: str) -> JudgeModel | None:
         model = self._models.judge(agent, answering)

@@ -19,6 +19,7 @@ from loom_worker.core.values.patterns import PatternMatch
 from loom_worker.core.values.skills import Skill, SkillShelf
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.core.values.turns import Turn
+from loom_worker.core.values.usage import Purpose
 from loom_worker.llm.meter import OnBudget
 from loom_worker.llm.model import Model
 from loom_worker.llm.rerank import Reranker
@@ -77,6 +78,7 @@ class RankingAccounts:
     agent: Agent
     count: Count
     """The tokens of the model that ranks."""
+    purpose: Purpose = "rerank"
 
     def is_there(self, lane: str) -> bool:
         """Whether the session of a lane is not deleted."""
@@ -90,7 +92,7 @@ class RankingAccounts:
         """Enter what an answer cost."""
         names = (caller.workspace, caller.session_id, self.agent.name, reply.model)
         settlement = Settlement(self._payer(caller), reply.usage.amount(), tuple(held))
-        spent = Charge(*names, reply.usage, caller.turn_id, kind="rerank", settlement=settlement)
+        spent = Charge(*names, reply.usage, caller.turn_id, kind=self.purpose, settlement=settlement)
         self.ledger.charge(caller.lane, spent, now_ms=now_ms())
 
     def _payer(self, caller: Caller) -> Payer:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.chat import Frame, ToolSpec, ToolUse
+from loom_worker.core.values.guardrails import Stage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.learned import LearnedLayer
 from loom_worker.core.values.sessions import Choice
@@ -13,6 +14,7 @@ from loom_worker.core.values.skills import SkillShelf
 from loom_worker.core.values.tools import Occasion, Tool
 from loom_worker.core.values.turns import Claim, Turn
 from loom_worker.judge.evaluate import JudgeModel
+from loom_worker.judge.injection import InjectionCheck
 from loom_worker.llm.model import Model
 from loom_worker.memory.layers import Count
 from loom_worker.memory.pressure import L1Room
@@ -54,6 +56,8 @@ class AgentRuntime:
     """The skills of the session's workspace, of the same look that decided on the tool that reads them."""
     late: Mapping[str, Occasion] = field(default_factory=dict)
     """Tools that are shown only once there is an occasion, by name; empty where all are shown."""
+    checks: Mapping[Stage, InjectionCheck] = field(default_factory=dict)
+    """Models that look for injection where the rules find none, by stage."""
 
     @property
     def least_specs(self) -> tuple[ToolSpec, ...]:

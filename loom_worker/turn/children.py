@@ -222,5 +222,6 @@ def _filtered(call: Call, execution: Execution) -> Call:
     """A call with what guardrails let its turn's agent read of what others told it."""
     if call.status != "completed":
         return call
-    outcome = allowed(Outcome("completed", call.content or ""), execution.guardrails.tool_result)
+    said, rules = Outcome("completed", call.content or ""), execution.guardrails.tool_result
+    outcome = allowed(said, rules, execution.runtime, execution.caller(call.id))
     return replace(call, status=outcome.status, content=outcome.content, guard=list(outcome.guard) or None)

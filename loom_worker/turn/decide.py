@@ -163,6 +163,9 @@ def decide(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
         return _cancel_calls(state, now) if now.cancel == "finish" else _tend_calls(state, now)
     if not state.is_matched:
         return Match()
+    if state.refused_for:
+        text = f"A guardrail refuses input: it holds {', '.join(state.refused_for)}."
+        return _end(state, Ending("failed", "guardrail", error=problem("guardrail-blocked", text)))
     last = state.last_reply
     if last is None or last.payload["tool_uses"] or last.payload["stop_reason"] in ("pause_turn", "unasked_calls"):
         return _ask(state, limits, now)

@@ -84,7 +84,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
         has_succeeded=has_succeeded(ending, turn.judge),
         all_calls=turn.calls,
         verdicts=state.verdicts,
-        decisions=[*(each for reply in state.replies for each in reply.payload.get("guard", ())), *_judged(state)],
+        decisions=[*(each for step in state.steps for each in step.payload.get("guard", ())), *_judged(state)],
         output_ref=_output_ref(turn, messages, execution),
         trace=replace(_trace(state, execution), error_stored=error_stored),
         is_exported=worker.traces.exports and not state.claim.trace.is_unsampled,

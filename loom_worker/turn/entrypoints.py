@@ -146,7 +146,8 @@ def serve_call(turn_id: str, position: int, send: int, worker: TurnWorker) -> No
     crash_points.reached("tool.claimed")
     work = call_work(call, owner.caller, is_known=tool is not None)
     worker.monitor.started(work)
-    outcome = allowed(_outcome(tool, call, owner.caller, worker), guardrails(runtime.agent, owner.rules).tool_result)
+    rules = guardrails(runtime.agent, owner.rules).tool_result
+    outcome = allowed(_outcome(tool, call, owner.caller, worker), rules, runtime, owner.caller)
     crash_points.reached("tool.ran")
     store = partial(worker.tools.with_outcome, call, outcome, owner.caller)
     done = replace(retry_until_stored(store, stopping=worker.stopping), finished_ms=worker.clock_ms())

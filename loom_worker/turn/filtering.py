@@ -8,20 +8,23 @@ from functools import partial
 from loom_worker.core.text import KEY_CHARS, KEY_LETTERS
 from loom_worker.core.values.chat import Reply, ReplyEvent, Restarted, TextDelta, ToolUse
 from loom_worker.core.values.guardrails import StageRules
-from loom_worker.core.values.tools import Outcome
+from loom_worker.core.values.tools import Caller, Outcome
 from loom_worker.guard.rails import check, check_json, decisions_on
 from loom_worker.guard.stream import StreamFilter
+from loom_worker.turn.agent_runtime import AgentRuntime
 
 MOST_MARK_CHARS = 32  # the longest mark of a fence, its spaces included
 WITHHELD = "GUARDRAIL"
 """The code of a failure: the result holds what the model may not read."""
 
 
-def allowed(outcome: Outcome, rules: StageRules) -> Outcome:
-    """What the model may read of a tool's outcome."""
+def allowed(outcome: Outcome, rules: StageRules, runtime: AgentRuntime, caller: Caller) -> Outcome:
+    """What the model may read of a tool's outcome; a model of the agent's may be asked about it."""
     if not rules:
         return outcome
     content, detail = (check("tool_result", text, rules) for text in (outcome.content, outcome.detail))
+    if (asks := runtime.checks.get("tool_result")) is not None:
+        content = asks.after(content, rules, caller)
     decisions = content.decisions + detail.decisions
     blocked_for = dict.fromkeys((*content.blocked_for, *detail.blocked_for))
     if blocked_for:

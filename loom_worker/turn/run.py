@@ -20,16 +20,17 @@ from loom_worker.core.errors import (
 )
 from loom_worker.core.text import fence
 from loom_worker.core.values.calls import Call
+from loom_worker.core.values.guardrails import INJECTION
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.notifications import Delivery, Event
-from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.traces import Interval
 from loom_worker.core.values.turns import Claim, Ending
 from loom_worker.core.values.waiting import Waiting
 from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import DELTA, EventWriter
+from loom_worker.guard.rails import Checked
 from loom_worker.llm.meter import PaidTry
 from loom_worker.memory.recalled import as_text
 from loom_worker.tools.pool import BUILD_S
@@ -294,11 +295,12 @@ def situation(state: TurnState, execution: Execution) -> Situation:
     under_way = {*(call.status for call in state.open_calls), *(verdict.status for verdict in state.open_verdicts)}
     alive = worker.workers.alive() if "running" in under_way else frozenset()
     panel, names = execution.runtime.agent.judges, {call.name for call in state.open_calls}
+    in_place = "tool_result" not in execution.runtime.checks  # a model that is asked about results takes its time
     return Situation(
         now_ms=now_ms,
         run_ms=execution.clock.ms(),
         check=_check(state.calls, alive, execution, now_ms) if state.open_calls else Check(),
-        bounded=frozenset(name for name in names if (tool := execution.runtime.tool(name)) and tool.is_bounded),
+        bounded=frozenset(n for n in names if (tool := execution.runtime.tool(n)) and tool.is_bounded and in_place),
         cancel=execution.cancel_requests.now(),
         own_limits=execution.own_limits,
         panel=panel,
@@ -321,7 +323,9 @@ def _check(calls: Sequence[Call], alive: frozenset[str], execution: Execution, n
 
 
 def _match(state: TurnState, execution: Execution, writer: EventWriter) -> TurnState:
-    began_us = now_us()
+    checked, began_us = _checked_input(state, execution), now_us()
+    if checked is not None and checked.blocked_for:
+        return state.matched("", "", (), checked=checked)
     found = execution.worker.knowledge.prompt_context(state.turn, execution.runtime)
     took = Interval(began_us, now_us())
     if found.patterns:
@@ -329,7 +333,18 @@ def _match(state: TurnState, execution: Execution, writer: EventWriter) -> TurnS
     if found.skills:
         writer.emit("skill.used", {"skills": list(found.skills)})
     recalled = as_text(execution.session.memory.recalled, fence)
-    return state.matched(found.text, recalled, found.patterns, took=took)
+    return state.matched(found.text, recalled, found.patterns, took=took, checked=checked)
+
+
+def _checked_input(state: TurnState, execution: Execution) -> Checked[str] | None:
+    """A model's verdict on what the user says, if the agent's file names one; what it would take out is blocked."""
+    check, turn, known = execution.runtime.checks.get("input"), state.turn, tuple(state.turn.guard or ())
+    if check is None:
+        return None
+    rules = execution.guardrails.input
+    found = check.after(Checked(turn.input, known), rules, execution.caller())
+    is_one = found.kept != turn.input or found.blocked_for
+    return replace(found, decisions=found.decisions[len(known) :], blocked_for=(INJECTION,) if is_one else ())
 
 
 def _call_here(state: TurnState, call: Call, execution: Execution, writer: EventWriter) -> TurnState:
@@ -341,12 +356,11 @@ def _call_here(state: TurnState, call: Call, execution: Execution, writer: Event
     tool = execution.runtime.tool(call.name)
     if running is None or tool is None:
         raise Interrupted(f"Call {call.id} was taken by another worker.")
-    turn = state.turn
-    ids = (turn.lane, turn.session_id, turn.workspace, turn.id, call.id)
-    caller = Caller(*ids, turn.agent, turn.trace_id, turn.run_id or "")
+    caller = execution.caller(call.id)
     work = call_work(running, caller, is_known=True)
     worker.monitor.started(work)
-    outcome = allowed(worker.tools.run(tool, call.arguments, caller), execution.guardrails.tool_result)
+    ran, rules = worker.tools.run(tool, call.arguments, caller), execution.guardrails.tool_result
+    outcome = allowed(ran, rules, execution.runtime, caller)
     done = replace(worker.tools.with_outcome(running, outcome, caller), finished_ms=worker.clock_ms())
     state = children.close(state, (done,), execution, writer)
     tell_call(work, done, outcome.code, worker.monitor)

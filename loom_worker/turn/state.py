@@ -11,6 +11,7 @@ from loom_worker.core.values.judges import Judgement, Verdict
 from loom_worker.core.values.traces import Interval
 from loom_worker.core.values.turns import PAID, Claim, Step, Turn, answer, standing
 from loom_worker.core.values.webhooks import Webhook
+from loom_worker.guard.rails import Checked
 from loom_worker.llm.meter import PaidTry
 from loom_worker.memory.layers import correction
 from loom_worker.store.journal import Entries
@@ -84,6 +85,13 @@ class TurnState:
     def is_matched(self) -> bool:
         """True once patterns were looked for."""
         return any(step.kind == "matched" for step in self.steps)
+
+    @property
+    def refused_for(self) -> tuple[str, ...]:
+        """The kinds for which a model refused the input."""
+        return tuple(
+            kind for step in self.steps if step.kind == "matched" for kind in step.payload.get("refused_for", ())
+        )
 
     @property
     def context(self) -> str:
@@ -231,20 +239,28 @@ class TurnState:
 
     @property
     def has_progress(self) -> bool:
-        """True if the journal must have something before anything else is done: a reply, or what judges made of it."""
-        return any(step.kind in ("reply", "judged") for step in self.unsaved_steps)
+        """True if the journal must have something before anything else is done: what a model was asked for."""
+        return any(step.kind in ("reply", "judged") or "guard" in step.payload for step in self.unsaved_steps)
 
     def matched(
-        self, context: str, recalled: str, patterns: Sequence[Json], *, took: Interval | None = None
+        self,
+        context: str,
+        recalled: str,
+        patterns: Sequence[Json],
+        *,
+        took: Interval | None = None,
+        checked: Checked[str] | None = None,
     ) -> "TurnState":
         """Patterns were looked up; context is added to the user's message from now on.
 
         Args:
             recalled: what is added to it in this turn only.
             took: the look, for the trace.
+            checked: what a model said of the input; None: none was asked.
         """
         times = {"times": {"run": self.turn.fence, "at": took.as_json()}} if took else {}
-        step = Step(self.next_n, "matched", {"context": context, "recalled": recalled, **times})
+        said = {"guard": list(checked.decisions), "refused_for": list(checked.blocked_for)} if checked else {}
+        step = Step(self.next_n, "matched", {"context": context, "recalled": recalled, **times, **said})
         return replace(self, steps=(*self.steps, step), patterns=tuple(patterns))
 
     def replied(

@@ -15,6 +15,7 @@ from loom_worker.core.values.guardrails import Guardrails
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Remembered
+from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Claim, Turn
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.events.log import EventLog
@@ -153,6 +154,12 @@ class Execution:
     def payer(self) -> Payer:
         """On whose budgets the turn's calls are made."""
         return self.claim.payer(self.runtime.agent.budget)
+
+    def caller(self, call_id: str = "") -> Caller:
+        """On whose behalf tools run and models are asked."""
+        turn = self.claim.turn
+        ids = (turn.lane, turn.session_id, turn.workspace, turn.id, call_id)
+        return Caller(*ids, turn.agent, turn.trace_id, turn.run_id or "")
 
     @property
     def guardrails(self) -> Guardrails:

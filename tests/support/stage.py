@@ -14,6 +14,7 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import ChatMessage, Frame, ToolSpec
+from loom_worker.core.values.guardrails import Stage as GuardStage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.learned import NONE, LearnedLayer
@@ -26,6 +27,7 @@ from loom_worker.events.rebuild import queued, rebuild
 from loom_worker.events.run_news import RunNews
 from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.judge.evaluate import JudgeModel
+from loom_worker.judge.injection import InjectionCheck
 from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes
@@ -207,6 +209,8 @@ class Stage:
         self.now_ms = START_MS
         self.alive: set[str] = set()
         self.agent = Agent("default", system_prompt="You help.")
+        self.checks: dict[GuardStage, InjectionCheck] = {}
+        """Models that look for injection."""
         self.budget_tokens = 100_000
         self.broken: dict[str, float] = {}
         """Circuit breakers that are open, with the seconds until they let a call try."""
@@ -307,6 +311,7 @@ class Stage:
             input_budget_tokens=self.budget_tokens,
             l1=l1_room(self.budget_tokens, policy=self.agent.memory, most_tokens=self.settings.llm.l1_tokens),
             max_tokens=1000,
+            checks=self.checks,
             judge=JudgeModel(Metered(self.judge), lambda text: len(text) // 4 + 1, self.budget_tokens),
         )
 

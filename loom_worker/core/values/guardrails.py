@@ -11,6 +11,8 @@ Stage = Literal["input", "arguments", "tool_result", "output"]
 Action = Literal["flag", "redact", "block"]
 """From the mildest to the strictest: it is noted; it is taken out; the turn, or the tool's result, is refused."""
 STAGES: tuple[Stage, ...] = get_args(Stage)
+CHECKED_STAGES: tuple[Stage, ...] = ("input", "tool_result")
+"""Where a model can be asked about injection."""
 ACTIONS: tuple[Action, ...] = get_args(Action)
 SENSITIVE = ("secret", "card", "ssn", "iban", "phone", "email", "ip")
 """What can be found and removed: secrets, and what identifies a person."""
@@ -34,12 +36,15 @@ class Guardrails:
     arguments: StageRules = field(default_factory=dict)
     tool_result: StageRules = field(default_factory=dict)
     output: StageRules = field(default_factory=dict)
+    models: Mapping[Stage, str] = field(default_factory=dict)
+    """``provider/model`` that is asked about injection where the rules find none, by stage: one of CHECKED_STAGES."""
 
     @classmethod
     def of(cls, given: Json | None) -> "Guardrails":
         """Read what a file or a request says, already checked; ``arguments`` that are not there follow ``output``."""
         given = {"arguments": (given or {}).get("output"), **(given or {})}
-        return cls(**{stage: _whole(given.get(stage) or {}) for stage in STAGES})
+        stages = {stage: _whole(given.get(stage) or {}) for stage in STAGES}
+        return cls(**stages, models=given.get("models") or {})
 
     def at(self, stage: Stage) -> StageRules:
         """The rules of a stage."""
@@ -48,11 +53,13 @@ class Guardrails:
 
     def with_those_of(self, other: "Guardrails") -> "Guardrails":
         """Both together; of two actions for the same the stricter one holds."""
-        return Guardrails(**{each: by_kind((*self.at(each).items(), *other.at(each).items())) for each in STAGES})
+        both = {each: by_kind((*self.at(each).items(), *other.at(each).items())) for each in STAGES}
+        return Guardrails(**both, models={**other.models, **self.models})
 
     def as_json(self) -> Json:
         """What ``of`` reads: ``{stage: {kind: action}}``."""
-        return {stage: dict(self.at(stage)) for stage in STAGES if self.at(stage) or stage == "arguments"}
+        stages: Json = {stage: dict(self.at(stage)) for stage in STAGES if self.at(stage) or stage == "arguments"}
+        return {**stages, "models": dict(self.models)} if self.models else stages
 
 
 NO_GUARDRAILS = Guardrails()

@@ -302,8 +302,8 @@ class Ending:
 
     @property
     def leaves_messages(self) -> bool:
-        """False for a turn that was rolled back: the conversation goes on as if it never ran."""
-        return (self.status, self.reason) != ("cancelled", "rollback")
+        """False for a turn that was rolled back, or whose input was refused: the conversation goes on without it."""
+        return (self.status, self.reason) not in (("cancelled", "rollback"), ("failed", "guardrail"))
 
 
 BETWEEN_REPLIES = "\n\n"

@@ -5,7 +5,7 @@ from typing import Literal
 
 GROUPS = ("turn", "session", "agent", "workspace", "user", "workflow", "run", "model", "kind", "hour", "day", "month")
 """What usage can be summed by; what has no turn, user, workflow or run has the key ''."""
-Purpose = Literal["turn", "summary", "rerank", "judge", "embedding"]
+Purpose = Literal["turn", "summary", "rerank", "judge", "guard", "embedding"]
 """What a model was called for; turn: to answer."""
 
 

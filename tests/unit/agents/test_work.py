@@ -8,7 +8,7 @@ from loom_worker.agents.known import KnownAgents
 from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.values.agents import Agent, ApprovalPolicy, Auth, Backend, McpServer, Scope
-from loom_worker.core.values.guardrails import NO_GUARDRAILS, SENSITIVE
+from loom_worker.core.values.guardrails import NO_GUARDRAILS, SENSITIVE, Guardrails
 from loom_worker.core.values.learned import AS_ACTIVATED, LearnedPolicy
 from loom_worker.workflows.live import LiveWorkflows
 
@@ -151,6 +151,14 @@ def test_guardrails_that_are_listed_are_the_same_as_by_kind(tmp_path: Path) -> N
     assert agent(tmp_path, "{guardrails: {input: []}}").guardrails == NO_GUARDRAILS
 
 
+def test_a_model_can_be_asked_about_injection_where_somebody_else_wrote_the_text(tmp_path: Path) -> None:
+    rule = "{find: injection, action: block, model: ollama/hub/qwen:1}"
+    found = agent(tmp_path, f"{{guardrails: {{input: [{rule}], tool_result: {{injection: flag}}}}}}").guardrails
+    assert (found.models, found.input) == ({"input": "ollama/hub/qwen:1"}, {"injection": "block"})
+    assert Guardrails.of(found.as_json()) == found
+    assert NO_GUARDRAILS.with_those_of(found) == found
+
+
 @pytest.mark.cases(
     ("spec", "text"),
     [
@@ -164,6 +172,11 @@ def test_guardrails_that_are_listed_are_the_same_as_by_kind(tmp_path: Path) -> N
         ("{guardrails: {output: [{find: injection, action: block}]}}", "email, ip, secrets is needed, not 'injection'"),
         ("{guardrails: {input: [{action: block}]}}", "is missing"),
         ("{guardrails: {input: [{find: card}]}}", "is missing"),
+        ("{guardrails: {input: [{find: card, action: flag, model: anthropic/c}]}}", "find: injection alone"),
+        ("{guardrails: {output: [{find: card, action: flag, model: anthropic/c}]}}", "input and tool_result"),
+        ("{guardrails: {arguments: [{find: injection, action: flag, model: ollama/q}]}}", "input and tool_result"),
+        ("{guardrails: {input: [{find: injection, action: flag, model: haiku}]}}", "provider/model"),
+        ("{guardrails: {input: [{find: injection, action: flag, model: scripted/x}]}}", "anthropic, bedrock, ollama"),
     ],
 )
 def test_guardrails_that_cannot_be_meant_are_told_with_their_line(tmp_path: Path, spec: str, text: str) -> None:

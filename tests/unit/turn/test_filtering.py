@@ -21,6 +21,7 @@ from loom_worker.store.table_parts import METADATA
 from loom_worker.store.workspaces import Workspaces
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.filtering import allowed, filtered, with_checked_calls
+from tests.support.callers import CALLER
 from tests.support.models import ONE_CALL, Beat, says, wants
 from tests.support.stage import WORKSPACE, Stage, spec
 from tests.unit.turn.test_handover import visible_text
@@ -152,15 +153,15 @@ def test_without_rules_nothing_is_looked_for(stage: Stage) -> None:
     assert decided(stage) == []
 
 
-def test_a_failures_text_and_traceback_are_held_against_the_rules_too() -> None:
+def test_a_failures_text_and_traceback_are_held_against_the_rules_too(stage: Stage) -> None:
     failed = Outcome("failed", f"bad card {CARD}", detail=f"Traceback: {CARD}", code="X")
-    done = allowed(failed, {"card": "redact"})
+    done = allowed(failed, {"card": "redact"}, stage.runtime(), CALLER)
     assert (done.status, done.content, done.detail) == (
         "failed",
         "bad card [redacted card]",
         "Traceback: [redacted card]",
     )
-    assert allowed(failed, {}) is failed
+    assert allowed(failed, {}, stage.runtime(), CALLER) is failed
 
 
 def events(pieces: list[str]) -> Iterator[ReplyEvent]:
