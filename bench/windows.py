@@ -213,7 +213,7 @@ def _bill(runtime: AgentRuntime, context: Context, answer_tokens: int, cache: Pr
     usage = cache.ask(request_blocks(request_body(request, MODEL), count))
     usage = replace(usage, output_tokens=round(answer_tokens * runtime.typical))
     tally.usage += usage
-    tally.cost_usd += prices.cost_usd(MODEL, usage) or 0.0
+    tally.cost_usd += float(prices.cost_usd(MODEL, usage) or 0)
 
 
 @lru_cache(maxsize=1)
