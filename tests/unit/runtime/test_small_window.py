@@ -168,22 +168,15 @@ ALONE = Agent("a", backend=None, system_prompt="You help.")
 EARLIER = {"update_session_context", "search_conversation", "recall_conversation", "clear_recalled_context"}
 
 
-def test_an_agent_without_data_is_shown_no_tool_before_something_has_left_its_context(
-    settings: Settings, database: Database
+@pytest.mark.parametrize(("window", "first"), [(WINDOW, set()), (20_000, {"update_session_context", MORE})])
+def test_an_agent_without_data_is_shown_no_idle_tool_where_the_window_is_too_small(
+    settings: Settings, database: Database, window: int, first: set[str]
 ) -> None:
-    fitted = made_components(replace(settings, llm=narrow("anthropic")), Agents({"a": ALONE}, ()), database)
-    runtime = fitted.registry.runtime("a")
-    assert (shown(runtime), shown(runtime, Remembered(MemoryState(first_n=9)))) == (set(), EARLIER)
-    assert runtime.prepared(ToolUse("1", "shared_memory_list", {})).error is None
-    fitted.close()
-
-
-def test_an_agent_without_data_keeps_facts_in_mind_from_the_start_where_there_is_room(
-    settings: Settings, database: Database
-) -> None:
-    here = replace(settings, llm=narrow("anthropic", window=20_000))
+    here = replace(settings, llm=narrow("anthropic", window=window))
     fitted = made_components(here, Agents({"a": ALONE}, ()), database)
-    assert shown(fitted.registry.runtime("a")) == {"update_session_context", MORE}
+    runtime = fitted.registry.runtime("a")
+    assert (shown(runtime), shown(runtime, Remembered(MemoryState(first_n=9)))) == (first, first | EARLIER)
+    assert runtime.prepared(ToolUse("1", "shared_memory_list", {})).error is None
     fitted.close()
 
 
