@@ -4,7 +4,8 @@ With LOOM_TEST_DATA. The dialogues there are replayed turn by turn as sessions o
 is packed by Loom's own memory, summaries are made without a model. Then each question about a dialogue is put as its
 next message, and each message that answers it is looked for: word by word in the prompt, in its summary, among the
 first ten hits of the search, nowhere. Beside it what a turn of the replay costs, by a provider's prefix cache and list
-prices. Twice: as agents are by default, and with at most ten messages in L1. One line of a table each.
+prices. A line of a table for at most ten messages in L1, and for each value of an agent's `memory.spend`. With --joined
+the dialogues are one conversation after the other in one session, longer than most, and asked about at its end.
 """
 
 import argparse
@@ -21,24 +22,26 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Semaphore
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 from sqlalchemy import insert
 
 from bench.prefix import PrefixCache, request_blocks
 from loom_worker.agents.load import Agents, load
+from loom_worker.agents.memory import MARKS
 from loom_worker.core import redis_client
 from loom_worker.core.errors import BudgetExceeded
 from loom_worker.core.settings import from_env
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ChatMessage, Request, Usage
-from loom_worker.core.values.memory import MemoryPolicy
+from loom_worker.core.values.memory import MemoryPolicy, Spend
 from loom_worker.core.values.sessions import Message, NewSession, Session
 from loom_worker.llm import prices, tokens
 from loom_worker.llm.anthropic_request import request_body
 from loom_worker.memory.compress import Compressor
 from loom_worker.memory.fit import Context
 from loom_worker.memory.layers import message_tokens
+from loom_worker.memory.summarize import CompressionRules
 from loom_worker.runtime.components import components
 from loom_worker.store import rows
 from loom_worker.store.database import Database
@@ -49,11 +52,13 @@ from loom_worker.store.schema import messages
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.turn.agent_runtime import AgentRuntime
-from loom_worker.turn.context import HISTORY_MESSAGES, build, is_pressed, layers_of, new_rom
+from loom_worker.turn.context import HISTORY_MESSAGES, build, is_pressed, layers_of, new_rom, room_of_l1
 
 MODEL, WORKSPACE = "claude-sonnet-5-5", "bench"
 WINDOWS = "8000,32000,200000"
-TEN = MemoryPolicy(max_l1_messages=10, batches=(4, 6, 8))
+TEN = MemoryPolicy(max_l1_messages=10, batches=(4, 6, 8), **MARKS)
+SPENT: tuple[Spend, ...] = get_args(Spend)
+POLICIES = {"ten messages": TEN} | {spend: MemoryPolicy(spend=spend) for spend in SPENT}
 COLUMNS = (
     "in L1",
     "in a summary",
@@ -118,7 +123,8 @@ class Replay:
         before = self.compressor.memories.load(self.session.lane, limit=HISTORY_MESSAGES)
         with self.database.write() as tx:
             tx.execute(insert(messages), [rows.message_columns(each, lane=self.session.lane) for each in said])
-        while is_pressed(self.runtime, before, said) and self.compressor.compress(self.session.lane):
+        room = room_of_l1(self.runtime, rom=self.rom, kernel={}, ratio=self.runtime.typical)
+        while is_pressed(self.runtime, before, said, room=room) and self.compressor.compress(self.session.lane):
             pass
 
 
@@ -126,16 +132,19 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--windows", default=WINDOWS)
-    windows = [int(window) for window in parser.parse_args().windows.split(",")]
+    parser.add_argument("--joined", action="store_true")
+    given = parser.parse_args()
+    windows = [int(window) for window in given.windows.split(",")]
     data = os.environ.get("LOOM_TEST_DATA") or sys.exit("LOOM_TEST_DATA names no folder with dialogues.")
     dialogues = json.loads(gzip.decompress((Path(data) / "dialogues" / "dialogues3.json.gz").read_bytes()))
+    sessions = [dialogues] if given.joined else [[dialogue] for dialogue in dialogues]
     print(f"| window | L1 | {' | '.join(COLUMNS)} |\n|{' --- |' * (len(COLUMNS) + 2)}", flush=True)
     for window in windows:
-        for name, policy in {"ten messages": TEN, "by its tokens": MemoryPolicy()}.items():
+        for name, policy in POLICIES.items():
             tally = Tally()
-            for dialogue in dialogues:
-                with replaying(dialogue["id"], window, policy) as replay:
-                    measure(replay, dialogue, tally)
+            for each in sessions:
+                with replaying("-".join(dialogue["id"] for dialogue in each), window, policy) as replay:
+                    measure(replay, each, tally)
             print(f"| {window:,} | {name} | {' | '.join(tally.line())} |", flush=True)
 
 
@@ -152,24 +161,25 @@ def replaying(name: str, window: int, policy: MemoryPolicy) -> Iterator[Replay]:
             agents = Agents({agent.name: agent}, ())
             fitted = components(settings, agents, database, client, process="bench", stopping=Stopping(1.0))
             registry, memories = fitted.registry, Memories(database)
-            around: Any = SimpleNamespace(
-                compression=lambda session: replace(registry.compression(session), model=None), alive=frozenset
-            )
+            runtime = registry.runtime("default")
+            rom = new_rom(runtime, fitted.knowledge).text
+
+            def compression(session: Session) -> CompressionRules:
+                return replace(registry.compression(replace(session, rom=rom)), model=None)
+
+            around: Any = SimpleNamespace(compression=compression, alive=frozenset)
             compressor = Compressor(
                 "bench", memories, Facts(database), around, around, around, Stopping(1.0), Semaphore()
             )
             session = Sessions(database).create(WORKSPACE, NewSession(id=name), now_ms=1)
-            runtime = registry.runtime("default")
-            yield Replay(
-                runtime, compressor, Search(database), session, database, new_rom(runtime, fitted.knowledge).text
-            )
+            yield Replay(runtime, compressor, Search(database), session, database, rom)
             fitted.close()
 
 
-def measure(replay: Replay, dialogue: Any, tally: Tally) -> None:
-    """Replay a dialogue turn by turn, then put the questions."""
+def measure(replay: Replay, dialogues: Sequence[Any], tally: Tally) -> None:
+    """Replay dialogues turn by turn, one after the other, then put the questions."""
     cache = PrefixCache()
-    made = list(turns(dialogue, replay.runtime))
+    made = [turn for dialogue in dialogues for turn in turns(dialogue, replay)]
     for turn in made:
         tally.turns += 1
         try:
@@ -183,8 +193,8 @@ def measure(replay: Replay, dialogue: Any, tally: Tally) -> None:
     tally.compressions += replay.compressor.memories.load(replay.session.lane, limit=0).state.version
     texts = {message.id: message.chat.text for turn in made for message in turn}
     order = [message.id for turn in made for message in turn]
-    for asked in dialogue["questions"]:
-        evidence = [f"{dialogue['id']}/{at}" for at in asked["evidence"] if f"{dialogue['id']}/{at}" in texts]
+    for name, asked in ((dialogue["id"], asked) for dialogue in dialogues for asked in dialogue["questions"]):
+        evidence = [f"{name}/{at}" for at in asked["evidence"] if f"{name}/{at}" in texts]
         if evidence:
             tally.questions += 1
             places = _places(replay, asked["question"], order, texts)
@@ -192,9 +202,9 @@ def measure(replay: Replay, dialogue: Any, tally: Tally) -> None:
                 tally.places[places.get(at, COLUMNS[3])] += 1 / len(evidence)
 
 
-def turns(dialogue: Any, runtime: AgentRuntime) -> Iterator[tuple[Message, ...]]:
+def turns(dialogue: Any, replay: Replay) -> Iterator[tuple[Message, ...]]:
     """The dialogue as a session's turns: the first speaker is the user, and what follows until it speaks again."""
-    name, user = dialogue["id"], dialogue["messages"][0]["speaker"]
+    name, user, count = dialogue["id"], dialogue["messages"][0]["speaker"], replay.runtime.count
     turn: list[Message] = []
     for number, said in enumerate(dialogue["messages"]):
         role = "user" if said["speaker"] == user else "assistant"
@@ -203,7 +213,8 @@ def turns(dialogue: Any, runtime: AgentRuntime) -> Iterator[tuple[Message, ...]]
             turn = []
         chat = ChatMessage(role, f"({said['time']}) {said['speaker']}: {said['text']}")  # type: ignore[arg-type]
         turn_id = turn[0].turn_id if turn else f"turn-{name}-{number}"
-        turn.append(Message(f"{name}/{said['id']}", name, turn_id, chat, message_tokens(chat, runtime.count), number))
+        tokens_of = message_tokens(chat, count)
+        turn.append(Message(f"{name}/{said['id']}", replay.session.id, turn_id, chat, tokens_of, number))
     yield tuple(turn)
 
 
@@ -213,7 +224,7 @@ def _bill(runtime: AgentRuntime, context: Context, answer_tokens: int, cache: Pr
     usage = cache.ask(request_blocks(request_body(request, MODEL), count))
     usage = replace(usage, output_tokens=round(answer_tokens * runtime.typical))
     tally.usage += usage
-    tally.cost_usd += prices.cost_usd(MODEL, usage) or 0.0
+    tally.cost_usd += float(prices.cost_usd(MODEL, usage) or 0)
 
 
 @lru_cache(maxsize=1)

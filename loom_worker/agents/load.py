@@ -240,6 +240,7 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
     """The agent that these fields describe; ``meta`` holds its version and description."""
     config, llm, a2a = spec.under("config"), spec.under("llm"), spec.under("a2a")
     patterns, skills = config.under("patterns"), config.under("skills")
+    has_tiers = "memory" in spec.under("sessions")
     spec.keep("observability")
     chosen = work.toolbox(spec)
     given: dict[str, Any] = {
@@ -270,7 +271,7 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
         "reranks_patterns": patterns.flag("rerank"),
         "skills_enabled": skills.flag("enabled"),
         "max_skills_per_turn": skills.whole("max_skills_per_turn", least=0),
-        "memory": tiers.active_window(spec, memory.policy(spec.under("memory"))),
+        "memory": tiers.active_window(spec, memory.policy(spec.under("memory"), by_number=has_tiers)),
         "tiers": tiers.tiers(spec),
         "learned": work.learned(spec),
         "compressor": tiers.summary_model(spec),

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar, get_args
 
 from loom_worker.core.fields import Fields
-from loom_worker.core.values.memory import MemoryPolicy, Shares
+from loom_worker.core.values.memory import MemoryPolicy, Shares, Spend
 
 T = TypeVar("T", int, float)
 
@@ -18,14 +18,19 @@ PROFILES = {
 """By ``workload_profile``; below the warning mark these go by the number of messages alone."""
 BATCHES = (4, 6, 8)
 """Messages compressed at a time for a file that goes by the number of messages, or that sets some sizes only."""
+MARKS: dict[str, Any] = {"normal_at": 0.70, "warning_at": 0.80, "critical_at": 0.85}
+"""For such a file, whose L1 has its own share alone."""
 _LEVELS = ("normal", "warning", "critical")
 _LAYERS = ("rom", "kernel", "l1", "l2")
 
 
-def policy(memory: Fields) -> MemoryPolicy:
+def policy(memory: Fields, *, by_number: bool = False) -> MemoryPolicy:
     """The rules a file sets; what it leaves out is its profile's, or the default's.
 
     Where two values must be in order, one that was not given yields to one that was.
+
+    Args:
+        by_number: the file limits the messages of L1 elsewhere.
 
     Raises:
         InvalidField: a value of the wrong type, or values that contradict each other.
@@ -35,6 +40,9 @@ def policy(memory: Fields) -> MemoryPolicy:
     usual = PROFILES[profile] if profile else MemoryPolicy()
     has_swap = memory.under("swap").flag("enabled")
     least, most = _bounds(compression, usual)
+    batches = _batches(compression.under("batch_sizes"), usual, by_number=most is not None)
+    if profile is None and (by_number or batches is not None):
+        usual = replace(usual, **MARKS)
     normal, warning, critical = _marks(compression, usual)
     return replace(
         usual,
@@ -43,10 +51,11 @@ def policy(memory: Fields) -> MemoryPolicy:
         normal_at=normal,
         warning_at=warning,
         critical_at=critical,
-        batches=_batches(compression.under("batch_sizes"), usual, by_number=most is not None),
+        batches=batches,
         max_l2_tokens=compression.whole("max_l2_tokens") or usual.max_l2_tokens,
         shares=_shares(compression.under("shares"), usual.shares),
         has_swap=usual.has_swap if has_swap is None else has_swap,
+        spend=memory.choice("spend", get_args(Spend)) or usual.spend,  # type: ignore[arg-type]
     )
 
 
@@ -73,7 +82,7 @@ def _bounds(compression: Fields, usual: MemoryPolicy) -> tuple[int, int | None]:
 
 
 def _batches(sizes: Fields, usual: MemoryPolicy, *, by_number: bool) -> tuple[int, int, int] | None:
-    """Messages by level; None (half of L1) if the file neither sets sizes nor goes by the number of messages."""
+    """Messages by level; None (by tokens) if the file neither sets sizes nor goes by the number of messages."""
     given = {level: sizes.whole(level) for level in _LEVELS}
     known = dict(zip(_LEVELS, usual.batches or BATCHES, strict=True))
     normal, warning, critical = _rising(sizes, given, known)

@@ -30,7 +30,7 @@ from loom_worker.memory.dated import Noted
 from loom_worker.memory.embed import DONE, MessageEmbedding, NoVectors
 from loom_worker.memory.kernel import kept
 from loom_worker.memory.layers import turns
-from loom_worker.memory.pressure import Batch, batch, l2_is_full
+from loom_worker.memory.pressure import Batch, batch, kept_tokens, l2_is_full
 from loom_worker.memory.sizes import Sizes
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store.budgets import Budgets
@@ -250,7 +250,8 @@ class Compressor:
         if state.l2_from_n and l2_is_full(l2_tokens, policy=rules.policy, allowance_tokens=rules.l2_tokens):
             return _snapshot(state, l2_tokens, rules)
         history = self.memories.oldest(lane, state, limit=READ)
-        found = batch(history, room=rules.l1, policy=rules.policy, sizes=Sizes(rules.count))
+        room = rules.l1.beside(kept_tokens(state, rules.count))
+        found = batch(history, room=room, policy=rules.policy, sizes=Sizes(rules.count))
         if found is None:
             return self._dated(work, state)
         batch_messages = _readable(_with_backlog(found, history, rules.policy).messages, rules)

@@ -13,6 +13,7 @@ from loom_worker.memory.layers import Count
 from loom_worker.memory.recalled import compact
 from loom_worker.store.sessions import Sessions
 
+KEEP_FACTS = "update_session_context"
 MERGED = ("preferences", "notes")
 """Objects whose members are set one by one."""
 
@@ -88,10 +89,10 @@ def _nullable(kind: str, description: str, **more: object) -> Json:
 
 
 _SPEC = ToolSpec(
-    name="update_session_context",
+    name=KEEP_FACTS,
     description=(
-        "Keep facts about this conversation in mind for good, however long it becomes: when the user tells who they "
-        "are, what they want to reach or how they like things done. Name only what changes; null removes."
+        "Keep in mind for good who the user is, what they want to reach and how they like things done, when they tell. "
+        "Name only what changes; null removes."
     ),
     input_schema={
         "type": "object",

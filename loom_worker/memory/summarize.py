@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 PART, LEAST_TOKENS, MOST_TOKENS = 5, 120, 2_500
 """Notes take a fifth of what they are about, within these bounds: five to ten times shorter is what a model reaches
-without losing facts. The half of a full L1 is 17,000 tokens, so its notes are seven times shorter."""
+without losing facts. Two fifths of a full L1 are 16,000 tokens, so its notes are seven times shorter."""
 DIGEST_PART = 5
 """A digest takes a fifth of L2's allowance: the rest is for what comes."""
 LEAST_PART = 0.01

@@ -27,6 +27,7 @@ from loom_worker.llm.model import Model
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import tools_tokens
 from loom_worker.memory.pressure import l1_room
+from loom_worker.memory.recall_facts import KEEP_FACTS
 from loom_worker.memory.recall_rerank import DEADLINE_S, ranked_at_once
 from loom_worker.memory.recall_tools import RecallParts, recall_tools
 from loom_worker.memory.recalled import MOST_BYTES, RECALLED_SHARE
@@ -269,7 +270,7 @@ class AgentRegistry:
             agent_budget=runtime.agent.budget,
             tiers=runtime.agent.tiers,
             count=runtime.count,
-            l1=runtime.l1,
+            l1=context.room_of_l1(runtime, rom=session.rom or "", kernel=context.kernel_of(session), ratio=ratio),
             l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * runtime.input_budget_tokens)),
             budget_tokens=int(runtime.compressor_budget_tokens / context.scale(ratio)),
         )
@@ -325,8 +326,12 @@ class AgentRegistry:
         many = {name: occasion for name, occasion in occasions.items() if occasion == "many"}
         late: dict[str, Occasion] = {**many} if len(many) > MAX_SHOWN else {}
         shown = [spec for spec in specs if spec.name not in late]
-        if tools_tokens(shown, count) > TOOLS_SHARE * (window - reserved):
+        most_tokens = TOOLS_SHARE * (window - reserved)
+        if tools_tokens(shown, count) > most_tokens:
             late = late | {name: when for name, when in occasions.items() if when not in ("always", "many")}
+            least = [spec for spec in specs if spec.name not in late]
+            if tools_tokens(least, count) > most_tokens and _has_work_for_none(agent, choice, occasions):
+                return replace(tool_set, late={**late, KEEP_FACTS: "earlier"})
         seldom = [spec for spec in specs if late.get(spec.name) in ("seldom", "many")]
         if not seldom:
             return replace(tool_set, late=late)
@@ -380,6 +385,16 @@ class AgentRegistry:
 def _served(agent: Agent, choice: Choice) -> Agent:
     """The agent with the provider that serves its models."""
     return replace(agent, provider=choice.provider) if choice.provider else agent
+
+
+def _has_work_for_none(agent: Agent, choice: Choice, occasions: Mapping[str, Occasion]) -> bool:
+    """Whether no tool is of use before something has left the context: then the provider's text about tools goes, too.
+
+    Tools that the agent's file lists or speaks of are wanted, and a stage of a workflow shares memory with others.
+    """
+    has_own = any(when == "always" for name, when in occasions.items() if name != KEEP_FACTS)
+    is_told = agent.tools is not None or choice.tools is not None or ":" in agent.name
+    return not has_own and not is_told and not any(name in agent.system_prompt for name in occasions)
 
 
 def _permitted(names: NameRules, tools: Sequence[Tool], *, standing: Sequence[Tool]) -> Iterator[str]:

@@ -16,8 +16,9 @@ from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tools import Occasion
 from loom_worker.core.values.turns import Claim
 from loom_worker.memory.fit import Context, fit
-from loom_worker.memory.layers import Layers, corrected, rom, tools_tokens, usual_tokens
-from loom_worker.memory.pressure import batch
+from loom_worker.memory.kernel import facts_tokens
+from loom_worker.memory.layers import REQUEST_OVERHEAD_TOKENS, Layers, corrected, rom, tools_tokens, usual_tokens
+from loom_worker.memory.pressure import L1Room, batch, kept_tokens
 from loom_worker.memory.recalled import as_text
 from loom_worker.memory.results import references
 from loom_worker.tools.registry import asked_for
@@ -146,14 +147,32 @@ def kernel_of(source: Claim | Session) -> Json:
     return {**({"user": source.user} if source.user else {}), **source.kernel}
 
 
-def is_pressed(runtime: AgentRuntime, remembered: Remembered, said: Sequence[Message]) -> bool:
-    """True if L1 is to be compressed once these messages are in it."""
+def room_of_l1(runtime: AgentRuntime, *, rom: str, kernel: Json, ratio: float) -> L1Room:
+    """What L1 may take beside the tools of a long conversation, the system text and the kernel's facts.
+
+    Args:
+        ratio: see over_bound; where the provider counts more than our bound, there is so much less room.
+    """
+    standing = [spec for spec in runtime.specs if runtime.late.get(spec.name, "always") in ("always", "earlier")]
+    known_tokens = facts_tokens(kernel, runtime.count)
+    lost_tokens = int(runtime.input_budget_tokens * (1 - 1 / scale(ratio)))
+    fixed_tokens = runtime.sizes.of_tools(standing) + runtime.count(rom) + REQUEST_OVERHEAD_TOKENS
+    return runtime.l1.beside(fixed_tokens + known_tokens + lost_tokens)
+
+
+def is_pressed(runtime: AgentRuntime, remembered: Remembered, said: Sequence[Message], *, room: L1Room) -> bool:
+    """True if L1 is to be compressed once these messages are in it.
+
+    Args:
+        room: see room_of_l1; what compression keeps is not yet taken off.
+    """
     policy = runtime.agent.memory
     history = (*remembered.history, *said)
     # The policy's least is looked at first: most turns need no counting.
     if len(history) <= policy.min_l1_messages:
         return False
-    return batch(history, room=runtime.l1, policy=policy, sizes=runtime.sizes) is not None
+    room = room.beside(kept_tokens(remembered.state, runtime.count))
+    return batch(history, room=room, policy=policy, sizes=runtime.sizes) is not None
 
 
 def shown(

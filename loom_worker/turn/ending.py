@@ -29,7 +29,7 @@ from loom_worker.store.journal import Final
 from loom_worker.trace.call_spans import last_request
 from loom_worker.turn.channel import parts_of
 from loom_worker.turn.children import by_reference, tell_others
-from loom_worker.turn.context import is_pressed
+from loom_worker.turn.context import is_pressed, kernel_of, over_bound, room_of_l1
 from loom_worker.turn.reporting import tell_end
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.transcript import said, usage_of
@@ -61,7 +61,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
     crash_points.reached("turn.ending")
     messages = _messages(state, execution, now_ms) if ending.leaves_messages else ()
-    is_due = bool(messages) and _makes_work(messages, execution)
+    is_due = bool(messages) and _makes_work(messages, state, execution)
     final = Final(
         ending=ending,
         progress={**execution.progress(state), "judge": turn.judge, "run_ms": turn.run_ms, "completed_ms": now_ms},
@@ -100,11 +100,16 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     tell_others(turn, children, worker)
 
 
-def _makes_work(messages: Sequence[Message], execution: Execution) -> bool:
+def _makes_work(messages: Sequence[Message], state: TurnState, execution: Execution) -> bool:
     """True if a worker is to compress the session's memory now, or to embed what was said."""
     tiers = execution.runtime.agent.tiers
     must_embed = tiers is not None and tiers.has_embeddings
-    return must_embed or is_pressed(execution.runtime, execution.session.memory, messages)
+    if must_embed:
+        return True
+    session, runtime, claim = execution.session, execution.runtime, state.claim
+    ratio = over_bound(runtime, state.correction)
+    room = room_of_l1(runtime, rom=session.rom, kernel=kernel_of(claim), ratio=ratio)
+    return is_pressed(runtime, session.memory, messages, room=room)
 
 
 def _send_what_follows(turn: Turn, final: Final, worker: TurnWorker) -> None:

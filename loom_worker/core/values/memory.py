@@ -9,6 +9,8 @@ from loom_worker.core.values.sessions import Message
 
 Level = Literal["normal", "warning", "critical"]
 """How full L1 is; each level compresses more messages at a time."""
+Spend = Literal["thrifty", "normal", "full"]
+"""What of a large window a conversation may fill, and so what each of its turns costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +31,20 @@ class MemoryPolicy:
     """More than these in L1 count as pressure, however short they are; None: the tokens of L1 decide alone."""
     min_l1_messages: int = 4
     """These, the newest, are never compressed."""
-    normal_at: float | None = 0.70
+    normal_at: float | None = 0.85
     """Share of L1's own allowance (0-1) from which the oldest messages are compressed; None: by their number alone."""
-    warning_at: float = 0.80
-    critical_at: float = 0.85
+    warning_at: float = 0.90
+    critical_at: float = 0.95
     batches: tuple[int, int, int] | None = None
-    """Messages that are compressed at a time, by level; None: as many as it takes to bring L1 down to half of its
-    first mark."""
+    """Messages that are compressed at a time, by level, from L1's own share; None: L1 has all that the other layers
+    leave, and as many go as it takes to bring it down to a part of its first mark."""
     max_l2_tokens: int = 5_000
     """L2 above this goes to swap as a snapshot, and begins anew from a digest of it."""
     shares: Shares = field(default_factory=Shares)
     has_swap: bool = True
     """False: the agent gets no tools to look for what has left its context."""
+    spend: Spend = "normal"
+    """How much L1 may take at most: a quarter of LOOM_L1_TOKENS, all of that, or whatever the window has."""
 
 
 ChangeKind = Literal["compressed", "snapshot", "summarized"]

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from loom_worker.agents.load import load
-from loom_worker.agents.memory import PROFILES, policy
+from loom_worker.agents.load import load, stored
+from loom_worker.agents.memory import MARKS, PROFILES, policy
 from loom_worker.core.errors import BadFile
-from loom_worker.core.fields import Fields
+from loom_worker.core.fields import Fields, InvalidField
 from loom_worker.core.values.memory import MemoryPolicy, Shares
 from tests.unit.docs.pages import text
 
@@ -64,11 +64,15 @@ def test_a_profile_gets_a_normal_mark_only_from_the_file() -> None:
 @pytest.mark.cases(
     ("given", "expected"),
     [
-        ({"max_l1_messages": 2}, {"max_l1_messages": 2, "min_l1_messages": 2, "batches": (4, 6, 8)}),
+        ({"max_l1_messages": 2}, {"max_l1_messages": 2, "min_l1_messages": 2, "batches": (4, 6, 8), **MARKS}),
         ({"min_l1_messages": 40}, {"min_l1_messages": 40}),
         ({"critical_threshold_percent": 50}, {"normal_at": 0.5, "warning_at": 0.5, "critical_at": 0.5}),
-        ({"normal_threshold_percent": 83}, {"normal_at": 0.83, "warning_at": 0.83}),
-        ({"batch_sizes": {"warning": 2}}, {"batches": (2, 2, 8)}),
+        ({"normal_threshold_percent": 92}, {"normal_at": 0.92, "warning_at": 0.92}),
+        ({"batch_sizes": {"warning": 2}}, {"batches": (2, 2, 8), **MARKS}),
+        (
+            {"batch_sizes": {"normal": 9}, "normal_threshold_percent": 83},
+            {"batches": (9, 9, 9), "normal_at": 0.83, "warning_at": 0.83, "critical_at": 0.85},
+        ),
     ],
 )
 def test_what_was_not_given_yields_to_what_was(given: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -79,6 +83,27 @@ def test_a_file_that_goes_by_the_number_of_messages_keeps_its_batches() -> None:
     assert compressing(max_l1_messages=10).batches == (4, 6, 8)
     assert compressing(workload_profile="balanced", min_l1_messages=40).max_l1_messages == 40
     assert compressing(min_l1_messages=2).batches is None
+
+
+@pytest.mark.parametrize("spend", ["thrifty", "normal", "full"])
+def test_a_file_chooses_what_a_conversation_may_cost(spend: Any) -> None:
+    assert policy(Fields({"spend": spend})) == replace(USUAL, spend=spend)
+
+
+@pytest.mark.parametrize("spend", ["Thrifty", "most", 3, ["full"]])
+def test_a_spend_that_there_is_none_of_is_refused_at_its_place(spend: Any) -> None:
+    with pytest.raises(InvalidField) as caught:
+        policy(Fields({"spend": spend}, ("spec", "memory")))
+    assert caught.value.path == "spec.memory.spend"
+
+
+def test_a_stored_version_from_before_the_choice_is_normal_and_one_with_tiers_keeps_its_marks() -> None:
+    def kept(**spec: Any) -> MemoryPolicy:
+        document = {"apiVersion": "loom/v1", "kind": "Agent", "metadata": {"name": "a"}, "spec": spec}
+        return stored(document, version="1", source="a.yaml:1").memory
+
+    assert kept(memory={"swap": {"enabled": True}}) == USUAL
+    assert kept(sessions={"memory": {}}) == replace(USUAL, max_l1_messages=20, batches=(4, 6, 8), **MARKS)
 
 
 C = "spec.memory.memory_compression"
@@ -144,7 +169,7 @@ def column(rules: MemoryPolicy) -> list[str]:
     """What the table in the docs says of them."""
     marks = (rules.normal_at, rules.warning_at, rules.critical_at)
     percents = ("none" if mark is None else f"{100 * mark:.0f}" for mark in marks)
-    batches = ", ".join(map(str, rules.batches)) if rules.batches else "half of L1"
+    batches = ", ".join(map(str, rules.batches)) if rules.batches else "what is too much"
     return [
         str(rules.max_l1_messages or "none"),
         str(rules.min_l1_messages),

@@ -6,16 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_worker.agents.memory import MARKS
 from loom_worker.core.values.chat import ChatMessage
-from loom_worker.core.values.memory import Level, MemoryPolicy, Shares
+from loom_worker.core.values.memory import Level, MemoryPolicy, MemoryState, Shares, Spend
 from loom_worker.memory.layers import chat_tokens
 from loom_worker.memory.layers import turns as turns_of
-from loom_worker.memory.pressure import MOST_L1_MESSAGES, L1Room, batch, l1_room, l1_tokens, l2_is_full, pressure
+from loom_worker.memory.pressure import (
+    LEFT,
+    MOST_L1_MESSAGES,
+    L1Room,
+    batch,
+    kept_tokens,
+    l1_room,
+    l1_tokens,
+    l2_is_full,
+    pressure,
+)
 from loom_worker.memory.sizes import Sizes
 from tests.unit.memory.talk import called, conversations, count, said, stored, turns, user
 
 DEFAULT = MemoryPolicy()
-BY_NUMBER = MemoryPolicy(max_l1_messages=10, batches=(4, 6, 8))
+BY_NUMBER = MemoryPolicy(max_l1_messages=10, batches=(4, 6, 8), **MARKS)
 BALANCED = MemoryPolicy(
     max_l1_messages=8, min_l1_messages=4, normal_at=None, warning_at=0.60, critical_at=0.75, batches=(3, 5, 7)
 )
@@ -23,7 +34,7 @@ BALANCED = MemoryPolicy(
 
 def room(allowance_tokens: int) -> L1Room:
     """L1's allowance, where it is half of the input budget."""
-    return l1_room(2 * allowance_tokens, policy=DEFAULT, most_tokens=10_000_000)
+    return l1_room(2 * allowance_tokens, policy=BY_NUMBER, most_tokens=10_000_000)
 
 
 ROOMY = room(10_000_000)
@@ -47,12 +58,16 @@ def exchanges(number: int, text: str = "") -> tuple[list[ChatMessage], ...]:
     ("policy", "tokens", "level"),
     [
         (DEFAULT, 0, None),
-        (DEFAULT, 699, None),
-        (DEFAULT, 700, "normal"),
-        (DEFAULT, 799, "normal"),
-        (DEFAULT, 800, "warning"),
-        (DEFAULT, 849, "warning"),
-        (DEFAULT, 850, "critical"),
+        (DEFAULT, 849, None),
+        (DEFAULT, 850, "normal"),
+        (DEFAULT, 900, "warning"),
+        (DEFAULT, 950, "critical"),
+        (BY_NUMBER, 699, None),
+        (BY_NUMBER, 700, "normal"),
+        (BY_NUMBER, 799, "normal"),
+        (BY_NUMBER, 800, "warning"),
+        (BY_NUMBER, 849, "warning"),
+        (BY_NUMBER, 850, "critical"),
         (DEFAULT, 5000, "critical"),
         (BALANCED, 599, None),
         (BALANCED, 600, "warning"),
@@ -106,8 +121,8 @@ def test_the_fuller_l1_is_the_more_leaves_it(share: float, level: Level, message
     assert (found.level, found.messages) == (level, history[:messages])
 
 
-@pytest.mark.cases("share", [0.7, 0.82, 0.9, 1.3])
-def test_by_default_one_batch_brings_l1_down_to_half_of_its_first_mark(share: float) -> None:
+@pytest.mark.cases("share", [0.85, 0.92, 0.97, 1.3])
+def test_by_default_one_batch_takes_no_more_than_brings_l1_down_to_its_part_of_the_first_mark(share: float) -> None:
     history = stored(*exchanges(40))
     tokens = l1_tokens(history, room=ROOMY, sizes=Sizes(count))
     allowance = int(tokens / share)
@@ -115,8 +130,9 @@ def test_by_default_one_batch_brings_l1_down_to_half_of_its_first_mark(share: fl
     assert found is not None
     rest = history[len(found.messages) :]
     turn_before = found.messages[-2:]
-    assert l1_tokens(rest, room=ROOMY, sizes=Sizes(count)) <= 0.35 * allowance
-    assert l1_tokens((*turn_before, *rest), room=ROOMY, sizes=Sizes(count)) > 0.35 * allowance
+    most = LEFT["normal"] * 0.85 * allowance
+    assert l1_tokens(rest, room=ROOMY, sizes=Sizes(count)) <= most
+    assert l1_tokens((*turn_before, *rest), room=ROOMY, sizes=Sizes(count)) > most
 
 
 def test_the_window_decides_and_not_ten_messages() -> None:
@@ -128,22 +144,47 @@ def test_the_window_decides_and_not_ten_messages() -> None:
     assert len(by_number.messages) == 8
 
 
-def test_l1_has_half_of_the_input_budget_and_at_most_its_setting() -> None:
-    assert l1_room(7_200, policy=DEFAULT, most_tokens=48_000) == L1Room(3_600, 2_160)
-    assert l1_room(180_000, policy=DEFAULT, most_tokens=48_000) == L1Room(48_000, 54_000)
-    assert l1_room(180_000, policy=DEFAULT, most_tokens=200_000).allowance_tokens == 90_000
+def test_a_file_that_names_batches_has_half_of_the_input_budget_whatever_others_leave() -> None:
+    assert l1_room(7_200, policy=BY_NUMBER, most_tokens=48_000).beside(5_000) == L1Room(3_600, 2_160)
+    assert l1_room(180_000, policy=BY_NUMBER, most_tokens=48_000) == L1Room(48_000, 54_000)
+    assert l1_room(180_000, policy=BY_NUMBER, most_tokens=200_000).allowance_tokens == 90_000
+    assert l1_room(28_800, policy=BY_NUMBER, most_tokens=48_000, typical=0.75) == L1Room(19_200, 8_640)
 
 
-def test_l1_is_measured_in_the_providers_usual_tokens_and_not_in_the_most_they_may_be() -> None:
-    assert l1_room(28_800, policy=DEFAULT, most_tokens=48_000, typical=0.75) == L1Room(19_200, 8_640)
-    assert l1_room(180_000, policy=DEFAULT, most_tokens=48_000, typical=0.75).allowance_tokens == 64_000
+@pytest.mark.cases(
+    ("budget", "taken", "allowance"),
+    [(28_800, 3_000, 25_800), (28_800, 20_000, 8_800), (28_800, 30_000, 0), (180_000, 6_000, 64_000)],
+)
+def test_what_the_other_layers_leave_is_l1s_up_to_its_setting_in_usual_tokens(
+    budget: int, taken: int, allowance: int
+) -> None:
+    given = l1_room(budget, policy=DEFAULT, most_tokens=48_000, typical=0.75)
+    assert given.beside(taken).allowance_tokens == allowance
+    assert given.beside(taken - 1_000).beside(1_000) == given.beside(taken)
+
+
+def test_shares_that_make_less_than_all_keep_the_rest_for_the_turn() -> None:
+    narrow = replace(DEFAULT, shares=Shares(rom=0.1, kernel=0.1, l1=0.3, l2=0.1))
+    assert l1_room(10_000, policy=narrow, most_tokens=48_000).beside(1_000).allowance_tokens == 5_000
+
+
+@pytest.mark.cases(("spend", "allowance"), [("thrifty", 12_000), ("normal", 48_000), ("full", 174_000)])
+def test_the_agents_spend_bounds_l1_in_a_large_window(spend: Spend, allowance: int) -> None:
+    policy = replace(DEFAULT, spend=spend)
+    assert l1_room(180_000, policy=policy, most_tokens=48_000).beside(6_000).allowance_tokens == allowance
+    assert l1_room(10_000, policy=policy, most_tokens=48_000).beside(1_000).allowance_tokens <= 9_000
+
+
+def test_what_compression_keeps_is_taken_off_l1s_room() -> None:
+    state = MemoryState(l2_text="x" * 100, schemas=({"name": "t", "text": "y" * 20},), refs=("ref_1",))
+    assert kept_tokens(state, count) == 125
 
 
 def test_more_messages_than_a_turn_reads_leave_however_short_they_are() -> None:
     history = stored(*exchanges(MOST_L1_MESSAGES // 2 + 1))
     found = batch(history, room=ROOMY, policy=DEFAULT, sizes=Sizes(count))
     assert found is not None
-    assert len(history) - len(found.messages) == MOST_L1_MESSAGES // 2
+    assert len(history) - len(found.messages) == int(LEFT["normal"] * MOST_L1_MESSAGES)
 
 
 def test_a_batch_is_rounded_up_to_whole_turns() -> None:

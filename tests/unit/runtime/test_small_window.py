@@ -5,13 +5,14 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import Invalid
 from loom_worker.core.settings import LlmSettings, Settings
-from loom_worker.core.values.agents import Backend
+from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.core.values.memory import MemoryState, Remembered
 from loom_worker.core.values.tools import Caller
@@ -161,6 +162,44 @@ def test_a_turn_with_little_room_goes_on_without_the_tools_that_came_late(
     context = build(runtime, layers, ratio=runtime.typical)
     assert len(context.tools) == len(runtime.least_specs) < len(layers.tools)
     assert context.messages == current
+
+
+ALONE = Agent("a", backend=None, system_prompt="You help.")
+EARLIER = {"update_session_context", "search_conversation", "recall_conversation", "clear_recalled_context"}
+
+
+@pytest.mark.parametrize(("window", "first"), [(WINDOW, set()), (20_000, {"update_session_context", MORE})])
+def test_an_agent_without_data_is_shown_no_idle_tool_where_the_window_is_too_small(
+    settings: Settings, database: Database, window: int, first: set[str]
+) -> None:
+    here = replace(settings, llm=narrow("anthropic", window=window))
+    fitted = made_components(here, Agents({"a": ALONE}, ()), database)
+    runtime = fitted.registry.runtime("a")
+    assert (shown(runtime), shown(runtime, Remembered(MemoryState(first_n=9)))) == (first, first | EARLIER)
+    assert runtime.prepared(ToolUse("1", "shared_memory_list", {})).error is None
+    fitted.close()
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        {"tools": ("shared_memory_read", "update_session_context")},
+        {"tools": ()},
+        {"system_prompt": "Keep what you learn by shared_memory_write."},
+        {"name": "run:stage"},
+        {"backend": Backend("sql")},
+    ],
+)
+def test_what_a_file_asks_for_is_shown_in_a_small_window_too(
+    settings: Settings, shop_path: Path, database: Database, asks: dict[str, Any]
+) -> None:
+    agent = replace(ALONE, **asks)
+    here = replace(settings, backend_url=f"sqlite:///{shop_path}", llm=narrow("anthropic"))
+    fitted = made_components(here, Agents({agent.name: agent}, ()), database)
+    first = shown(fitted.registry.runtime(agent.name))
+    fitted.close()
+    assert first >= ({"update_session_context"} if agent.tools != () else set())
+    assert (MORE in first) is (agent.tools != ())
 
 
 def test_a_large_window_shows_all_tools_always(settings: Settings, shop_path: Path, database: Database) -> None:

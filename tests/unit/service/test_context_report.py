@@ -23,7 +23,7 @@ from tests.unit.store.facts_made import states
 
 BARE = Agent("default", backend=None, patterns_enabled=False, system_prompt="You help.", max_context_tokens=20_000)
 SMALL = replace(BARE, name="small", max_context_tokens=4_000, memory=MemoryPolicy(has_swap=False))
-TINY = replace(BARE, name="tiny", max_context_tokens=600)
+TINY = replace(BARE, name="tiny", max_context_tokens=600, system_prompt="You help. " * 300)
 TIERED = replace(BARE, name="tiered", tiers=MemoryTiers())
 HUGE = replace(BARE, name="huge", max_context_tokens=1_000_000)
 
@@ -110,7 +110,10 @@ def test_l2_is_bounded_by_its_share_and_by_its_most_tokens(context_report: Conte
     registry: Any = context_report.agents
     for name, agent, expected in (("a", "default", 1_800), ("b", "huge", 5_000)):
         session = context_report.sessions.create(made.WORKSPACE, NewSession(name, agent=agent), now_ms=1)
-        assert registry.compression(session).l2_tokens == expected
+        rules = registry.compression(session)
+        assert rules.l2_tokens == expected
+        told = registry.compression(replace(session, rom="Be kind. " * 100, kernel={"goals": ["sell tea"]}))
+        assert told.l1.beside(1).left_tokens < rules.l1.left_tokens - 200
 
 
 def test_another_database_makes_the_system_text_anew(context_report: ContextReport, database: Database) -> None:

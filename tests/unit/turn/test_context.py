@@ -173,9 +173,22 @@ def test_by_default_the_window_decides_and_not_the_number_of_messages(stage: Sta
     talk(stage, 12)
     assert (row(stage), stage.book.summarized) == ({}, [])
     stage.model.scenes.append(says("A long answer. " * 1_000))
-    stage.budget_tokens = 9_000
+    stage.budget_tokens = 5_500
     stage.serve(stage.submit("Tell me all?"), stage.worker("w99"))
     assert len(stage.book.summarized) == 1
+
+
+@pytest.mark.parametrize(("prompt", "kernel", "is_full"), [(1, 1, False), (1_500, 1, True), (1, 1_500, True)])
+def test_l1_has_what_system_text_and_kernel_leave_of_the_window(
+    stage: Stage, prompt: int, kernel: int, is_full: bool
+) -> None:
+    stage.budget_tokens = 12_000
+    stage.agent = replace(stage.agent, system_prompt="Be kind. " * prompt)
+    stage.sessions.create(WORKSPACE, NewSession(id="s1", kernel={"notes": "tea and " * kernel}), now_ms=1)
+    for n in range(3):
+        stage.model.scenes.append(says("x" * 10_800))
+        stage.serve(stage.submit(f"Question {n}?"), stage.worker(f"w{n}"))
+    assert bool(stage.book.summarized) is is_full
 
 
 def test_a_turn_that_failed_leaves_l1_to_be_compressed_too(stage: Stage) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from loom_worker.agents.memory import MARKS
 from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import ChatMessage, Reply, ReplyEvent, Request, StopReason, TextDelta, Usage
 from loom_worker.core.values.memory import MemoryPolicy
@@ -12,7 +13,7 @@ from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.summarize import CompressionRules
 
 DAY_MS = 1_750_000_000_000
-BY_NUMBER = MemoryPolicy(max_l1_messages=10, batches=(4, 6, 8))
+BY_NUMBER = MemoryPolicy(max_l1_messages=10, batches=(4, 6, 8), **MARKS)
 """Ten messages are enough, however short they are."""
 
 
@@ -63,7 +64,7 @@ class Says:
 def means(
     model: Model | None = None, policy: MemoryPolicy | None = None, *, l2_tokens: int = 2_000
 ) -> CompressionRules:
-    """What sessions are compressed by: a window of 20,000 tokens."""
+    """What sessions are compressed by: a window of 20,000 tokens, of which L1 may have half."""
     rules = policy or BY_NUMBER
-    room = l1_room(20_000, policy=rules, most_tokens=48_000)
+    room = l1_room(20_000, policy=rules, most_tokens=48_000).beside(10_000)
     return CompressionRules(rules, model, count, l1=room, l2_tokens=l2_tokens, budget_tokens=20_000)
