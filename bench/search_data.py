@@ -32,9 +32,9 @@ def database() -> Iterator[Database]:
         store.close()
 
 
-def load(store: Database, name: str, said: Said) -> None:
+def load(store: Database, name: str, said: Said, *, user: str | None = None) -> None:
     """A session with these messages."""
-    lane = Sessions(store).create(WORKSPACE, NewSession(id=name), now_ms=1).lane
+    lane = Sessions(store).create(WORKSPACE, NewSession(id=name, user=user), now_ms=1).lane
     made = [
         Message(f"{name}/{at}", name, f"turn-{name}", ChatMessage(role=role, text=text), 1, ms)  # type: ignore[arg-type]
         for at, role, text, ms in said

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import product
+from itertools import groupby, product
 from typing import Any
 from unittest import mock
 
 from sqlalchemy import select
 
 from bench.facts_of_dialogues import recalled
-from bench.search_data import WORKSPACE, Said, figure, load
+from bench.search_data import WORKSPACE, Said, database, figure, load
 from bench.stats import percentile
 from loom_worker.agents.tiers import ACTIVE_WINDOW
 from loom_worker.core.values.chat import ChatMessage
@@ -25,17 +25,23 @@ from loom_worker.core.values.sessions import Message
 from loom_worker.core.words import STOP_WORDS
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.memory import heuristic
+from loom_worker.memory.recalled import Room, answer, size_bytes
+from loom_worker.memory.semantic import with_passages
 from loom_worker.store import search as searching
-from loom_worker.store import search_rank, search_words
+from loom_worker.store import search_passages, search_rank, search_words
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions
 from loom_worker.store.search import Search
+from loom_worker.store.sessions import Sessions
 
 Dialogue = Mapping[str, Any]
 DAY_MS = 24 * 3600 * 1000
 LONG_TURNS, L2_TOKENS = 600, 5_000
 LEAST_SENTENCE = 20
 """Characters of a sentence that stands for its message in a summary."""
+CURVE = ((10, 0, False), (20, 0, False), (30, 0, False), (10, 1, True), (15, 1, True), (10, 2, False), (10, 2, True))
+"""Hits, neighbours on each side, and whether hits of one passage count as one."""
+ROOM = Room(1_000_000, len, 1_000_000)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -51,8 +57,48 @@ def recalls(store: Database, dialogues: Sequence[Dialogue]) -> None:
     report(", one hit a passage", recall(store, dialogues, is_apart=True))
     for share in (50, 95, 100):
         figure(f"tokens of a passage, p{share}", percentile(passage_tokens(store, dialogues), share), "tokens")
+    curve(store, dialogues)
+    of_user(dialogues, by_day=False)
+    of_user(dialogues, by_day=True)
     leave_one_out(store, dialogues)
     long_conversation(store, dialogues)
+
+
+def curve(store: Database, dialogues: Sequence[Dialogue]) -> None:
+    """What hits and neighbours find, and the bytes of the answer of ``memory_search`` that shows them."""
+    search, sessions_ = Search(store), Sessions(store)
+    for hits, neighbours, is_apart in CURVE:
+        shares, sizes = list[float](), list[int]()
+        for dialogue in dialogues:
+            lane = sessions_.get(WORKSPACE, dialogue["id"]).lane
+            for asked in dialogue["questions"]:
+                with mock.patch.object(search_passages, "SHOWN", neighbours):
+                    found = search.scope(lane, asked["question"], scope="session", limit=hits, is_apart=is_apart)
+                wanted = {f"{dialogue['id']}/{each}" for each in asked["evidence"]}
+                shown = {each.message_id for one in found for each in one.hit.passage}
+                shares.append(len(wanted & shown) / len(wanted))
+                more = [(one, {"session_id": one.message.session_id, "score": one.hit.score}) for one in found]
+                sizes.append(size_bytes(answer("found", with_passages(more), {"scope": "session"}, ROOM)))
+        told = {"hits": hits, "neighbours": neighbours, "is_apart": is_apart, "bytes": sum(sizes) // len(sizes)}
+        figure("recall of an answer", 100 * sum(shares) / len(shares), "%", **told)
+
+
+def of_user(dialogues: Sequence[Dialogue], *, by_day: bool) -> None:
+    """Recall in ten passages over all sessions of one user, asked from a session of its own."""
+    with database() as store:
+        for dialogue in dialogues:
+            for day, lines in groupby(said(dialogue), key=lambda line: line[3] if by_day else 0):
+                load(store, f"{dialogue['id']}.{day}", [*lines], user="u")
+        load(store, "asker", [("0", "user", "Hello.", 1)], user="u")
+        search, lane, shares = Search(store), Sessions(store).get(WORKSPACE, "asker").lane, list[float]()
+        for dialogue in dialogues:
+            for asked in dialogue["questions"]:
+                found = search.scope(lane, asked["question"], scope="user", limit=10)
+                ids = {each.message_id for one in found for each in one.hit.passage}
+                shown = {(at.split(".")[0], at.partition("/")[2]) for at in ids}
+                wanted = {(dialogue["id"], each) for each in asked["evidence"]}
+                shares.append(len(wanted & shown) / len(wanted))
+    figure("recall@10 in passages over a user's sessions", 100 * sum(shares) / len(shares), "%", by_day=by_day)
 
 
 def said(dialogue: Dialogue) -> Said:
@@ -223,6 +269,7 @@ PLAIN = (
 WITHOUT: dict[str, Callable[[], Any]] = {
     "": nullcontext,
     "authors": lambda: mock.patch.object(search_rank, "AUTHOR", 0.0),
+    "what tells a time or a name": lambda: mock.patch.object(search_rank, "SPECIFIC", 0.0),
     "names' being worth less": lambda: mock.patch.object(search_rank, "NAME", 1.0),
     "dates": lambda: mock.patch.object(searching, "date_range", return_value=None),
     "what is told on the next days": lambda: mock.patch.object(searching, "TOLD_AFTER_MS", 0),

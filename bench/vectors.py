@@ -16,12 +16,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.search import ASKED, WORKSPACE, Talk, database, figure, load
+from bench.search import ASKED, Talk
+from bench.search_data import WORKSPACE, database, figure, load
+from bench.search_recall import said
 from bench.stats import percentile
 from loom_worker.core.settings import from_env
 from loom_worker.llm import tokens
 from loom_worker.llm.embeddings import BATCH_TEXTS, Embedder, cut
-from loom_worker.memory.semantic import fused
+from loom_worker.memory.semantic import LEAST_DEPTH, WORDS_DEPTH, fused
 from loom_worker.runtime.embedders import adapter
 from loom_worker.store.database import Database
 from loom_worker.store.search import Search
@@ -55,20 +57,18 @@ def recalls(dialogues: Sequence[Any], embedder: Embedder) -> None:
     with database() as store:
         vectors, search = MessageVectors(store), Search(store)
         for dialogue in dialogues:
-            first = dialogue["messages"][0]["speaker"]
-            lines = ((m["id"], "user" if m["speaker"] == first else "assistant", m) for m in dialogue["messages"])
-            load(store, dialogue["id"], [(at, role, f"{m['speaker']}: {m['text']}") for at, role, m in lines])
+            load(store, dialogue["id"], said(dialogue))
             lane = Sessions(store).get(WORKSPACE, dialogue["id"]).lane
             embed_all(vectors, lane, embedder)
             ids = ids_of(store, lane)
             for asked in dialogue["questions"]:
                 wanted = {f"{dialogue['id']}/{each}" for each in asked["evidence"]}
-                worded = [hit.message.n for hit in search.lane(lane, asked["question"], limit=SHOWN)]
+                hits = search.lane(lane, asked["question"], limit=WORDS_DEPTH)
+                worded = [(hit.message.n, hit.hit.score) for hit in hits]
                 [query] = embedded(embedder, [asked["question"]], kind="query")
-                near = [n for n, _ in vectors.nearest(Reach(lane), embedder.name, query, k=SHOWN)]
-                both = [n for n, _ in fused([worded, near])]
-                for name, ranking in (("full text", worded), ("vectors", near), ("fused", both)):
-                    found[name].append(len(wanted & {ids[n] for n in ranking[:SHOWN]}) / len(wanted))
+                near = vectors.nearest(Reach(lane), embedder.name, query, k=LEAST_DEPTH)
+                for name, ranking in (("full text", worded), ("vectors", near), ("fused", fused(worded, near))):
+                    found[name].append(len(wanted & {ids[n] for n, _ in ranking[:SHOWN]}) / len(wanted))
     for name, shares in found.items():
         figure(f"recall@10, {name}", 100 * sum(shares) / len(shares), "%", model=embedder.name)
 
@@ -96,7 +96,7 @@ def latencies(store: Database, *, count: int, dimensions: int) -> None:
     """Give so many messages of one session random vectors, then search among them."""
     chance = random.Random(7)
     talk = Talk(chance)
-    load(store, "s", [(f"s-{n}", ("user", "assistant")[n % 2], talk.sentence(5)) for n in range(count)])
+    load(store, "s", [(f"s-{n}", ("user", "assistant")[n % 2], talk.sentence(5), 1) for n in range(count)])
     lane, vectors = Sessions(store).get(WORKSPACE, "s").lane, MessageVectors(store)
     told = {"messages": count, "dimensions": dimensions}
     before_bytes, taken_s = size(store), 0.0

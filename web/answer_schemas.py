@@ -86,7 +86,7 @@ _TURN = answer(
         Turn,
         "id object session_id seq agent agent_version model user budget status reason position attempt input "
         "output_text output_parts channel tool_calls patterns judge learned_version usage error waiting timings "
-        "trace_id metadata retry_of run_id parent_turn_id cancel created_at started_at completed_at",
+        "trace_id metadata retry_of run_id parent_turn_id cancel said_at created_at started_at completed_at",
         object={"const": "turn"},
         attempt=WHOLE,
         agent_version=described(or_null(TEXT), "Of the agent that ran it; null before it has run."),

@@ -17,6 +17,7 @@ from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.decisions import ApprovalVerdict, Decision
 from loom_worker.core.values.facts import Correction
 from loom_worker.core.values.guardrails import by_stage
+from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, from_rfc3339
 from loom_worker.core.values.runs import NewRun, RunDecision
 from loom_worker.core.values.sessions import NewSession, SessionPatch
@@ -30,6 +31,8 @@ from web.strict_json import parse_object
 
 _LARGEST = {"metadata": 16 * 1024, "kernel": 64 * 1024}
 """Bytes of JSON that a free-form member may have."""
+MOST_SKEW_MS = 5 * 60 * 1000
+"""How far a client's clock may be ahead."""
 _WAIT = re.compile(r'(?:^|[,;])\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?=[,;]|$)', re.IGNORECASE)
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _PLAIN = re.compile(r"[\x21\x23-\x7e][\x20-\x7e]*")
@@ -168,6 +171,10 @@ def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
     # The schema lets characters pass that are no blanks, and yet nobody sees.
     if isinstance(body.get("input"), str) and is_blank(body["input"]):
         flaws.append(Flaw("/input", "must not be blank"))
+    given = body.get("said_at")
+    said_ms = from_rfc3339(given) if isinstance(given, str) else None
+    if isinstance(given, str) and (said_ms is None or not 0 <= said_ms <= now_ms() + MOST_SKEW_MS):
+        flaws.append(Flaw("/said_at", "must be a past time with its zone, such as 2023-05-07T13:56:00Z"))
     _require(body, _NEW_TURN, tuple(flaws))
     return NewTurn(
         input=body["input"],
@@ -179,6 +186,7 @@ def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
         double_texting=body.get("double_texting", "enqueue"),
         user=body.get("user"),
         channel=_channel(body.get("channel")),
+        said_ms=said_ms,
         **_of_request(caller, key, session_id, body),
     )
 

@@ -167,6 +167,11 @@ NEW_TURN = object_of(
             "workspace that is; without one it is this name. A session keeps the user of its first turn.",
         },
         "channel": or_null(_CHANNEL),
+        "said_at": {
+            **or_null(TIME),
+            "description": "When it was said, for a chat that is moved in from elsewhere: the date of the turn's "
+            "messages, the reply included. The order stays that of the turns. null: now.",
+        },
     },
     required=("input",),
     description="A turn to be run.",

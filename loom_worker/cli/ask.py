@@ -15,11 +15,19 @@ from loom_worker.core.values.notifications import Event
 @click.argument("question")
 @click.option("--session", help="Continue this session; default a new one.")
 @click.option("--agent", help="Of a new session; default the one named default.")
+@click.option("--said-at", help="When it was said, if not now: 2023-05-07T13:56:00Z.")
 @click.option("--url", envvar="LOOM_URL", help="Of another Loom than the one of this LOOM_HOME.")
 @click.option("--json", "as_json", is_flag=True, help="Print the finished turn as JSON instead of its answer.")
 @click.pass_context
 def ask(
-    ctx: click.Context, question: str, *, session: str | None, agent: str | None, url: str | None, as_json: bool
+    ctx: click.Context,
+    question: str,
+    *,
+    session: str | None,
+    agent: str | None,
+    said_at: str | None,
+    url: str | None,
+    as_json: bool,
 ) -> None:
     """Ask one question and print the answer; exit code 0 if the turn completed.
 
@@ -28,7 +36,7 @@ def ask(
     if any("\ud800" <= letter <= "\udfff" for letter in question):  # bytes that were no UTF-8
         raise click.UsageError("the question is not valid text in this terminal's encoding")
     loom = client(from_env(), url)
-    turn = talk.submit(loom, session or talk.fresh_session("ask"), question, agent=agent)
+    turn = talk.submit(loom, session or talk.fresh_session("ask"), question, agent=agent, said_at=said_at)
     is_streamed = sys.stdout.isatty() and not as_json
     teller = talk.terminal_teller()
     tell = teller.tell if is_streamed else _say_nothing if as_json else teller.tell_wait

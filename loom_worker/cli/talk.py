@@ -76,14 +76,18 @@ def terminal_teller() -> Teller:
     return Teller(lambda text: click.echo(text, nl=False), lambda text: click.secho(text, err=True, dim=True))
 
 
-def submit(client: LoomClient, session: str, question: str, *, agent: str | None = None) -> Json:
+def submit(
+    client: LoomClient, session: str, question: str, *, agent: str | None = None, said_at: str | None = None
+) -> Json:
     """Post the question to the session; the accepted Turn.
 
     Args:
         agent: of a session that begins with this turn; another one than the session has is refused.
+        said_at: when it was said, as RFC 3339; now, unless given.
     """
     path = path_to("sessions", session, "turns")
-    body = {"input": sendable(question)} | ({"agent": sendable(agent)} if agent else {})
+    more = {name: sendable(value) for name, value in (("agent", agent), ("said_at", said_at)) if value}
+    body = {"input": sendable(question), **more}
     return client.call("POST", path, body=body)
 
 

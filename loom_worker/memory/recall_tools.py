@@ -17,7 +17,7 @@ from loom_worker.memory.layers import Count
 from loom_worker.memory.recall_facts import update_tool
 from loom_worker.memory.recall_rerank import MOST_CANDIDATES, PREVIEW_CHARS, Candidate, ranked
 from loom_worker.memory.recalled import MOST_BYTES, Entry, Room, answer, compact, moment_of, recalled_tokens, text_of
-from loom_worker.memory.semantic import SemanticSearch, preview, with_passages
+from loom_worker.memory.semantic import WORDS_DEPTH, SemanticSearch, preview, with_passages
 from loom_worker.store.memory import Memories
 from loom_worker.store.search import MessageHit, Search
 from loom_worker.store.search_words import terms
@@ -113,8 +113,9 @@ def _as_found(found: Sequence[MessageHit]) -> list[tuple[int, float | None]]:
 
 def _candidates(parts: RecallParts, caller: Caller, query: str, *, limit: int) -> tuple[list[MessageHit], str]:
     most = max(parts.candidates, limit) if parts.rerank else limit
+    depth = max(most, WORDS_DEPTH) if parts.semantic else most
     try:
-        found = parts.search.lane(caller.lane, query, limit=most)
+        found = parts.search.lane(caller.lane, query, limit=depth)
         if parts.semantic is None:
             return list(found), "bm25"
         fusion = parts.semantic.with_near(found, query, caller, limit=most)

@@ -1,4 +1,4 @@
-"""Finding messages by meaning: the nearest vectors and the full text, fused by rank.
+"""Finding messages by meaning: the nearest vectors and the full text, fused by their scores.
 
 Whatever keeps the question from having a vector (no embeddings, a provider that is down or slow, a budget), the full
 text answers alone, and the result says so.
@@ -22,20 +22,17 @@ from loom_worker.memory.recalled import Entry, text_of
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.search import MessageHit, Search
+from loom_worker.store.vector_scan import Near
 from loom_worker.store.vectors import MOST_COUNTED, MessageVectors, Reach
 
 log = logging.getLogger(__name__)
 
 Thing = TypeVar("Thing", bound=Hashable)
 
-K = 60
-"""How little the first places differ: the constant of Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms
-Condorcet and individual rank learning methods", SIGIR 2009, who found that its exact value matters little."""
 RankedBy = Literal["fused", "vectors", "bm25"]
-LEAST_DEPTH = 10
-"""Each ranking is read as deep as what is shown, and to this place at least. Deeper, messages that stand far down in
-both would come before those that lead one: at 50 places fusion with hashed words found 59 % of what is looked for, at
-10 places 69 % (bench.vectors)."""
+LEAST_DEPTH, WORDS_DEPTH = 10, 30
+"""Places of the vectors that count, and of the words, unless more are wanted: what is near and stands in the words'
+second ten may rise, and beyond ten vectors seldom tell one message from the next (bench.vectors)."""
 SHOWN_CHARS = 500
 """Of each message that is found; of longer ones what stands around the words."""
 NO_EMBEDDINGS = "sessions.memory.embeddings is not enabled in the agent's file"
@@ -104,10 +101,10 @@ class SemanticSearch:
             NotFound: the session is deleted.
         """
         reach, depth = Reach(caller.lane, self.scope), max(limit, LEAST_DEPTH)
-        by_words = self.search.scope(caller.lane, query, scope=self.scope, limit=depth, is_apart=False)
-        worded = tuple(each.message.n for each in by_words)
+        most = max(limit, WORDS_DEPTH)
+        worded = self.search.scope(caller.lane, query, scope=self.scope, limit=most, is_apart=False)
         near, note = self._near(reach, query, caller, k=depth)
-        chosen = fused([worded, near])[:limit]
+        chosen = fused(_numbered(worded), near)[:limit]
         return Fusion(self._hits(reach, chosen, query), _ranked_by(near, worded), note)
 
     def with_near(self, found: Sequence[MessageHit], query: str, caller: Caller, *, limit: int) -> Fusion:
@@ -120,15 +117,15 @@ class SemanticSearch:
         near, note = self._near(reach, query, caller, k=max(limit, LEAST_DEPTH))
         if not near:
             return Fusion(tuple(found[:limit]), "bm25", note)
-        chosen = fused([[each.message.n for each in found], near])[:limit]
+        chosen = fused(_numbered(found), near)[:limit]
         known = {each.message.n: each for each in found}
         missing = self.search.among(caller.lane, [n for n, _ in chosen if n not in known], query)
         known |= {each.message.n: each for each in missing}
         hits = tuple(_scored(known[n], score) for n, score in chosen if n in known)
         return Fusion(hits, _ranked_by(near, found), note)
 
-    def _near(self, reach: Reach, query: str, caller: Caller, *, k: int) -> tuple[tuple[int, ...], str]:
-        """Numbers of the nearest messages, the nearest first, and what the reader should know."""
+    def _near(self, reach: Reach, query: str, caller: Caller, *, k: int) -> tuple[tuple[Near, ...], str]:
+        """The nearest messages, the nearest first, and what the reader should know."""
         if self.query is None:
             return (), f"Found by words alone: {NO_EMBEDDINGS}."
         if not query.strip():
@@ -142,9 +139,9 @@ class SemanticSearch:
             return (), f"Found by words alone: the embedding model {name} gave no vector for the query."
         left = self.vectors.left(reach, name)
         if not left:
-            return tuple(n for n, _ in near), ""
+            return near, ""
         more = f"{left} or more" if left == MOST_COUNTED else str(left)
-        return tuple(n for n, _ in near), f"{more} messages have no vector yet, and were found by words alone."
+        return near, f"{more} messages have no vector yet, and were found by words alone."
 
     def _hits(self, reach: Reach, chosen: Sequence[tuple[int, float]], query: str) -> tuple[MessageHit, ...]:
         lanes = self.vectors.lanes(reach, [n for n, _ in chosen])
@@ -184,27 +181,34 @@ def preview(found: MessageHit, most_chars: int) -> str:
     return text if len(text) <= most_chars else found.hit.snippet
 
 
+def _numbered(found: Sequence[MessageHit]) -> list[tuple[int, float]]:
+    return [(each.message.n, each.hit.score) for each in found]
+
+
 def _scored(found: MessageHit, score: float) -> MessageHit:
     return replace(found, hit=replace(found.hit, score=round(score, 4)))
 
 
-def _ranked_by(near: Sequence[int], worded: Sequence[object]) -> RankedBy:
+def _ranked_by(near: Sequence[Near], worded: Sequence[object]) -> RankedBy:
     if not near:
         return "bm25"
     return "fused" if worded else "vectors"
 
 
-def fused(rankings: Sequence[Sequence[Thing]], *, k: int = K) -> list[tuple[Thing, float]]:
-    """All things of some rankings with their scores, the best first.
+def fused(worded: Sequence[tuple[Thing, float]], near: Sequence[tuple[Thing, float]]) -> list[tuple[Thing, float]]:
+    """All things of both rankings with their scores, the best first; of equals, what the words found.
 
-    Each ranking gives a thing 1 / (k + its place, from 1); what it does not hold gets nothing from it. Scores of the
-    rankings themselves play no part, for they have no common scale. Of equals, what an earlier ranking has comes first.
+    Each ranking counts as far as it separates what it holds. The words give a thing its share of their best score;
+    the vectors how far it stands from their last place on the way to the question itself: where all are about as near,
+    which is usual for a weak model, that is next to nothing, and the words' order stays.
 
     Args:
-        rankings: each with the best first, and no thing twice.
+        worded: with scores, the best first.
+        near: with cosines (-1 to 1), the nearest first.
     """
-    scores: dict[Thing, float] = {}
-    for ranking in rankings:
-        for place, thing in enumerate(ranking, 1):
-            scores[thing] = scores.get(thing, 0.0) + 1.0 / (k + place)
+    best = max(worded[0][1], 1e-9) if worded else 1.0
+    scores = {thing: score / best for thing, score in worded}
+    last = near[-1][1] if near else 0.0
+    for thing, cosine in near:
+        scores[thing] = scores.get(thing, 0.0) + (cosine - last) / max(1.0 - last, 1e-9)
     return sorted(scores.items(), key=lambda item: -item[1])

@@ -9,7 +9,7 @@ from loom_worker.core.values.pages import Hit
 from loom_worker.core.values.sessions import Session
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tools import Caller
-from loom_worker.memory.semantic import LEAST_DEPTH, SemanticSearch
+from loom_worker.memory.semantic import WORDS_DEPTH, SemanticSearch
 from loom_worker.store.search import Search
 from loom_worker.store.search_words import terms
 from loom_worker.store.sessions import Sessions
@@ -45,10 +45,12 @@ class SessionSearch:
         semantic, caller = self.semantics.of_session(session)
         if semantic is None or not terms(question):
             return self.search.session(tenant, session_id, question, limit=limit, is_apart=is_apart)
-        most = max(limit, LEAST_DEPTH)
+        most = max(limit, WORDS_DEPTH)
         try:
             found = self.search.scope(session.lane, question, scope="session", limit=most, is_apart=is_apart)
-            fused = [each.hit for each in semantic.with_near(found, question, caller, limit=most).hits]
+            fused = [
+                each.hit for each in semantic.with_near(found, question, caller, limit=most if is_apart else limit).hits
+            ]
             return tuple(_apart(fused) if is_apart else fused)[:limit]
         except NotFound as error:  # deleted meanwhile; what was looked for has a name for the client
             raise NotFound(f"There is no session {session_id!r}.") from error

@@ -36,7 +36,7 @@ from loom_worker.store import (  # noqa: F401 - they belong to it, too
 )
 from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
 
-VERSION = "0029"
+VERSION = "0030"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -141,6 +141,7 @@ turns = Table(
     Column("agent_version", String(64)),  # of the agent that ran it; null before it has run
     Column("model", String(128)),  # likewise
     Column("user", Text),  # of the session when it was accepted
+    Column("said_ms", BigInteger),  # the date that a client gave it
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
     Index("turns_open_by_status", *("status", "workspace", "created_ms"), **_NOT_COMPLETED),

@@ -5,9 +5,9 @@ A hit is a message. Its score comes from its words and those of its neighbours (
 """
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, bindparam, func, select
@@ -18,12 +18,13 @@ from loom_worker.core.values.pages import Hit
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tiers import Scope
+from loom_worker.core.words import WORD
 from loom_worker.store import search_index, search_passages, search_rank
 from loom_worker.store.database import Database
 from loom_worker.store.messages import messages_with_ids
 from loom_worker.store.schema import messages, sessions
 from loom_worker.store.search_index import LONG, NO_LANES, SearchedLanes
-from loom_worker.store.search_names import Subject, is_name, speakers, subject_of, with_names
+from loom_worker.store.search_names import Speakers, Subject, is_name, speakers, subject_of, with_names
 from loom_worker.store.search_passages import neighbours, numbers_in
 from loom_worker.store.search_rank import QUESTION_MARKS, Holders, Position
 from loom_worker.store.search_synonyms import synonyms
@@ -45,6 +46,8 @@ RECENT = 1_000
 """The newest messages of a scope in which a word is looked for without a limit."""
 TOLD_AFTER_MS = 3 * 24 * 3600 * 1000
 """What happened on a day is often told on one of the next."""
+ELSEWHERE = 0.5
+"""Factor for the messages of a session in which others speak than those whom the question names."""
 NARROW_MS = 32 * 24 * 3600 * 1000
 """A longer range that a message names, such as a year, says little about when it happened."""
 
@@ -106,6 +109,10 @@ class SearchQuestion:
     """Whom it is about."""
     between: tuple[int, int] | None
     """When it was said, from one moment to another, ms since 1970, the second one excluded; None: at any time."""
+    people: frozenset[str] = frozenset()
+    """Words in lower case of the names of those who speak."""
+    elsewhere: frozenset[str] = frozenset()
+    """Sessions, by their internal keys, in which others speak than those whom it names."""
 
 
 class Search:
@@ -170,7 +177,7 @@ class Search:
         with self._database.read() as tx:
             owner = of_lane(tx, lane)
             owners = [owner, *_others(tx, owner, scope)]
-            asked = _question(tx, owner, question, now_ms=None)
+            asked = _question(tx, owner, question, now_ms=None, others=owners[1:])
             recent = _recent(owners, recent_messages)
             newest, older = _lanes(owners[:recent]), _lanes(owners[recent:])
             hits = search(tx, newest, asked, older=older, limit=limit, is_apart=is_apart)
@@ -212,18 +219,31 @@ def _recent(owners: Sequence[Any], messages_wanted: int) -> int:
     return next((at for at, total in enumerate(sums, 1) if total >= messages_wanted), len(owners))
 
 
-def _question(tx: Connection, owner: Any, text: str, *, now_ms: int | None) -> SearchQuestion:
+def _question(
+    tx: Connection, owner: Any, text: str, *, now_ms: int | None, others: Sequence[Any] = ()
+) -> SearchQuestion:
     """Read a question: its words, whom it is about, when.
 
     Args:
         owner: the session in which it is asked.
+        others: those that are searched together with it.
     """
     user = (owner["kernel"] or {}).get("user")
     name = user.get("name") if isinstance(user, dict) else user
-    heard = search_index.beginnings(tx, owner["lane"])
-    subject = subject_of(text, speakers(str(name or owner["user"] or ""), owner["agent"] or "", heard))
+    heard = search_index.beginnings(tx, [each["lane"] for each in (owner, *others)])
+    known = speakers(str(name or owner["user"] or ""), owner["agent"] or "", chain.from_iterable(heard.values()))
+    subject = subject_of(text, known)
     between = date_range(text, now_ms=moment_ms() if now_ms is None else now_ms)
-    return SearchQuestion(with_names(terms(text), subject), subject, between)
+    people = frozenset(WORD.findall(" ".join([known.user, known.agent, *known.named]).lower()))
+    elsewhere = _without(subject, known, heard)
+    return SearchQuestion(with_names(terms(text), subject), subject, between, people, elsewhere)
+
+
+def _without(subject: Subject, known: Speakers, heard: Mapping[str, Iterable[tuple[str, str]]]) -> frozenset[str]:
+    """The sessions whose messages name their authors, and none of them is somebody whom a question names."""
+    wanted = known.named & set(subject.names.values())
+    authors = {lane: speakers("", "", lines).named for lane, lines in heard.items()} if wanted else {}
+    return frozenset(lane for lane, named in authors.items() if named and not wanted <= named)
 
 
 def search(
@@ -244,11 +264,15 @@ def search(
     if not held.sums:
         return ()
     size, keys = lanes.size + older.size, frozenset((*lanes.keys, *older.keys))
-    most = CANDIDATES if size <= LONG else max(LONG_CANDIDATES, 2 * limit)
-    reach = search_passages.reach(size)
+    is_long = size > LONG and len(keys) == 1
+    most = max(LONG_CANDIDATES, 2 * limit) if is_long else CANDIDATES
+    reach = search_passages.reach(size if is_long else 0)
     positions = _positions(tx, keys, search_rank.best(held.sums, most), reach=reach)
     alone = search_rank.alone(held, positions)
     scores = search_rank.with_neighbours(alone, held, positions)
+    if asked.elsewhere:
+        others = {n for at in positions if at.lane in asked.elsewhere for n in (at.n, *at.before, *at.after)}
+        scores = {n: score * ELSEWHERE if n in others else score for n, score in scores.items()}
     read = max(READ, READ_APART * limit if is_apart else 2 * limit + SPARE)
     texts = _texts(tx, keys, search_rank.best(scores, read))
     looked_for = search_rank.stems(asked.terms)
@@ -257,7 +281,8 @@ def search(
             scores[n] += alone[n] * search_rank.nearness(text, looked_for)
         if asked.between and _tells_of(row, text, asked.between):
             scores[n] += held.weights[-1]
-        scores[n] *= search_rank.worth(text, is_by_subject=asked.subject.wrote(row.role, text))
+        is_theirs = asked.subject.wrote(row.role, text)
+        scores[n] *= search_rank.worth(text, is_by_subject=is_theirs, people=asked.people)
     order = dict(_ordered(texts, scores, most=len(texts) if is_apart else limit))
     around = {position.n: (position.before, position.after) for position in positions}
     shown = search_passages.chosen(tx, order, around, limit=limit, reach=reach, is_apart=is_apart)
@@ -314,7 +339,7 @@ def _tells_of(row: Any, text: str, between: tuple[int, int]) -> bool:
 def _positions(tx: Connection, keys: Collection[str], numbers: list[int], *, reach: int) -> list[Position]:
     listed = tx.execute(_POSITIONS, {"numbers": json.dumps(numbers), "reach": reach}).all()
     return [
-        Position(n, role, characters, numbers_in(before), numbers_in(after), end in QUESTION_MARKS)
+        Position(n, role, characters, numbers_in(before), numbers_in(after), end in QUESTION_MARKS, lane)
         for n, lane, role, characters, end, before, after in listed
         if lane in keys
     ]

@@ -3,6 +3,7 @@
 Only this file and the migrations that make the index know of SQLite's FTS5.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +26,8 @@ MOST_DATED, DATED_LANES = 2_000, 20
 """The newest messages of a range of time that are looked at in a session, and the sessions in which it is done."""
 MOST_WRITTEN = 200
 """The newest messages of an author that are looked at for that alone."""
-HEARD = 40
-"""The newest messages of a session whose beginnings tell who speaks in it."""
+HEARD, HEARD_LANES = 40, 100
+"""The newest messages of a session whose beginnings tell who speaks in it, and the sessions in which it is done."""
 
 # FTS5's own bm25() counts each word over all sessions first: 5 ms at 100,000 messages, and other people's words would
 # move the scores.
@@ -51,6 +52,11 @@ _NEWEST_BETWEEN = (
     .where(_lane, messages.c.n >= _AT, messages.c.n < bindparam("behind", type_=BigInteger))
     .order_by(messages.c.n.desc())
     .limit(MOST_DATED)
+)
+_WRITTEN_BETWEEN = select(messages.c.n).where(
+    messages.c.lane.in_(select(func.json_each(bindparam("lanes")).table_valued("value").c.value)),
+    messages.c.created_ms >= bindparam("begin", type_=BigInteger),
+    messages.c.created_ms < bindparam("end", type_=BigInteger),
 )
 _HEARD = (
     select(messages.c.role, func.substr(messages.c.content, 1, BEGINNING))
@@ -103,11 +109,16 @@ def holding(tx: Connection, lanes: SearchedLanes, wanted: Sequence[Term]) -> lis
 def dated(tx: Connection, lanes: SearchedLanes, between: tuple[int, int]) -> tuple[list[int], int]:
     """The messages that were written from one moment to another (ms since 1970, the second one excluded).
 
-    The table has no index by time, but in a session later messages have larger numbers.
+    The table has no index by time. Up to LONG messages are all looked at; in more of them later messages are taken to
+    have larger numbers, which in a session moved in out of order some have not.
 
     Returns:
         The newest of each session, and about how many there are.
     """
+    if lanes.size <= LONG:
+        wanted = {"lanes": json.dumps(lanes.keys), "begin": between[0], "end": between[1]}
+        numbers = list(tx.execute(_WRITTEN_BETWEEN, wanted).scalars())
+        return numbers, len(numbers)
     found, share = list[int](), 0.0
     for lane in lanes.keys[:DATED_LANES]:
         ends = _ends(tx, lane)
@@ -124,9 +135,9 @@ def written(tx: Connection, lanes: SearchedLanes, role: str) -> list[int]:
     return list(tx.execute(_WRITTEN, {"our_lane": lanes.keys[0], "role": role}).scalars())
 
 
-def beginnings(tx: Connection, lane: str) -> list[tuple[str, str]]:
-    """Role and beginning of a session's newest messages."""
-    return [(role, text) for role, text in tx.execute(_HEARD, {"our_lane": lane})]
+def beginnings(tx: Connection, lanes: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """By session role and beginning of its newest messages; of the first HEARD_LANES sessions."""
+    return {lane: [(*row,) for row in tx.execute(_HEARD, {"our_lane": lane})] for lane in lanes[:HEARD_LANES]}
 
 
 def _ends(tx: Connection, lane: str) -> tuple[int, int] | None:

@@ -248,7 +248,7 @@ def _messages(state: TurnState, execution: Execution, now_ms: int) -> tuple[Mess
             turn_id=turn.id,
             chat=chat,
             token_count=message_tokens(chat, execution.runtime.count),
-            created_ms=now_ms,
+            created_ms=now_ms if turn.said_ms is None else turn.said_ms,
             usage=usage_of(usage),
         )
         for chat, usage in said(state)

@@ -53,6 +53,8 @@ class NewTurn:
     """When its request came, and from whom its trace is."""
     request_id: str | None = None
     retry_of: str | None = None
+    said_ms: int | None = None
+    """When it was said elsewhere, ms since 1970; None: it is said now."""
     key_id: str | None = None
     """Of the API key with which it is submitted; None where none is needed."""
     user: str | None = None
@@ -110,6 +112,8 @@ class Turn:
     status: TurnStatus
     input: str
     created_ms: int
+    said_ms: int | None = None
+    """The date of its messages, where a client gave one."""
     reason: str | None = None
     fence: int = 0
     deaths: int = 0
@@ -231,6 +235,7 @@ class Turn:
             "run_id": self.run_id,
             "parent_turn_id": self.ancestors[-1].turn_id if self.ancestors else None,
             "cancel": self.cancel,
+            "said_at": rfc3339(self.said_ms),
             "created_at": rfc3339(self.created_ms),
             "started_at": rfc3339(self.started_ms),
             "completed_at": rfc3339(self.completed_ms),

@@ -169,3 +169,11 @@ def test_a_text_repeats_another_if_it_holds_the_whole_of_it_and_little_more(
 
 def test_a_question_counts_less_than_what_is_told() -> None:
     assert worth("Where is the key? ") == worth("钥匙在哪里？") < worth("Where is the key? Behind the clock.") == 1.0
+
+
+@pytest.mark.parametrize(
+    "telling",
+    ["We went there last week", "We went there 2 times", "We went to Oslo by ship", "We went there yesterday"],
+)
+def test_what_tells_a_time_or_a_name_is_worth_more_than_small_talk(telling: str) -> None:
+    assert worth(telling) > worth("We went there by ship") == worth("Great to hear, Ann", people={"ann"})

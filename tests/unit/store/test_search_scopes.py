@@ -62,6 +62,30 @@ def test_what_somebody_says_of_themselves_comes_before_what_is_said_to_them(data
     assert snippets(ask(database, "How was Ann's boat trip?"))[0] == "Ann: I went on the boat trip in sun"
 
 
+def of_user(database: Database, question: str) -> list[str]:
+    lane = Sessions(database).get(WORKSPACE, "s1").lane
+    return [each.hit.snippet for each in Search(database).scope(lane, question, scope="user", limit=10)]
+
+
+def test_a_session_in_which_others_speak_comes_after_that_of_the_one_who_is_asked_about(database: Database) -> None:
+    for session in ("s1", "ann", "ben"):
+        Sessions(database).create(WORKSPACE, NewSession(id=session, user="U"), now_ms=1)
+    say(database, "Hello", "Good day")
+    say(database, "Ann: I bought a red boat for the lake", "Zoe: Fine", session="ann")
+    say(database, "Ann: Bye", "Zoe: See you", session="ann")
+    say(database, "Ben: The boat that I bought, a red one, is for Ann too", "Kim: A red boat is bought!", session="ben")
+    say(database, "Ben: Bye", "Kim: See you", session="ben")
+    assert of_user(database, "Which boat has Ann bought?")[0] == "Ann: I bought a red boat for the lake"
+    assert of_user(database, "Which boat has Ben bought?")[0].startswith("Ben: The boat")
+
+
+def test_dates_out_of_order_are_found_all_the_same(database: Database) -> None:
+    for n, day in enumerate(("2023-09-01", "2023-01-01", "2023-05-07", "2022-03-03", "2023-11-11", "2021-01-01")):
+        say(database, f"Entry {n}", f"Noted {n}", day=day)
+    assert snippets(ask(database, "Entry on 7 May 2023?"))[0] == "Entry 2"
+    assert snippets(ask(database, "Entry on 3 March 2022?"))[0] == "Entry 3"
+
+
 def test_the_user_is_known_by_the_sessions_name_of_them(database: Database) -> None:
     Sessions(database).create(WORKSPACE, NewSession(id="s1", user="Caroline"), now_ms=1)
     say(database, "I sail on Sundays with a crew", "One can sail with a crew on Mondays")

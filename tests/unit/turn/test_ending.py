@@ -45,6 +45,20 @@ def test_a_failed_turn_tells_its_webhook_too(stage: Stage) -> None:
     assert len(stage.book.delivered) == 1
 
 
+def test_messages_have_the_date_on_which_they_were_said_and_the_order_of_turns(stage: Stage) -> None:
+    for text, said_ms in (("second", 2_000), ("first", 1_000), ("now", None)):
+        stage.model.scenes = [says("Noted.")]
+        stage.serve(stage.submit(text, said_ms=said_ms), stage.worker("w1"))
+    listed = stage.messages.page(WORKSPACE, "s1", limit=9, after=None).items
+    assert [(each.chat.text, each.created_ms) for each in listed[:4]] == [
+        ("second", 2_000),
+        ("Noted.", 2_000),
+        ("first", 1_000),
+        ("Noted.", 1_000),
+    ]
+    assert {each.created_ms for each in listed[4:]} == {stage.now_ms}
+
+
 def test_without_a_webhook_nothing_is_delivered(stage: Stage) -> None:
     stage.answered(says("Done."))
     assert (stage.book.delivered, stage.outbox.page(WORKSPACE, limit=9, after=None).items) == ([], ())

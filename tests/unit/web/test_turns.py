@@ -52,6 +52,38 @@ def test_what_was_validated_is_stored(client: FlaskClient, stage: WebStage) -> N
     assert client.post("/v1/sessions/s/turns", json={"input": "x", **body}).status_code == 409
 
 
+@pytest.mark.parametrize(
+    ("said_at", "kept"),
+    [
+        ("2023-05-07T13:56:00Z", "2023-05-07T13:56:00.000Z"),
+        ("2023-05-07T13:56:00.5+02:00", "2023-05-07T11:56:00.500Z"),
+        (None, None),
+    ],
+)
+def test_a_turn_keeps_when_it_was_said(client: FlaskClient, said_at: str | None, kept: str | None) -> None:
+    turn = client.post("/v1/sessions/s/turns", json={"input": "hi", "said_at": said_at}).get_json()
+    assert turn["said_at"] == kept
+    assert turn["created_at"] > "2026"
+
+
+@pytest.mark.parametrize(
+    "said_at",
+    [
+        "",
+        "2023-05-07",
+        "2023-05-07T13:56:00",
+        "2023-02-30T10:00:00Z",
+        "2999-01-01T00:00:00Z",
+        7,
+        "1969-01-01T00:00:00Z",
+    ],
+)
+def test_a_time_without_a_zone_or_in_the_future_is_no_said_at(client: FlaskClient, said_at: object) -> None:
+    answer = client.post("/v1/sessions/s/turns", json={"input": "hi", "said_at": said_at})
+    assert answer.status_code == 422
+    assert [flaw["pointer"] for flaw in answer.get_json()["errors"]] == ["/said_at"]
+
+
 @pytest.mark.parametrize("session_id", ["a b", "é", "%00", "a" * 129, "a%0A"])
 def test_a_turn_cannot_make_a_session_with_an_unusable_id(
     client: FlaskClient, stage: WebStage, session_id: str
