@@ -36,29 +36,31 @@ _SCORE_DIGITS = 6
 class Calibration:
     """Coefficients of a choice among the candidates and "none of them" (a multinomial logit).
 
-    A candidate weighs ``exp(steepness * score) - 1``, "none of them" ``exp(none)``; the chance of each is its share of
-    the sum. So a candidate far ahead of the second is more certain than one of two that are alike, and all chances
+    A candidate weighs ``exp(steepness * score) - 1``, "none of them" ``exp(none + everyday * likeness)`` by the likeness
+    of the question to everyday ones; the chance of each is its share of the sum. So a candidate far ahead of the second is more certain than one of two that are alike, and all chances
     together never exceed 1. The number of patterns has no part in it: its coefficient came out 0 when it was tried.
     """
 
     steepness: float
     none: float
+    everyday: float = 0.0
 
 
-FITTED = Calibration(steepness=21.27, none=6.83)
+FITTED = Calibration(steepness=17.83, none=8.45, everyday=3.93)
 """The most likely coefficients on the development questions, on parts of the library of 1 to 20 patterns, and on
 intents of a public set; then more cautious, until at most 9 % of the questions without a pattern reach one half:
 ``python -m bench.matching --fit``."""
 
 
-def confidences(scores: Sequence[float], *, by: Calibration = FITTED) -> list[float]:
+def confidences(scores: Sequence[float], everyday: float = 0.0, *, by: Calibration = FITTED) -> list[float]:
     """The chance (0-1) of each candidate to be the right one, in order.
 
     Args:
         scores: 0-1, of the best candidates; those left out should be too weak to matter.
+        everyday: likeness of the question to everyday ones, about -1 to 1.
     """
     weights = [exp(by.steepness * score) - 1 for score in scores]
-    total = sum(weights) + exp(by.none)
+    total = sum(weights) + exp(by.none + by.everyday * everyday)
     return [pull / total for pull in weights]
 
 
@@ -158,7 +160,7 @@ class Matcher:
             excerpt = f"{question[:_HEAD_CHARS]} {question[-_TAIL_CHARS:]}"
         asked, asked_words = index.contributions(excerpt), words(excerpt)
         contenders = self._contenders(asked.scores(), kinds, max(k, _CONTENDERS))
-        chances = confidences([score for _, score in contenders])
+        chances = confidences([score for _, score in contenders], asked.everyday)
         given = [(boosts or {}).get(self.patterns[n].id, 1.0) for n, _ in contenders]
         factors = [min(max(factor, effectiveness.LEAST), effectiveness.MOST) for factor in given]
         found = [
