@@ -70,9 +70,7 @@ def everyday() -> list[str]:
     return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
-def _vectors(
-    patterns: Sequence[Texts], background: Sequence[str]
-) -> "tuple[Any, Any, list[str], NDArray[float64]]":
+def _vectors(patterns: Sequence[Texts], background: Sequence[str]) -> "tuple[Any, Any, list[str], NDArray[float64]]":
     """Single texts and whole patterns as rows of length 1 over terms; what each column is, and what it weighs.
 
     A term that the background says, too, weighs less: a few patterns do not show which words are common.
@@ -107,9 +105,11 @@ def _everyday(vectors: Any, weights: "NDArray[float64]", sentences: Sequence[Vec
     from sklearn.svm import LinearSVC
 
     ends = np.cumsum([0, *(len(each.numbers) for each in sentences)])
-    values, columns = (np.concatenate([getattr(each, of) for each in sentences]) for of in ("weights", "numbers"))
+    values = [weight for each in sentences for weight in each.weights.tolist()]
+    columns = [number for each in sentences for number in each.numbers.tolist()]
     rows = csr_matrix((values, columns, ends), shape=(len(sentences), vectors.shape[1]))
-    rows = rows[(rows @ vectors.T).max(axis=1).toarray().ravel() < NEAR]
+    if sentences:
+        rows = rows[(rows @ vectors.T).max(axis=1).toarray().ravel() < NEAR]
     if not rows.shape[0]:
         return np.zeros(vectors.shape[1])
     is_everyday = np.repeat([0, 1], [len(weights), rows.shape[0]])

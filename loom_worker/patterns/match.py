@@ -1,6 +1,7 @@
 """Which patterns fit a question, and with what confidence."""
 
 import logging
+import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,14 +32,18 @@ DESCRIPTION_WEIGHT = 0.5
 _SCORE_DIGITS = 6
 """Decimal places to which two scores must agree for the priority to decide."""
 
+_QUERY = re.compile(r"\s*(?:--.*\n\s*)*(?:SELECT\s[^;]*\sFROM\s|select\s[^;]*\sfrom\s|(?i:with)\s+\w+\s+(?i:as)\s*\()")
+"""The beginning of an SQL query; prose (``Select the best ones from``) does not write its keywords alike."""
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """Coefficients of a choice among the candidates and "none of them" (a multinomial logit).
 
-    A candidate weighs ``exp(steepness * score) - 1``, "none of them" ``exp(none + everyday * likeness)`` by the likeness
-    of the question to everyday ones; the chance of each is its share of the sum. So a candidate far ahead of the second is more certain than one of two that are alike, and all chances
-    together never exceed 1. The number of patterns has no part in it: its coefficient came out 0 when it was tried.
+    A candidate weighs ``exp(steepness * score) - 1``, "none of them" ``exp(none + everyday * e)``, where e is how much
+    the question is like everyday ones; the chance of each is its share of the sum. So a candidate far ahead of the
+    second is more certain than one of two that are alike, and all chances together never exceed 1. The number of
+    patterns has no part in it: its coefficient came out 0 when it was tried.
     """
 
     steepness: float
@@ -48,8 +53,8 @@ class Calibration:
 
 FITTED = Calibration(steepness=17.83, none=8.45, everyday=3.93)
 """The most likely coefficients on the development questions, on parts of the library of 1 to 20 patterns, and on
-intents of a public set; then more cautious, until at most 9 % of the questions without a pattern reach one half:
-``python -m bench.matching --fit``."""
+intents of a public set, and on everyday questions; then more cautious, until at most 9 % of the questions without a
+pattern reach one half, and 2 % of the everyday ones: ``python -m bench.matching --fit``."""
 
 
 def confidences(scores: Sequence[float], everyday: float = 0.0, *, by: Calibration = FITTED) -> list[float]:
@@ -110,8 +115,7 @@ class Matcher:
             return
         import numpy as np
 
-        # A type that Loom does not know (workflow, code) says nothing of what the agent works on.
-        kinds = [pattern.backend_type if pattern.backend_type in BACKENDS else "" for pattern in self.patterns]
+        kinds = [_works_on(pattern) for pattern in self.patterns]
         self._of_kind = {kind: np.array([each == kind for each in kinds]) for kind in sorted(set(kinds))}
         source = index or InProcess()
         if before is None or before._index is None:
@@ -185,6 +189,16 @@ class Matcher:
             key=lambda n: (-round(float(scores[n]), _SCORE_DIGITS), -self.patterns[n].priority, self.patterns[n].id)
         )
         return [(n, float(scores[n])) for n in found[:most]]
+
+
+def _works_on(pattern: Pattern) -> str:
+    """The backend type that a pattern needs; empty: none.
+
+    A type that Loom does not know (workflow, code, a dialect) says nothing, but a template that is a query does.
+    """
+    if pattern.backend_type in BACKENDS:
+        return pattern.backend_type
+    return "sql" if any(_QUERY.match(template.text) for template in pattern.templates.values()) else ""
 
 
 def texts_of(pattern: Pattern) -> Texts:

@@ -46,3 +46,7 @@ def test_a_stronger_none_takes_from_all() -> None:
     stronger = Calibration(FITTED.steepness, FITTED.none + 1)
     pairs = zip(confidences([0.2, 0.1], by=stronger), confidences([0.2, 0.1]), strict=True)
     assert all(one < other for one, other in pairs)
+
+
+def test_a_question_like_everyday_ones_is_matched_less_surely() -> None:
+    assert confidences([0.5], 1.0)[0] < confidences([0.5])[0] < confidences([0.5], -1.0)[0]
