@@ -171,7 +171,7 @@ def support() -> tuple[list[Pattern], list[Asked], list[Asked]]:
 
 
 def _named(folder: str, each: dict[str, Any]) -> Pattern:
-    title = each["name"].replace("-", " ")
+    title = each["name"].replace("-", " ").replace("_", " ")
     intents = tuple(each.get("intents", ()))
     return Pattern(f"{folder}/{each['name']}", each["name"], title, each.get("description", ""), intents=intents)
 
@@ -251,9 +251,8 @@ def _others(matcher: Matcher) -> None:
     own, asked, none = support()
     matched = Matcher(own)
     right, strange = (_sure(list(answers(matched, some))) for some in (asked, none))
-    print(
-        f"support library: {hits(ours(matched), asked)[0]:.1%} first; shown {right:.1%}, with no pattern {strange:.1%}"
-    )
+    first = hits(ours(matched), asked)[0]
+    print(f"support library: {first:.1%} first; {right:.1%} shown, {strange:.1%} of those that have no pattern")
 
 
 def _sure(given: Sequence[Answer]) -> float:
@@ -262,8 +261,8 @@ def _sure(given: Sequence[Answer]) -> float:
 
 def _intents(sets: dict[str, list[Asked]]) -> None:
     print(
-        "\n| intents, examples of each | first, mean of 5 draws | AUROC | of no intent at 0.5 or more |\n"
-        + "| --- " * 4
+        "\n| intents, examples of each | first, mean of 5 draws | AUROC | at 0.5 or more | of no intent |\n"
+        + "| --- " * 5
         + "|"
     )
     held = half(sets, is_held=True)

@@ -39,7 +39,7 @@ def test_a_rival_takes_confidence_away() -> None:
 
 def test_a_weak_likeness_is_no_match_and_a_strong_one_is() -> None:
     assert confidences([0.05])[0] < 0.1
-    assert confidences([0.6])[0] > 0.9
+    assert confidences([0.6], -0.5)[0] > 0.9  # as right questions are: unlike everyday ones
 
 
 def test_a_stronger_none_takes_from_all() -> None:
