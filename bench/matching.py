@@ -156,6 +156,32 @@ def intent_patterns(train: Sequence[Asked], examples: int, seed: int | None) -> 
     ]
 
 
+def strangers(*, is_held: bool) -> tuple[list[Pattern], list[Asked]]:
+    """Files with one description each, and every second question of theirs: to build by, or set aside."""
+    read = yaml.safe_load((QUESTIONS / "strangers.yaml").read_text("utf-8"))
+    asked = [(text, frozenset({f"strangers/{each['name']}"})) for each in read for text in each["asked"]]
+    return [_named("strangers", each) for each in read], asked[is_held::2]
+
+
+def support() -> tuple[list[Pattern], list[Asked], list[Asked]]:
+    """A library about everyday questions, those it has a pattern for, and those it has none for."""
+    read = yaml.safe_load((QUESTIONS / "support.yaml").read_text("utf-8"))
+    asked = [(text, frozenset({f"support/{each['name']}"})) for each in read["patterns"] for text in each["asked"]]
+    return [_named("support", each) for each in read["patterns"]], asked, [(text, frozenset()) for text in read["none"]]
+
+
+def _named(folder: str, each: dict[str, Any]) -> Pattern:
+    title = each["name"].replace("-", " ").replace("_", " ")
+    intents = tuple(each.get("intents", ()))
+    return Pattern(f"{folder}/{each['name']}", each["name"], title, each.get("description", ""), intents=intents)
+
+
+def everyday_questions() -> list[Asked]:
+    """Those set aside: the background that ships with Loom has none of them."""
+    lines = (QUESTIONS / "everyday.txt").read_text("utf-8").splitlines()
+    return [(line, frozenset()) for line in lines if line and not line.startswith("#")]
+
+
 def main() -> None:
     """Print tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -182,6 +208,7 @@ def _all(*, is_quick: bool) -> None:
         )
         _accuracy(library, matcher, questions)
         _confidence(list(answers(matcher, questions)), list(answers(matcher, none)))
+    _others(matcher)
     if sets := intents():
         _intents(sets)
     speeds(library, is_quick=is_quick)
@@ -212,14 +239,30 @@ def _confidence(asked: Sequence[Answer], none: Sequence[Answer]) -> None:
     print(f"at 0.5 or more: {_sure(right):.1%} of the right ones, {_sure(none):.1%} of those that have no pattern.")
 
 
+def _others(matcher: Matcher) -> None:
+    everyday = everyday_questions()
+    print(f"\neveryday questions set aside, {len(everyday)}: {_sure(list(answers(matcher, everyday))):.1%} shown")
+    for name, is_held in (("to build by", False), ("set aside", True)):
+        described, asked = strangers(is_held=is_held)
+        matched = Matcher(described)
+        first, three = hits(ours(matched), asked)
+        sure = _sure([answer for answer in answers(matched, asked) if answer.is_right])
+        print(f"strangers' files, {name}, {len(asked)}: {first:.1%} / {three:.1%}; {sure:.1%} of the right ones shown")
+    own, asked, none = support()
+    matched = Matcher(own)
+    right, strange = (_sure(list(answers(matched, some))) for some in (asked, none))
+    first = hits(ours(matched), asked)[0]
+    print(f"support library: {first:.1%} first; {right:.1%} shown, {strange:.1%} of those that have no pattern")
+
+
 def _sure(given: Sequence[Answer]) -> float:
     return sum(answer.confidence >= 0.5 for answer in given) / max(1, len(given))
 
 
 def _intents(sets: dict[str, list[Asked]]) -> None:
     print(
-        "\n| intents, examples of each | first, mean of 5 draws | AUROC | of no intent at 0.5 or more |\n"
-        + "| --- " * 4
+        "\n| intents, examples of each | first, mean of 5 draws | AUROC | at 0.5 or more | of no intent |\n"
+        + "| --- " * 5
         + "|"
     )
     held = half(sets, is_held=True)
@@ -228,8 +271,9 @@ def _intents(sets: dict[str, list[Asked]]) -> None:
             drawn = [Matcher(intent_patterns(some["train"], examples, seed)) for seed in SEEDS]
             first = sum(hits(ours(matcher), some["test"])[0] for matcher in drawn) / len(drawn)
             apart = sum(told_apart(matcher, some) for matcher in drawn) / len(drawn)
+            known = sum(_sure(list(answers(matcher, some["test"]))) for matcher in drawn) / len(drawn)
             strange = sum(_sure(list(answers(matcher, some["oos"]))) for matcher in drawn) / len(drawn)
-            print(f"| {name}, {examples} | {first:.1%} | {apart:.3f} | {strange:.1%} |")
+            print(f"| {name}, {examples} | {first:.1%} | {apart:.3f} | {known:.1%} | {strange:.1%} |")
 
 
 def told_apart(matcher: Matcher, sets: dict[str, list[Asked]]) -> float:

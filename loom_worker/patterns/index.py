@@ -27,12 +27,14 @@ UNKNOWN_PAIR = 0.3
 OWN = 0.62
 """Median score of a pattern's own texts if a model was learned. A document without one is scaled to that, so that its
 confidence means the same."""
+LEAST_ASKED = 6
+"""Texts of full weight that make a pattern with a description one to learn: name, title and four intents."""
 HALF = sqrt(0.5)
 """Words and pieces of words have the same weight, and together length 1."""
 
 _DIGITS = 9
 """Decimal places of a score; further ones depend on the order of the patterns."""
-_ARRAYS = ("rarity", "starts", "columns", "values")
+_ARRAYS = ("rarity", "starts", "columns", "values", "everyday")
 
 
 def word_terms(text: str) -> list[str]:
@@ -46,9 +48,16 @@ def piece_terms(text: str) -> list[str]:
     return [f"~{piece}" for piece in pieces(text)]
 
 
+def is_learned(texts: Texts) -> bool:
+    """Whether a model is learned: beside a description, a few questions would teach it noise, as would none."""
+    asked = sum(weight == 1.0 for _, weight in texts)
+    return asked >= LEAST_ASKED or 1 < asked == len(texts)
+
+
 def document(texts: Texts) -> tuple[str, ...]:
-    """All that a pattern says, for counting: texts of full weight twice."""
-    return tuple(text for text, weight in texts for _ in range(1 + (weight == 1.0)))
+    """All that a pattern says, for counting: texts of full weight twice if a model is learned."""
+    twice = is_learned(texts)
+    return tuple(text for text, weight in texts for _ in range(1 + (twice and weight == 1.0)))
 
 
 def gain(term: str) -> float:
@@ -84,6 +93,8 @@ class Contributions:
     added: "Floats"
     count: int
     """Of the patterns."""
+    everyday: float
+    """How much the question is like everyday ones (about 1) or like the library's texts (about -1)."""
 
     def scores(self) -> "Floats":
         """How well each pattern fits (0-1)."""
@@ -118,6 +129,8 @@ class Index:
     """What a term of gain 1 that no text says would weigh."""
     count: int
     """Of the patterns."""
+    everyday: "Floats"
+    """Of each term, what it adds to the likeness of a question to everyday ones."""
 
     @classmethod
     def of(
@@ -133,7 +146,8 @@ class Index:
         kept.eliminate_zeros()
         numbers = {term: number for number, term in enumerate(vocabulary)}
         starts, columns = kept.indptr.astype(np.int64), kept.indices.astype(np.int32)
-        return cls(numbers, rarity, starts, columns, kept.data.astype(np.float64), rarest, count)
+        values, everyday = kept.data.astype(np.float64), np.zeros(len(numbers))
+        return cls(numbers, rarity, starts, columns, values, rarest, count, everyday)
 
     @classmethod
     def empty(cls, count: int) -> "Index":
@@ -141,7 +155,7 @@ class Index:
         import numpy as np
 
         none = np.zeros(0)
-        return cls({}, none, np.zeros(1, np.int64), np.zeros(0, np.int64), none, 1.0, count)
+        return cls({}, none, np.zeros(1, np.int64), np.zeros(0, np.int64), none, 1.0, count, none)
 
     @classmethod
     def read(cls, folder: Path) -> "Index":
@@ -155,9 +169,9 @@ class Index:
 
         facts = json.loads((folder / "terms.json").read_text("utf-8"))
         mapped = [np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in _ARRAYS]
-        rarity, starts, columns, values = (np.asarray(array) for array in mapped)  # a view: quicker to ask
+        rarity, starts, columns, values, everyday = (np.asarray(array) for array in mapped)  # a view: quicker to ask
         numbers = {term: number for number, term in enumerate(facts["terms"])}
-        return cls(numbers, rarity, starts, columns, values, facts["rarest"], facts["count"])
+        return cls(numbers, rarity, starts, columns, values, facts["rarest"], facts["count"], everyday)
 
     def write(self, folder: Path) -> None:
         """Write into a folder that exists.
@@ -210,7 +224,8 @@ class Index:
         ):
             numbers.setdefault(term, len(numbers))
         new = [self.rarest * gain(term) for term in list(numbers)[len(self.numbers) :]]
-        return replace(self, numbers=numbers, rarity=np.concatenate([self.rarity, new]))
+        everyday = np.concatenate([self.everyday, np.zeros(len(new))])
+        return replace(self, numbers=numbers, rarity=np.concatenate([self.rarity, new]), everyday=everyday)
 
     def _document(self, texts: Texts) -> "tuple[Numbers, Floats]":
         """A model without learning: the terms of all that a pattern says, with their weights."""
@@ -248,7 +263,8 @@ class Index:
         at = np.repeat(starts - ends + lengths, lengths) + np.arange(ends[-1] if len(ends) else 0)
         places = np.repeat(np.arange(len(lengths)), lengths)
         added = self.values[at] * vector.weights[places]
-        return Contributions(vector.terms, places, self.columns[at], added, self.count)
+        everyday = round(float(self.everyday[vector.numbers] @ vector.weights), _DIGITS)
+        return Contributions(vector.terms, places, self.columns[at], added, self.count, everyday)
 
     def _half(self, counts: Counter[str]) -> "tuple[list[str], Numbers, Floats]":
         """Term, number and weight of what is known of the words, or of the pieces; as long at most as HALF."""

@@ -1,6 +1,7 @@
 """Which patterns fit a question, and with what confidence."""
 
 import logging
+import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,34 +32,40 @@ DESCRIPTION_WEIGHT = 0.5
 _SCORE_DIGITS = 6
 """Decimal places to which two scores must agree for the priority to decide."""
 
+_QUERY = re.compile(r"\s*(?:--.*\n\s*)*(?:SELECT\s[^;]*\sFROM\s|select\s[^;]*\sfrom\s|(?i:with)\s+\w+\s+(?i:as)\s*\()")
+"""The beginning of an SQL query; prose (``Select the best ones from``) does not write its keywords alike."""
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """Coefficients of a choice among the candidates and "none of them" (a multinomial logit).
 
-    A candidate weighs ``exp(steepness * score) - 1``, "none of them" ``exp(none)``; the chance of each is its share of
-    the sum. So a candidate far ahead of the second is more certain than one of two that are alike, and all chances
-    together never exceed 1. The number of patterns has no part in it: its coefficient came out 0 when it was tried.
+    A candidate weighs ``exp(steepness * score) - 1``, "none of them" ``exp(none + everyday * e)``, where e is how much
+    the question is like everyday ones; the chance of each is its share of the sum. So a candidate far ahead of the
+    second is more certain than one of two that are alike, and all chances together never exceed 1. The number of
+    patterns has no part in it: its coefficient came out 0 when it was tried.
     """
 
     steepness: float
     none: float
+    everyday: float = 0.0
 
 
-FITTED = Calibration(steepness=21.27, none=6.83)
+FITTED = Calibration(steepness=17.83, none=8.9, everyday=4.63)
 """The most likely coefficients on the development questions, on parts of the library of 1 to 20 patterns, and on
-intents of a public set; then more cautious, until at most 9 % of the questions without a pattern reach one half:
-``python -m bench.matching --fit``."""
+intents of a public set, and on everyday questions; then more cautious, until at most 9 % of the questions without a
+pattern reach one half, and 2 % of the everyday ones: ``python -m bench.matching --fit``."""
 
 
-def confidences(scores: Sequence[float], *, by: Calibration = FITTED) -> list[float]:
+def confidences(scores: Sequence[float], everyday: float = 0.0, *, by: Calibration = FITTED) -> list[float]:
     """The chance (0-1) of each candidate to be the right one, in order.
 
     Args:
         scores: 0-1, of the best candidates; those left out should be too weak to matter.
+        everyday: likeness of the question to everyday ones, about -1 to 1.
     """
     weights = [exp(by.steepness * score) - 1 for score in scores]
-    total = sum(weights) + exp(by.none)
+    total = sum(weights) + exp(by.none + by.everyday * everyday)
     return [pull / total for pull in weights]
 
 
@@ -108,8 +115,7 @@ class Matcher:
             return
         import numpy as np
 
-        # A type that Loom does not know (workflow, code) says nothing of what the agent works on.
-        kinds = [pattern.backend_type if pattern.backend_type in BACKENDS else "" for pattern in self.patterns]
+        kinds = [_works_on(pattern) for pattern in self.patterns]
         self._of_kind = {kind: np.array([each == kind for each in kinds]) for kind in sorted(set(kinds))}
         source = index or InProcess()
         if before is None or before._index is None:
@@ -158,7 +164,7 @@ class Matcher:
             excerpt = f"{question[:_HEAD_CHARS]} {question[-_TAIL_CHARS:]}"
         asked, asked_words = index.contributions(excerpt), words(excerpt)
         contenders = self._contenders(asked.scores(), kinds, max(k, _CONTENDERS))
-        chances = confidences([score for _, score in contenders])
+        chances = confidences([score for _, score in contenders], asked.everyday)
         given = [(boosts or {}).get(self.patterns[n].id, 1.0) for n, _ in contenders]
         factors = [min(max(factor, effectiveness.LEAST), effectiveness.MOST) for factor in given]
         found = [
@@ -183,6 +189,16 @@ class Matcher:
             key=lambda n: (-round(float(scores[n]), _SCORE_DIGITS), -self.patterns[n].priority, self.patterns[n].id)
         )
         return [(n, float(scores[n])) for n in found[:most]]
+
+
+def _works_on(pattern: Pattern) -> str:
+    """The backend type that a pattern needs; empty: none.
+
+    A type that Loom does not know (workflow, code, a dialect) says nothing, but a template that is a query does.
+    """
+    if pattern.backend_type in BACKENDS:
+        return pattern.backend_type
+    return "sql" if any(_QUERY.match(template.text) for template in pattern.templates.values()) else ""
 
 
 def texts_of(pattern: Pattern) -> Texts:

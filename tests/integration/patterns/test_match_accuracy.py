@@ -14,6 +14,7 @@ from bench.matching import (
     auroc,
     bins,
     calibration_error,
+    everyday_questions,
     hits,
     intent_patterns,
     intents,
@@ -21,6 +22,8 @@ from bench.matching import (
     ours,
     plain,
     precision,
+    strangers,
+    support,
     told_apart,
 )
 from loom_worker.patterns.match import Matcher
@@ -84,6 +87,26 @@ def test_confidence_means_the_same_in_a_library_too_large_to_learn_from(monkeypa
     shown = [answer for answer in answers(matcher, none) if answer.confidence >= 0.5]
     assert sum(confidence >= 0.5 for confidence in right) >= 0.75 * len(right)
     assert len(shown) <= 0.1 * len(none)
+
+
+def test_everyday_questions_hardly_ever_show_a_pattern() -> None:
+    shown = [answer for answer in answers(shipped_matcher(), everyday_questions()) if answer.confidence >= 0.5]
+    assert len(shown) <= 5
+
+
+def test_a_library_about_everyday_questions_goes_on_showing_its_own_patterns() -> None:
+    own, questions, none = support()
+    given, strange = list(answers(Matcher(own), questions)), list(answers(Matcher(own), none))
+    assert sum(answer.is_right and answer.confidence >= 0.5 for answer in given) >= 0.75 * len(given)
+    assert sum(answer.confidence >= 0.5 for answer in strange) <= 1
+
+
+@pytest.mark.parametrize(("is_held", "first", "three"), [(False, 0.69, 0.80), (True, 0.63, 0.81)])
+def test_patterns_with_one_description_are_found_by_what_people_ask(is_held: bool, first: float, three: float) -> None:
+    described, questions = strangers(is_held=is_held)
+    found = hits(ours(Matcher(described)), questions)
+    assert found[0] >= first
+    assert found[1] >= three
 
 
 @NEEDS_INTENTS

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from loom_worker.core.values.agents import Agent
-from loom_worker.core.values.patterns import Pattern, PatternMatch
+from loom_worker.core.values.patterns import Pattern, PatternMatch, Template
 from loom_worker.patterns.match import Matcher
 from tests.support.shipped_patterns import shipped, shipped_matcher
 
@@ -203,6 +203,27 @@ def test_only_patterns_of_the_kinds_asked_for_are_candidates(kinds: frozenset[st
 def test_a_backend_type_that_loom_does_not_know_hides_a_pattern_from_nobody() -> None:
     matcher = Matcher([Pattern("x/a", "a", "orders", backend_type="workflow", intents=("orders by month",))])
     assert [match.pattern.id for match in matcher.match("orders by month", kinds=frozenset({"sql"}))] == ["x/a"]
+
+
+@pytest.mark.cases(
+    ("backend_type", "template", "needs_data"),
+    [
+        ("", "SELECT id\nFROM orders", True),
+        ("bigquery", "-- per month\nWITH m AS (SELECT 1) SELECT * FROM m", True),
+        ("", "select *\n  from orders", True),
+        ("workflow", "Select the orders that matter from the list.", False),
+        ("", "With each order, say what it cost.", False),
+        ("sql", "Any text.", True),
+    ],
+)
+def test_a_pattern_whose_template_is_a_query_is_only_for_agents_with_a_database(
+    backend_type: str, template: str, needs_data: bool
+) -> None:
+    pattern = Pattern("x/a", "a", "orders", backend_type=backend_type, templates={"main": Template(template)})
+    matcher = Matcher([pattern])
+    assert bool(matcher.match("orders", kinds=frozenset())) is not needs_data
+    assert matcher.match("orders", kinds=SHOP)
+    assert matcher.match("orders")
 
 
 def test_without_a_pattern_of_the_kinds_there_is_no_match() -> None:

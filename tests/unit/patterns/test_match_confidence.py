@@ -39,10 +39,14 @@ def test_a_rival_takes_confidence_away() -> None:
 
 def test_a_weak_likeness_is_no_match_and_a_strong_one_is() -> None:
     assert confidences([0.05])[0] < 0.1
-    assert confidences([0.6])[0] > 0.9
+    assert confidences([0.6], -0.5)[0] > 0.9  # as right questions are: unlike everyday ones
 
 
 def test_a_stronger_none_takes_from_all() -> None:
     stronger = Calibration(FITTED.steepness, FITTED.none + 1)
     pairs = zip(confidences([0.2, 0.1], by=stronger), confidences([0.2, 0.1]), strict=True)
     assert all(one < other for one, other in pairs)
+
+
+def test_a_question_like_everyday_ones_is_matched_less_surely() -> None:
+    assert confidences([0.5], 1.0)[0] < confidences([0.5])[0] < confidences([0.5], -1.0)[0]
