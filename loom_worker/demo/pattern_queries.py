@@ -89,7 +89,7 @@ class PatternQuery:
         """Placeholders that stand for a value of a column, with its table."""
         tables = {alias or table: table for table, alias in _ALIAS.findall(self.sql)}
         found = [
-            (name, tables.get(alias) or self.tables()[0], column)
+            (name, tables.get(alias) or next(iter(self.tables()), ""), column)
             for alias, column, name in _TEXT_SLOT.findall(self.sql)
         ]
         return {name: (table, column) for name, table, column in found if name not in ("start", "end")}
@@ -192,13 +192,13 @@ def _shared(query: PatternQuery, text: str, slots: Slots) -> tuple[bool, int] | 
     subject = {_stem(word) for word in _words(_TITLE_END.split(query.title)[0])}
     shared = sum(word in named for word in words)
     if words and subject <= set(words) and own.issuperset(set(words) - {"often", "frequently"}):
-        negates = _NEGATIONS & set(words)
+        negates = {"not", "no", "never", "without"} & set(words)
         return None if negates and set(words) != title - _HARMLESS else (True, shared)
     about = set(map(_stem, re.findall(r"\w+", f"{query.about} {' '.join(query.tables())}".lower())))
-    return (False, shared + len(own & set(words))) if _is_asked(query, words, rest, own | about, columns) else None
+    return (False, shared + len(own & set(words))) if _is_asked(query, words, text, own | about, columns) else None
 
 
-def _is_asked(query: PatternQuery, words: list[str], rest: str, known: set[str], columns: list[set[str]]) -> bool:
+def _is_asked(query: PatternQuery, words: list[str], text: str, known: set[str], columns: list[set[str]]) -> bool:
     """Do all words belong to the template, and ask for what it gives in the order in which it gives it?"""
     plain = [word for word in words if word not in _HIGHEST | _LOWEST]
     if not columns or (_NEGATIONS & (known | set(words))) or not known.issuperset(plain):
@@ -207,8 +207,8 @@ def _is_asked(query: PatternQuery, words: list[str], rest: str, known: set[str],
     asked = measures & set(plain)
     if "GROUP BY" in query.sql.upper() and not columns[0] & set(plain):
         return False
-    counted = re.search(r"\bhow many (\w+)", rest)
-    if (counted and _stem(counted[1]) not in measures) or not set(plain) - columns[0] - {""} or not query.title:
+    counted = re.search(r"\bhow many (\w+)", text)
+    if (counted and _stem(counted[1]) not in measures) or not (set(plain) - columns[0] or "@v" in text):
         return False
     column, falls = next(reversed(_ORDER.findall(query.sql)), ("", ""))
     is_ranked = len(plain) < len(words) or query.takes("n")

@@ -34,7 +34,7 @@ def lookup_query(runs: tuple[str, ...], holds: tuple[tuple[str, str, str], ...])
     parts = [
         f"SELECT '{kind}' AS kind, {column} AS value FROM {table} "
         f"WHERE {_SPELLED.format(column=column)} IN ({listed})"
-        f"{_endings(spellings) if kind == 'product' else ''} GROUP BY {column}"
+        f"{_endings(spellings) if table == 'products' else ''} GROUP BY {column}"
         for kind, table, column in holds
     ]
     return "\nUNION\n".join(parts) + "\nORDER BY kind, value"
