@@ -44,7 +44,7 @@ def ask(question: str, shop: sqlite3.Connection, today: date) -> Answered:
 def answer_to(
     question: str, shop: sqlite3.Connection, today: date, found: list[str], *, patterns: str = ""
 ) -> Answered:
-    """Run a turn to its end, with patterns as they are shown; ``patterns`` is what list_patterns gives, if it is there."""
+    """Run a turn to its end, with patterns as they are shown; ``patterns`` is what list_patterns gives, if given."""
     messages = [ChatMessage("user", question, context="\n\n".join([*found, f"Today is {today}."]))]
     tools = (*TOOLS, ToolSpec("list_patterns", "", {"type": "object"})) if patterns else TOOLS
     model, last = Scripted(count=len), Answered("", "", (), ())

@@ -43,7 +43,8 @@ def refusal(reason: str, offered: str | None = None) -> str:
     """Why there is no answer, and what can be asked instead: ``offered``, or what the sample shop can be asked."""
     return (
         f"{NO_ANSWER}{reason}. I am Loom's scripted demo model, not an LLM, and answer only "
-        f"what I can put into a query whole.\n{CAN_BE_ASKED if offered is None else f'You can ask, for instance:{offered}'}"
+        "what I can put into a query whole.\n"
+        f"{CAN_BE_ASKED if offered is None else f'You can ask, for instance:{offered}'}"
     )
 
 

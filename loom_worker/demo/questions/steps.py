@@ -144,7 +144,9 @@ def _answering(turn: CurrentTurn) -> ScriptStep:
 
 def _examples(turn: CurrentTurn) -> ScriptStep:
     """What can be asked: the sample shop's examples, or the titles of patterns about the tables there are."""
-    looks = tuple((name, {}) for name in ("list_tables", "list_patterns") if turn.has(name))
+    looks: tuple[tuple[str, Json], ...] = tuple(
+        (name, {}) for name in ("list_tables", "list_patterns") if turn.has(name)
+    )
     if len(looks) < 2 or not turn.request.may_call_tools:
         return ScriptStep(INTRODUCTION)
     outcomes = [turn.outcome(name) for name, _ in looks]

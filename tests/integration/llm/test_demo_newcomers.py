@@ -41,13 +41,12 @@ def verdict(one: dict[str, Any]) -> str:
         return "refused" if one["sql"] else "right"
     readings = [with_views().execute(sql).fetchall() for sql in (one["sql"], one.get("also")) if sql]
     in_all = answer.rows[0][-1] if answer.rows and answer.columns[-1] == "rows_in_all" else None
-    is_right = [(in_all,)] in readings or any(
-        is_true(answer, [rounded(answer, row) for row in rows]) for rows in readings
-    )
+    close = [[rounded(answer, row) for row in rows] for rows in readings]
+    is_right = [(in_all,)] in readings or any(is_true(answer, rows) for rows in readings + close)
     return "right" if is_right else "false"
 
 
-@pytest.mark.parametrize(("is_apart", "least"), [(False, 52), (True, 30)])
+@pytest.mark.parametrize(("is_apart", "least"), [(False, 56), (True, 35)])
 def test_most_questions_of_newcomers_are_answered_and_none_is_answered_falsely(is_apart: bool, least: int) -> None:
     told = {one["q"]: verdict(one) for one in NEWCOMERS["questions"] if one.get("apart", False) is is_apart}
     assert [question for question, how in told.items() if how == "false"] == []

@@ -1,4 +1,4 @@
-"""A database and two patterns of a user's own: a template runs if each word has a place in it, else the word is named."""
+"""A database and two patterns of a user's own: templates run if each word has a place in them."""
 
 from datetime import date
 from typing import Any
