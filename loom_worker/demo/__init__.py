@@ -4,5 +4,6 @@
 matched pattern, and ``questions/`` turns questions into SQL. ``workflows/`` holds the workflows that ship with the
 shop; ``prompts`` reads what a workflow adds to a question, and ``writing`` makes reports and summaries. ``shop`` builds
 the database: ``shop_catalogue`` has its products, promotions and employees, ``shop_days`` its trade;
+``shop_figures.yaml`` holds what its tables can be asked and by which words;
 ``shop_words.json``, ``shop_tables.sql`` and ``shop_indexes.sql`` are data, read when the shop is built.
 """

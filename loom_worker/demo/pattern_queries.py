@@ -7,7 +7,7 @@ and only if it takes the question's period and number.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -25,21 +25,38 @@ INTRODUCTION = (
 )
 
 _PATTERN = re.compile(r'<pattern id="([^"]+)"[^>]*>\s*([^\n]*)\n(.*?)\n</pattern>', re.DOTALL)
-_TEMPLATE = re.compile(r"^Template (\S+):\n(`{3,})sql\n(.*?)\n\2$", re.DOTALL | re.MULTILINE)
+_TEMPLATE = re.compile(r"^Template (\S+):\n(`{3,})sql\n(.*?)\n\2$\n?([^\n]*)", re.DOTALL | re.MULTILINE)
 _PARAMETER = re.compile(r"^- (\w+) \([^,)\n]+(?:, required)?(?:, default (.*?))?\)(?::|$)", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{\{\s*\.?(\w+)\s*\}\}")
 _SOURCE = re.compile(r"\b(?:FROM|JOIN)\s+(?!sqlite_)(\w+)\b(?!\s*\()", re.IGNORECASE)
 _LOCAL = re.compile(r"(?:\bWITH(?:\s+RECURSIVE)?|,)\s+(\w+)\s*(?:\([^()]*\)\s*)?AS\s+\(", re.IGNORECASE)
 _SAFE_START = re.compile(r">= ?'\{\{\s*\.?start\s*\}\}'")
 _SAFE_END = re.compile(r"< ?'\{\{\s*\.?end\s*\}\}'")
-_COLUMN = re.compile(r"\bAS (\w+)\s*(?:,|$)", re.IGNORECASE | re.MULTILINE)
 _FOREVER = ("0001-01-01", "9999-12-31")
-_HARMLESS = frozenset("show list give what which who by per for of in each every all and with to".split())
+_HARMLESS = frozenset(
+    "show list give what which who by per for of in each every all and with to how many much display from on at "
+    "see get number total come".split()
+)
 """Words that restrict nothing as long as the words around them are the template's own."""
+_NEGATIONS = frozenset(
+    "not no never without except excluding outside nothing none little missing stopped neither nor only but less "
+    "least".split()
+)
+"""Words that turn a sentence around: a question has them only if it is the template's title."""
+_HIGHEST = frozenset("most top best highest biggest largest busiest often frequently".split())
+_LOWEST = frozenset("least worst lowest fewest smallest".split())
 _TITLE_END = re.compile(r"[(,]")
 """What follows says the same in other words."""
+_ORDER = re.compile(r"\bORDER BY\s+(?:\w+\.)?(\w+)(\s+DESC\b)?", re.IGNORECASE)
+_ALIAS = re.compile(
+    r"\b(?:FROM|JOIN)\s+(\w+)(?:\s+(?:AS\s+)?(?!WHERE|JOIN|ON|GROUP|ORDER|LEFT|INNER|LIMIT)(\w+))?", re.IGNORECASE
+)
+_TEXT_SLOT = re.compile(
+    r"(?:lower\()?(?:(\w+)\.)?(\w+)\)?\s*(?:=|LIKE)\s*(?:lower\()?'\{\{\s*\.?(\w+)\s*\}\}'", re.IGNORECASE
+)
+"""A column that is compared with a placeholder."""
 _NUMBERED = re.compile(
-    r"\b(?:(?P<first>top|best|first|which|what) (?P<a>\d{1,3})|(?P<b>\d{1,3}) (?P<last>best|top|most))\b"
+    r"\b(?:(?P<first>top|best|first|which|what) (?P<a>\d{1,3})|(?P<b>\d{1,3}) (?P<last>best|top|most|\w+))\b"
 )
 NO_LLM = (
     "This is Loom's scripted demo model, no LLM: it answers only what it can put into a query whole, and refuses the "
@@ -60,16 +77,27 @@ class PatternQuery:
     defaults: Mapping[str, str]
     name: str = ""
     """The template's."""
+    about: str = ""
+    """The first sentence of the pattern's description, and what its file says of the template."""
 
     def tables(self) -> tuple[str, ...]:
         """The tables the query reads, its own named parts left out."""
-        filled = self._filled(self.defaults)
-        own = {name.lower() for name in _LOCAL.findall(filled)}
-        return tuple(dict.fromkeys(name for name in _SOURCE.findall(filled) if name.lower() not in own))
+        own = {name.lower() for name in _LOCAL.findall(self.sql)}
+        return tuple(dict.fromkeys(name for name in _SOURCE.findall(self.sql) if name.lower() not in own))
+
+    def text_slots(self) -> dict[str, tuple[str, str]]:
+        """Placeholders that stand for a value of a column, with its table."""
+        tables = {alias or table: table for table, alias in _ALIAS.findall(self.sql)}
+        found = [
+            (name, tables.get(alias) or next(iter(self.tables()), ""), column)
+            for alias, column, name in _TEXT_SLOT.findall(self.sql)
+        ]
+        return {name: (table, column) for name, table, column in found if name not in ("start", "end")}
 
     def query(self, slots: Slots) -> str:
-        """The SQL with the question's number and period put in, defaults elsewhere; only digits come from outside."""
-        return self._filled(self.values(slots))
+        """The SQL with the question's number, period and names put in, defaults elsewhere."""
+        values = self.values(slots)
+        return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), self.sql)
 
     def values(self, slots: Slots) -> dict[str, str]:
         """What each placeholder stands for."""
@@ -78,6 +106,7 @@ class PatternQuery:
             values["n"] = str(slots.n)
         if slots.period is not None:
             values |= {"start": slots.period.start.isoformat(), "end": slots.period.end.isoformat()}
+        values |= {name: value.replace("'", "''") for name, value in slots.names}
         return {name: value for name, value in values.items() if self.takes(name)}
 
     def takes(self, name: str) -> bool:
@@ -91,45 +120,66 @@ class PatternQuery:
         return starts > 0 and ends > 0 and (names.count("start"), names.count("end")) == (starts, ends)
 
     def columns(self) -> tuple[str, ...]:
-        """The headings of what the query gives, as far as they are named."""
-        last = self.sql[max(self.sql.rfind("\nSELECT"), 0) :]
-        return tuple(_COLUMN.findall(last.partition("\nFROM")[0]))
-
-    def _filled(self, values: Mapping[str, str]) -> str:
-        return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), self.sql)
+        """The headings of what the query gives."""
+        last = re.split(r"\bFROM\b", re.split(r"(?m)^SELECT\b", self.sql)[-1], maxsplit=1)[0]
+        while (shorter := re.sub(r"\([^()]*\)", "", last)) != last:  # commas inside of functions part no columns
+            last = shorter
+        names = [re.search(r"(\w+)\W*$", item) for item in last.split(",")]
+        return tuple(name[1] for name in names if name)
 
 
 def read_queries(context: str) -> tuple[PatternQuery, ...]:
-    """The templates of the first pattern with SQL in a message's context."""
+    """The templates of all patterns with SQL in a message's context, the best pattern's first."""
+    found: list[PatternQuery] = []
     for pattern_id, title, body in _PATTERN.findall(context):
-        templates = {name: sql for name, _, sql in _TEMPLATE.findall(body)}
-        if templates:
-            parameters = body.rpartition("\nParameters:\n")[2].partition("\n\n")[0]
-            defaults = {name: default for name, default in _PARAMETER.findall(parameters) if default}
-            return tuple(PatternQuery(pattern_id, title, sql, defaults, name) for name, sql in templates.items())
-    return ()
+        parameters = body.rpartition("\nParameters:\n")[2].partition("\n\n")[0]
+        defaults = {name: default for name, default in _PARAMETER.findall(parameters) if default}
+        description = (
+            body.strip().partition("\n")[0].partition(".")[0] if not body.lstrip().startswith("Template ") else ""
+        )
+        for name, _, sql, about in _TEMPLATE.findall(body):
+            found.append(PatternQuery(pattern_id, title, sql, defaults, name, f"{description} {about}"))
+    return tuple(found)
 
 
-def choose(queries: Sequence[PatternQuery], text: str, slots: Slots) -> PatternQuery | None:
-    """The template whose own words are all that a question says; None if a word, period or number is left over.
+def choose(
+    queries: Sequence[PatternQuery], text: str, slots: Slots, values: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
+) -> tuple[PatternQuery, Slots] | None:
+    """The template that accounts for each word of a question, and its slots; None if a word, period or number is left.
 
     Args:
         text: the question in plain words, without those that say nothing; ``@p0`` stands for a period.
+        values: names of the database by their marks, ``@v0``, with the placeholders that each can stand for.
     """
-    fitting = [(query, shared) for query in queries if (shared := _shared(query, text, slots)) is not None]
-    return max(fitting, key=lambda one: one[1])[0] if fitting else None
+    fitting = []
+    for query in queries:
+        filled = _named(query, text, slots, values)
+        if filled is not None and (shared := _shared(query, text, filled)) is not None:
+            fitting.append((shared, query, filled))
+    best = max(fitting, key=lambda one: one[0], default=None)
+    return (best[1], best[2]) if best else None
 
 
-def _shared(query: PatternQuery, text: str, slots: Slots) -> int | None:
-    """How many of the question's words name the template itself; None if one is accounted for by nothing.
+def _named(
+    query: PatternQuery, text: str, slots: Slots, values: Mapping[str, Mapping[str, tuple[str, ...]]]
+) -> Slots | None:
+    """The slots with the question's names; None if one has no place, or two."""
+    names: dict[str, str] = {}
+    for mark in re.findall(r"@v\d+", text):
+        kinds = {kind: each for kind, each in values[mark].items() if kind in query.text_slots()}
+        if len(kinds) != 1 or (kind := next(iter(kinds))) in names or len(kinds[kind]) != 1:
+            return None
+        names[kind] = kinds[kind][0]
+    return replace(slots, names=tuple(names.items()))
 
-    The title's subject must be among them: of its columns alone, a template asks for something else than the question.
-    """
+
+def _shared(query: PatternQuery, text: str, slots: Slots) -> tuple[bool, int] | None:
+    """How well a template fits: is its whole title asked for, and how many words name it; None if one has no place."""
     if len(slots.periods) > 1 or (slots.period is not None and not query.takes_period()):
         return None
     if _PLACEHOLDER.search(query.query(slots)):
         return None
-    rest = text.replace("@p0", " ")
+    rest = re.sub(r"@[pv]\d+", " ", text)
     if slots.n is not None:
         rest, count = _NUMBERED.subn(lambda found: f" {found['first'] or found['last']} ", rest)
         if count != 1 or not query.takes("n"):
@@ -137,13 +187,35 @@ def _shared(query: PatternQuery, text: str, slots: Slots) -> int | None:
     words = [_stem(word) for word in _words(rest)]
     title = set(map(_stem, re.findall(r"\w+", query.title.lower())))
     named = set(map(_stem, query.name.split("_")))
-    own = title | named | {_stem(word) for column in query.columns() for word in column.lower().split("_")}
+    columns = [{_stem(word) for word in column.lower().split("_")} for column in query.columns()]
+    own = title.union(named, *columns)
     subject = {_stem(word) for word in _words(_TITLE_END.split(query.title)[0])}
-    is_all_own = bool(words) and subject <= set(words) and all(word in own for word in words)
-    negates = {"not", "no", "never", "without"} & set(words)
-    if not is_all_own or (negates and set(words) != title - _HARMLESS):
-        return None
-    return sum(word in named for word in words)
+    shared = sum(word in named for word in words)
+    if words and subject <= set(words) and own.issuperset(set(words) - {"often", "frequently"}):
+        negates = {"not", "no", "never", "without"} & set(words)
+        return None if negates and set(words) != title - _HARMLESS else (True, shared)
+    about = set(map(_stem, re.findall(r"\w+", f"{query.about} {' '.join(query.tables())}".lower())))
+    return (False, shared + len(own & set(words))) if _is_asked(query, words, text, own | about, columns) else None
+
+
+def _is_asked(query: PatternQuery, words: list[str], text: str, known: set[str], columns: list[set[str]]) -> bool:
+    """Do all words belong to the template, and ask for what it gives in the order in which it gives it?"""
+    plain = [word for word in words if word not in _HIGHEST | _LOWEST]
+    if not columns or (_NEGATIONS & (known | set(words))) or not known.issuperset(plain):
+        return False
+    measures = {word for column in columns[1:] for word in column} - columns[0]
+    asked = measures & set(plain)
+    if "GROUP BY" in query.sql.upper() and not columns[0] & set(plain):
+        return False
+    counted = re.search(r"\bhow many (\w+)", text)
+    if (counted and _stem(counted[1]) not in measures) or not (set(plain) - columns[0] or "@v" in text):
+        return False
+    column, falls = next(reversed(_ORDER.findall(query.sql)), ("", ""))
+    is_ranked = len(plain) < len(words) or query.takes("n")
+    if is_ranked and asked and not {_stem(each) for each in column.lower().split("_")} & asked:
+        return False
+    wanted = {word in _HIGHEST for word in words if word not in plain}
+    return not wanted or (bool(column) and wanted == {bool(falls)})
 
 
 def _words(text: str) -> list[str]:
@@ -151,7 +223,10 @@ def _words(text: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    return word[:-3] + "y" if word.endswith("ies") else word.rstrip("s") if len(word) > 3 else word
+    if word in _HIGHEST | _LOWEST | _NEGATIONS:
+        return word
+    word = word[:-3] + "y" if word.endswith("ies") else word.rstrip("s") if len(word) > 3 else word
+    return next((word[: -len(end)] for end in ("ing", "ed") if word.endswith(end) and len(word) > len(end) + 3), word)
 
 
 def read_today(context: str) -> date | None:
@@ -195,15 +270,6 @@ def read_result(content: str) -> Json | None:
         return None
     is_table = isinstance(result, dict) and isinstance(result.get("rows"), list) and "columns" in result
     return result if is_table else None
-
-
-def missing_tables(needed: tuple[str, ...], content: str) -> tuple[str, ...]:
-    """The tables that list_tables did not name; none if its text cannot be read: then the query will fail."""
-    try:
-        known = {str(table["name"]).lower() for table in json.loads(content)["tables"]}
-    except (ValueError, LookupError, TypeError):
-        return ()
-    return tuple(name for name in needed if name.lower() not in known)
 
 
 def _period(query: PatternQuery, slots: Slots) -> str:

@@ -43,6 +43,8 @@ class Slots:
     periods: tuple[Period, ...]
     marked: str
     """The question in lower case, ``@p0`` instead of its first period and so on."""
+    names: tuple[tuple[str, str], ...] = ()
+    """Placeholders of a pattern with the names of the database that stand for them."""
 
     @property
     def period(self) -> Period | None:
@@ -279,36 +281,15 @@ _ATOMS: tuple[tuple[re.Pattern[str], _Meaning], ...] = tuple(
         (rf"\b(?P<which>this|current|last|past|previous) (?P<unit>{_UNIT})\b", _one_unit),
         (r"\b(?:year to date|ytd)\b", _to_date),
         (r"\b(?:today|yesterday)\b", _named_day),
-        (
-            rf"\bq(?P<quarter>[1-4])(?:,? (?:of |in )?(?P<year>{_YEAR}))?\b",
-            _quarter,
-        ),
+        (rf"\bq(?P<quarter>[1-4])(?:,? (?:of |in )?(?P<year>{_YEAR}))?\b", _quarter),
         (rf"\bh(?P<half>[12]),? (?:of |in )?(?P<year>{_YEAR})\b", _half),
         (rf"\b(?:the )?(?P<half>first|second) half (?:of |in )?(?P<year>{_YEAR})\b", _half),
-        (
-            rf"\b(?P<season>{_SEASON}) (?:of |in )?(?P<year>{_YEAR})\b",
-            _season,
-        ),
-        (
-            rf"\blast (?P<season>{_SEASON})(?P<year>(?!))?\b",
-            _season,
-        ),
-        (
-            rf"\b(?P<month>{MONTH}),? (?:of |in )?(?P<year>{_YEAR})\b",
-            _month,
-        ),
-        (
-            rf"\b(?P<ahead>(?:{_AHEAD}) )(?P<month>{MONTH})(?P<year>(?!))?\b(?! (?:week|\d))",
-            _month,
-        ),
-        (
-            rf"\b(?P<month>{MONTH})(?P<year>(?!))?(?= (?:vs|versus|compared|and @p|or @p)\b)",
-            _month,
-        ),
-        (
-            rf"(?<![-\w@]){_NO_AMOUNT}(?P<year>{_YEAR})(?![-\w])",
-            _year,
-        ),
+        (rf"\b(?P<season>{_SEASON}) (?:of |in )?(?P<year>{_YEAR})\b", _season),
+        (rf"\blast (?P<season>{_SEASON})(?P<year>(?!))?\b", _season),
+        (rf"\b(?P<month>{MONTH}),? (?:of |in )?(?P<year>{_YEAR})\b", _month),
+        (rf"\b(?P<ahead>(?:{_AHEAD}) )(?P<month>{MONTH})(?P<year>(?!))?\b(?! (?:week|\d))", _month),
+        (rf"\b(?P<month>{MONTH})(?P<year>(?!))?(?= (?:vs|versus|compared|and @p|or @p)\b)", _month),
+        (rf"(?<![-\w@]){_NO_AMOUNT}(?P<year>{_YEAR})(?![-\w])", _year),
     )
 )
 """Tried in this order, each on what the ones before left over."""

@@ -34,21 +34,29 @@ class Answered:
 
 
 def ask(question: str, shop: sqlite3.Connection, today: date) -> Answered:
-    """Run a turn to its end."""
+    """Run a turn to its end, with the shipped pattern that matches."""
     found = [
         for_message(each) for each in shipped_matcher().match(question, k=1, kinds=KINDS) if each.confidence >= 0.5
     ]
+    return answer_to(question, shop, today, found)
+
+
+def answer_to(
+    question: str, shop: sqlite3.Connection, today: date, found: list[str], *, patterns: str = ""
+) -> Answered:
+    """Run a turn to its end, with patterns as they are shown; ``patterns`` is what list_patterns gives, if given."""
     messages = [ChatMessage("user", question, context="\n\n".join([*found, f"Today is {today}."]))]
+    tools = (*TOOLS, ToolSpec("list_patterns", "", {"type": "object"})) if patterns else TOOLS
     model, last = Scripted(count=len), Answered("", "", (), ())
     for _ in range(6):
-        *_, reply = model.reply(Request("You are an analyst.", tuple(messages), tools=TOOLS, max_tokens=100_000))
+        *_, reply = model.reply(Request("You are an analyst.", tuple(messages), tools=tools, max_tokens=100_000))
         assert isinstance(reply, Reply)
         if not reply.tool_uses:
             is_looked_up = last.columns == ("kind", "value")
             return Answered(reply.text, *(("", (), ()) if is_looked_up else (last.sql, last.columns, last.rows)))
         outcomes = []
         for use in reply.tool_uses:
-            content = call(shop, use.name, use.arguments)
+            content = patterns if use.name == "list_patterns" else call(shop, use.name, use.arguments)
             if use.name == "execute_sql":
                 result = json.loads(content)
                 last = Answered("", use.arguments["sql"], tuple(result["columns"]), tuple(map(tuple, result["rows"])))

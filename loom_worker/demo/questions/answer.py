@@ -7,7 +7,7 @@ from loom_worker.demo.pattern_queries import NO_LLM, figure, listed
 from loom_worker.demo.questions.compose import span
 from loom_worker.demo.questions.parse import days_of
 from loom_worker.demo.questions.plan import Plan, Where
-from loom_worker.demo.questions.shop import FACTS, RULES, TIMES
+from loom_worker.demo.questions.shop import shop
 
 _NOTHING = "The query ran and gave no rows: the data holds nothing for this."
 _NOUNS = {"revenue": "Sales"}
@@ -39,11 +39,12 @@ def answer_text(plan: Plan, result: Json) -> str:
     return "\n".join([*lines, f"{heading}:", *(pairs or listed(columns, rows, result)), "", _remarks(plan)])
 
 
-def refusal(reason: str) -> str:
-    """Why there is no answer, and what can be asked instead."""
+def refusal(reason: str, offered: str | None = None) -> str:
+    """Why there is no answer, and what can be asked instead: ``offered``, or what the sample shop can be asked."""
     return (
         f"{NO_ANSWER}{reason}. I am Loom's scripted demo model, not an LLM, and answer only "
-        f"what I can put into a query whole.\n{CAN_BE_ASKED}"
+        "what I can put into a query whole.\n"
+        f"{CAN_BE_ASKED if offered is None else f'You can ask, for instance:{offered}'}"
     )
 
 
@@ -61,12 +62,12 @@ def _heading(plan: Plan) -> str:
     what = f"{names[0].capitalize()}{''.join(f', {name}' for name in names[1:])}"
     if head.group:
         what += f" by {head.group.replace('_', ' ')}"
-        is_ranked = not plan.is_compared and (head.group not in TIMES or head.limit is not None)
+        is_ranked = not plan.is_compared and (head.group not in shop().times or head.limit is not None)
         what += f", ranked by {names[0]}" if is_ranked else ""
     if head.limit:
         what += f", at most {head.limit}"
     conditions = "".join(f"; {_condition(where, head.fact)}" for where in plan.wheres)
-    when = ", over all dates on record" if FACTS[head.fact].day and head.measures else ""
+    when = ", over all dates on record" if shop().facts[head.fact].day and head.measures else ""
     if plan.periods:
         spans = [f"{span(period)} ({period.wording})" for period in plan.periods]
         when = ", " + (" against ".join(spans) if plan.is_compared else spans[0])
@@ -82,7 +83,7 @@ def _condition(where: Where, fact: str) -> str:
         name = f"{place} of the {owner}"
     elif where.dimension in ("city", "country") and fact in ("sales", "orders", "returns", "payments"):
         name = f"{where.dimension} of the customer"
-    return f"only {name} {' or '.join(where.values)}"
+    return f"{'without' if where.is_negated else 'only'} {name} {' or '.join(where.values)}"
 
 
 def went(plan: Plan, result: Json) -> str | None:
@@ -154,8 +155,8 @@ def _verdict(plan: Plan, columns: list[str], rows: list[list[Any]]) -> str:
 
 
 def _remarks(plan: Plan) -> str:
-    fact = FACTS[plan.head.fact]
-    rules = [RULES[where.rule].note for where in plan.wheres if where.rule]
+    fact = shop().facts[plan.head.fact]
+    rules = [shop().rules[where.rule].note for where in plan.wheres if where.rule]
     is_status_asked = any(where.dimension == "status" for where in plan.wheres) or plan.head.group == "status"
     is_kept = any(where.rule in ("kept", "total") for where in plan.wheres)
     own = "" if fact.note and plan.head.fact == "orders" and (is_status_asked or is_kept) else fact.note

@@ -42,6 +42,7 @@ RULED: tuple[tuple[str, str], ...] = (
     ("spent", rf"{_WHO}(?:spent|spend|with spending of) {_SIGN} {_NUMBER}"),
     ("ordered_kept", rf"{_WHO}(?:with|placed|made) {_SIGN} {_NUMBER} ORDER,? {_KEPT}"),
     ("ordered", rf"{_WHO}(?:with|placed|made) {_SIGN} {_NUMBER} ORDER"),
+    ("ordered", rf"{_WHO}(?:bought|ordered|purchased) (?:something )?(?P<once>(?:only |just |exactly )once)"),
     (
         "ordered",
         rf"{_WHO}(?P<none>ordered nothing|(?:never|not) ordered(?: anything)?|(?:without|with no)(?: any)? ORDER)",
@@ -57,25 +58,32 @@ RULED: tuple[tuple[str, str], ...] = (
     ),
     ("price", r"(?P<less>cheaper than|more expensive than) (?P<amount>\d+(?:\.\d+)?)"),
     ("kept", _KEPT),
+    ("not_promoted", r"without (?:any )?PROMOTION(?! @)"),
+    ("promoted", r"(?:with|used|using|that used|during) (?:any )?PROMOTION(?! @)"),
 )
-"""Conditions by the name of their rule (``shop.RULES``), tried in this order."""
+"""Conditions by the name of their rule (``rules`` in ``shop_figures.yaml``), tried in this order."""
 _STATUS = re.compile(r"(?P<a>CANCELLED) ORDER|ORDER (?P<b>CANCELLED)")
 _KINDS = r"CUSTOMER|PROMOTION|CATEGORY|SEGMENT|CITY|COUNTRY|SUPPLIER|STORE"
 _LISTED = r"@v\d+(?:,? (?:and|or|vs) @v\d+)*"
 _LINK = (
     r"came from|come from|"
     r"live in|living in|based in|located in|paid by|paid with|paid via|bought in|sold in|placed in|from|in|of|for|at|"
-    r"by|with|via|through|using|used"
+    r"by|with|via|through|using|used|contain|contains|containing|include|includes"
 )
 _NAMED = "PROMOTION|CATEGORY|SEGMENT|CITY|COUNTRY|METHOD|STATUS|REASON"
 _OF_WHOM = r"(?:placed |made )?(?:by|from|of|for|to) CUSTOMER (?:who )?(?:from|in|live in|living in|based in)"
+_NEGATED = (
+    "(?:outside(?: of)?|except(?: for| from| in)?|excluding|other than|apart from|not(?: in| from)?|without|all but)"
+)
 _VALUE = re.compile(
-    rf"{_WHO}(?:(?P<whose>{_OF_WHOM}) |(?P<link>{_LINK}) )?(?:(?P<ahead>{_NAMED}) )?"
+    rf"{_WHO}(?P<none>{_NEGATED} )?(?:(?P<whose>{_OF_WHOM}) |(?P<link>{_LINK}) )?(?:(?P<ahead>{_NAMED}) )?"
     rf"(?P<listed>{_LISTED})(?: (?P<noun>{_KINDS})\b)?"
 )
 _ON_DAYS = re.compile(rf"on (?P<day>{'|'.join(_WEEKDAYS)})\b")
 _GROUPS = (
-    r"PRODUCT|CATEGORY|SUPPLIER|CUSTOMER|COUNTRY|CITY|SEGMENT|STORE|METHOD|REASON|STATUS|DAY|MONTH|QUARTER|YEAR|WEEKDAY"
+    r"PRODUCT|CATEGORY|SUPPLIER|CUSTOMER|COUNTRY|CITY|SEGMENT|STORE|METHOD|REASON|STATUS|"
+    "DAY|MONTH|QUARTER|YEAR|WEEKDAY|HOUR|"
+    "PROMOTION"
 )
 _GROUP = re.compile(
     rf"(?:MONTH by MONTH|(?:by|per|(?:(?:for|in|of|at|from|on) )?(?:each|every)) (?P<group>{_GROUPS})\b|"
@@ -88,8 +96,8 @@ class Value:
     """A word of the question that the database holds, as what and how it is written there."""
 
     wording: str
-    kinds: Mapping[str, str]
-    """Kind (city, category …) to the value."""
+    kinds: Mapping[str, tuple[str, ...]]
+    """Kind (city, category …) to the values that it means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,7 @@ class ValueGroup:
     values: tuple[Value, ...]
     noun: str
     wording: str
+    is_negated: bool = False
 
 
 def read_clauses(text: str, values: tuple[Value, ...]) -> Clauses:
@@ -155,6 +164,8 @@ def _noted(found: re.Match[str], *, rule: str, wheres: list[Where]) -> str:
         wheres.append(Where(said, rule=rule, sign="BETWEEN", amount=f"{parts['low']} AND {parts['high']}"))
     elif parts.get("none"):
         wheres.append(Where(said, rule=rule, sign="=", amount="0"))
+    elif parts.get("once"):
+        wheres.append(Where(said, rule=rule, sign="=", amount="1"))
     elif parts.get("less"):
         wheres.append(Where(said, rule=rule, sign="<" if "cheaper" in parts["less"] else ">", amount=parts["amount"]))
     else:
@@ -168,7 +179,7 @@ def _valued(text: str, found: re.Match[str], values: tuple[Value, ...], listed: 
     group = tuple(values[int(each)] for each in re.findall(r"@v(\d+)", found["listed"]))
     noun = found["noun"] or found["ahead"] or ("CUSTOMER" if found["whose"] else "")
     said = " and ".join(each.wording for each in group)
-    listed.append(ValueGroup(group, noun, said))
+    listed.append(ValueGroup(group, noun, f"not {said}" if found["none"] else said, bool(found["none"])))
     is_about_noun = (
         bool(noun)
         and not (found["link"] or found["whose"] or found["ahead"])

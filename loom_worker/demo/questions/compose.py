@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from loom_worker.core.errors import LoomError
 from loom_worker.demo.questions.plan import Plan, Where
-from loom_worker.demo.questions.shop import FACTS, PER_LINE, RULES, TIMES, Dimension, FactTable
+from loom_worker.demo.questions.shop import PER_LINE, Dimension, FactTable, shop
 from loom_worker.demo.slots import FOREVER, Period
 
 MOST_LISTED = 40
@@ -45,7 +45,7 @@ class _Query:
     def __init__(self, plan: Plan, period: Period | None) -> None:
         self._plan = plan
         self._head = plan.head
-        self._fact: FactTable = FACTS[plan.head.fact]
+        self._fact: FactTable = shop().facts[plan.head.fact]
         self._period = period
         self._needs: dict[str, None] = {}
         self._name = (plan.head.measures[0] if plan.head.measures else plan.head.fact).replace("_", " ")
@@ -80,7 +80,7 @@ class _Query:
         lines = [f"GROUP BY {', '.join(filter(None, [group.key, group.column]))}"]
         if self._plan.is_compared:
             return lines
-        is_time = head.group in TIMES and head.limit is None
+        is_time = head.group in shop().times and head.limit is None
         lines.append(f"ORDER BY {head.group}" if is_time else f"ORDER BY {head.measures[0]} {direction}, {head.group}")
         return [*lines, f"LIMIT {head.limit}"] if head.limit else lines
 
@@ -88,16 +88,17 @@ class _Query:
         name = self._head.group
         if not name:
             return None
-        if name in TIMES:
-            if not self._fact.day or not (self._fact.is_day_plain or self._head.has_day):
+        if name in shop().times:
+            has_day = self._fact.day and (self._fact.is_day_plain or self._head.has_day)
+            if not has_day or (name == "hour" and not self._fact.has_hours):
                 raise NotQueryable(f'group {self._name} by "{name}"')
-            return Dimension(TIMES[name].format(day=self._fact.day))
+            return Dimension(shop().times[name].format(day=self._fact.day))
         return self._dimension(name, f'group {self._name} by "{name}"')
 
     def _dimension(self, name: str, what: str) -> Dimension:
         dimension = self._fact.dimensions.get(name)
-        is_of_lines = dimension is not None and dimension.needs in PER_LINE
-        if dimension is None or (is_of_lines and "average_order_value" in self._head.measures):
+        is_of_lines = dimension is not None and dimension.needs in (*PER_LINE, "y")
+        if dimension is None or (is_of_lines and set(self._fact.whole_orders) & set(self._head.measures)):
             raise NotQueryable(what)
         if dimension.needs:
             self._needs[dimension.needs] = None
@@ -114,7 +115,7 @@ class _Query:
             else:
                 dimension = self._dimension(where.dimension, f'restrict {self._name} to "{where.wording}"')
                 quoted = ", ".join("'" + value.replace("'", "''") + "'" for value in where.values)
-                made.append(f"{dimension.column} IN ({quoted})")
+                made.append(f"{dimension.column}{' NOT' if where.is_negated else ''} IN ({quoted})")
         if self._period is not None and not is_period_taken:
             if not fact.day or not (fact.is_day_plain or self._head.has_day):
                 raise NotQueryable(f'restrict {self._name} to the period "{self._period.wording}"')
@@ -123,12 +124,12 @@ class _Query:
 
     def _ruled(self, where: Where) -> tuple[str, bool]:
         """A rule's SQL, and whether it took the period."""
-        rule = RULES[where.rule]
+        rule = shop().rules[where.rule]
         if self._head.fact not in rule.facts or (self._head.has_day and rule.day and self._period):
             raise NotQueryable(f'restrict {self._name} to "{where.wording}"')
         takes = bool(rule.day) and self._period is not None
         days = "".join(f" AND {each}" for each in _days(rule.day, self._period)) if takes and self._period else ""
-        filled = rule.sql.format(period=days, sign=where.sign, amount=where.amount, own_day=self._fact.day)
+        filled = rule.sql.format(period=days, sign=where.sign, number=where.amount, own_day=self._fact.day)
         return filled, takes
 
     def _joins(self) -> list[str]:

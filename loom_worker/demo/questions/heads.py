@@ -2,53 +2,17 @@
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from loom_worker.demo.questions.plan import Head
+from loom_worker.demo.questions.shop import shop
 
-_FACTS: Mapping[str, tuple[str, str]] = {
-    "CUSTOMER": ("customers", "customers"),
-    "PRODUCT": ("products", "products"),
-    "ORDER": ("orders", "orders"),
-    "STORE": ("stores", "stores"),
-    "SUPPLIER": ("suppliers", "suppliers"),
-    "EMPLOYEE": ("employees", "employees"),
-    "PROMOTION": ("promotions", "promotions"),
-    "PAYMENT": ("payments", "payments"),
-    "RETURN": ("returns", "returns"),
-    "CATEGORY": ("categories", "categories"),
-}
-"""A noun to its fact and the measure that counts it."""
-_MEASURES: Mapping[str, tuple[str, str]] = {
-    "REVENUE": ("sales", "revenue"),
-    "UNITS": ("sales", "units"),
-    "AOV": ("sales", "average_order_value"),
-    "PROFIT": ("sales", "profit"),
-    "REFUND": ("returns", "refunds"),
-    "AVGPRICE": ("products", "average_list_price"),
-}
-_SHOWN_WITH: Mapping[str, tuple[str, ...]] = {
-    "revenue": ("units",),
-    "units": ("revenue",),
-    "profit": ("revenue",),
-    "returns": ("units_returned", "refunds"),
-    "average_order_value": ("orders",),
-    "orders": (),
-}
-"""What is shown along with a measure that ranks."""
-_E = "|".join(_FACTS)
-_M = "|".join(_MEASURES)
-_D = "PRODUCT|CATEGORY|SUPPLIER|CUSTOMER|COUNTRY|CITY|SEGMENT|STORE|DAY|MONTH|QUARTER|YEAR|WEEKDAY"
 _WITH_DAY = ("customers", "employees")
 """Facts whose rows have a day of their own: of signing up, of being hired."""
-_TIMES = ("day", "month", "quarter", "year")
-_SHOW = r"(?:(?:show|list|give|display|what|which|who|name)(?: all| every)? |all )?"
-_N = r"(?:(?P<n>\d{1,3}) )?"
-_TOP = r"(?:top|best|biggest|largest|strongest|most important)"
-_MOST = r"(?:the )?(?:most|highest|largest|biggest|greatest|best)"
-_K = r"(?:(?P<k>\d{1,3}) )?"
-_EACH = r"(?P<each> and how much each (?:bring|brought|brings)(?: in)?)?"
 _FEW = 10
 """Groups that a ranking shows where the question does not say how many."""
+_Form = Callable[[re.Match[str], str], Head | None]
+"""Makes a Head of a match and the dimension that the question groups by; None if the two do not go together."""
 
 
 def read_head(rest: str, group: str) -> Head | None:
@@ -57,60 +21,69 @@ def read_head(rest: str, group: str) -> Head | None:
     Args:
         group: the dimension that the question groups by, already read; empty for none.
     """
-    for pattern, form in _FORMS:
+    for pattern, form in _forms():
         found = pattern.fullmatch(rest)
-        if found is not None:
-            return form(found, group)
+        if found is not None and (head := form(found, group)) is not None:
+            return head
     return None
 
 
 def measured(noun: str) -> tuple[str, str]:
     """The fact and the measure that a term stands for: REVENUE, or ORDER for their number."""
-    return _MEASURES.get(noun) or _FACTS[noun]
+    words = shop().words
+    fact, measure = words["measures"].get(noun) or (words["nouns"][noun],) * 2
+    return fact, measure
 
 
 def known_words() -> frozenset[str]:
     """The plain words that these forms read."""
-    sources = " ".join(pattern.pattern for pattern, _ in _FORMS)
+    sources = " ".join(pattern.pattern for pattern, _ in _forms())
     return frozenset(re.findall(r"[a-z]{2,}", re.sub(r"\?P<\w+>", "", sources)))
 
 
-_Form = Callable[[re.Match[str], str], Head | None]
-"""Makes a Head of a match and the dimension that the question groups by; None if the two do not go together."""
-
-
-def _always(fact: str, *measures: str) -> _Form:
+def _always(fact: str, *measures: str, needs: str = "") -> _Form:
     """The same measures, grouped as the question says."""
-    return lambda _, group: Head(fact, measures, group)
+    return lambda _, group: Head(fact, measures, group, needs=needs)
 
 
 def _grouped(dimension: str, fact: str, *measures: str) -> _Form:
     """The same measures, grouped by a dimension that the question need not name."""
-    return lambda _, group: Head(fact, measures, dimension) if group in ("", dimension) else None
+
+    def form(found: re.Match[str], group: str) -> Head | None:
+        is_low = bool(found.groupdict().get("low"))
+        return Head(fact, measures, dimension, is_ascending=is_low) if group in ("", dimension) else None
+
+    return form
 
 
 def _shown_with(measure: str, dimension: str) -> tuple[str, ...]:
     is_of_products = dimension in ("product", "category", "supplier")
-    return ("orders",) if measure == "revenue" and not is_of_products else _SHOWN_WITH.get(measure, ())
+    return (
+        ("orders",)
+        if measure == "revenue" and not is_of_products
+        else tuple(shop().words["shown_with"].get(measure, ()))
+    )
 
 
 def _count(found: re.Match[str], group: str) -> Head | None:
     parts = found.groupdict()
-    fact, measure = _FACTS[found["e"]]
+    fact, measure = measured(found["e"])
     has_day = bool(parts.get("new") or parts.get("day"))
     return None if has_day and fact not in _WITH_DAY else Head(fact, (measure,), group, has_day=has_day)
 
 
 def _measure(found: re.Match[str], group: str) -> Head | None:
     fact, measure = measured(found["m"])
-    if found["trend"] and group not in _TIMES:
-        return None
+    parts = found.groupdict()
+    if parts.get("trend"):
+        group = group or "month"
+        if group not in shop().times:
+            return None
     if fact == "products" and group not in ("", "category", "supplier"):
         return None
     measures = (measure, *(_shown_with(measure, group) if group or measure == "average_order_value" else ()))
-    also = found.groupdict().get("also")
-    if also:
-        other_fact, other = measured(also)
+    if parts.get("also"):
+        other_fact, other = measured(parts["also"])
         if other_fact != fact and not (fact == "sales" and other == "orders"):
             return None
         measures = tuple(dict.fromkeys((measure, other)))
@@ -118,22 +91,27 @@ def _measure(found: re.Match[str], group: str) -> Head | None:
 
 
 def _rank(found: re.Match[str], group: str) -> Head | None:
-    """Groups by a measure, the largest first."""
+    """Groups by a measure, the largest first, or the smallest."""
     parts = found.groupdict()
     dimension = found["d"].lower()
     if group and group != dimension:
         return None
-    fact, measure = measured(parts.get("m") or parts.get("e") or ("PROFIT" if parts.get("profit") else "REVENUE"))
+    default = "PROFIT" if parts.get("profit") else "ORDER" if parts.get("busy") else "REVENUE"
+    fact, measure = measured(parts.get("m") or parts.get("e") or default)
     if parts.get("best") and dimension == "product" and not parts.get("each"):
         measure = "units"
-    if measure == "customers" and fact == "customers" and dimension not in ("country", "city", "segment"):
+    if fact == dimension + "s" or (fact == "products" and dimension not in ("category", "supplier")):
         return None
     limit = int(parts.get("n") or parts.get("k") or _FEW)
-    return Head(fact, (measure, *_shown_with(measure, dimension)), dimension, limit=limit) if limit else None
+    if not limit:
+        return None
+    measures = (measure, *_shown_with(measure, dimension))
+    return Head(fact, measures, dimension, limit=limit, is_ascending=bool(parts.get("low")))
 
 
-def _best_selling(_: re.Match[str], group: str) -> Head | None:
-    return None if group else Head("sales", ("units", "revenue"), "product", limit=_FEW)
+def _best_selling(found: re.Match[str], group: str) -> Head | None:
+    low = bool(found["low"])
+    return None if group else Head("sales", ("units", "revenue"), "product", limit=_FEW, is_ascending=low)
 
 
 def _returned(found: re.Match[str], group: str) -> Head | None:
@@ -144,17 +122,37 @@ def _returned(found: re.Match[str], group: str) -> Head | None:
     return Head("returns", ("returns", "units_returned", "refunds"), dimension, limit=limit)
 
 
-def _priced(found: re.Match[str], group: str) -> Head | None:
-    is_cheap = found["which"].startswith(("cheap", "least", "lowest"))
-    limit = int(found["n"] or found["m"] or _FEW)
-    if group or not limit:
-        return None
-    return Head("products", limit=limit, is_ascending=is_cheap, rank_by="p.list_price")
+def _share(found: re.Match[str], group: str) -> Head | None:
+    """Each group's part of the whole."""
+    group = found["d"].lower() if found["d"] and not group else group
+    if found["m"] == "PAYMENT" or group == "method":
+        return Head("payments", ("payments", "amount", "share_percent", "amount_share_percent"), "method")
+    return (
+        Head("sales", ("revenue", "share_percent"), group)
+        if group and not (found["d"] and group in shop().times)
+        else None
+    )
+
+
+def _first_of(noun: str = "") -> _Form:
+    """Rows by the day of their own or by another column, from one end."""
+
+    def form(found: re.Match[str], group: str) -> Head | None:
+        parts = found.groupdict()
+        limit = int(parts.get("n") or parts.get("k") or (_FEW if parts.get("cheap") else 1))
+        is_low = bool(parts.get("low") or parts.get("old"))
+        named = parts.get("e") or ("CUSTOMER" if noun == "CUSTOMER" else "PRODUCT")
+        rank_by = shop().words["own_days"].get(noun or named, noun)
+        if group or not limit:
+            return None
+        return Head(measured(named)[0], limit=limit, is_ascending=is_low, rank_by=rank_by)
+
+    return form
 
 
 def _rows(found: re.Match[str], group: str) -> Head | None:
     parts = found.groupdict()
-    fact, count = _FACTS[found["e"]]
+    fact, count = measured(found["e"])
     has_day = bool(parts.get("new") or parts.get("day"))
     if (has_day and fact not in _WITH_DAY) or (parts.get("new") and fact != "customers"):
         return None
@@ -168,93 +166,43 @@ def _rows(found: re.Match[str], group: str) -> Head | None:
     return Head(fact, has_day=has_day)
 
 
-def _where_from(found: re.Match[str], group: str) -> Head | None:
-    return None if group else Head("customers", ("customers",), found["d"].lower())
+def _prices(found: re.Match[str], group: str) -> Head | None:
+    """The prices of products that the question names."""
+    head = Head("products", needs="" if found["all"] else "product")
+    return None if group else head
 
 
-def _first(found: re.Match[str], group: str) -> Head | None:
-    days = {"ORDER": "o.ordered_at", "CUSTOMER": "c.signed_up_on", "EMPLOYEE": "e.hired_on"}
+def _of_customers(found: re.Match[str], group: str) -> Head | None:
+    """The places or segments of customers, or how many of them there are."""
+    dimension = found["d"].lower()
     if group:
         return None
-    is_old = found["which"] in ("first", "earliest", "oldest")
-    return Head(_FACTS[found["e"]][0], limit=1, is_ascending=is_old, rank_by=days[found["e"]])
+    if found.groupdict().get("count"):
+        return Head("customers", ({"city": "cities", "country": "countries"}.get(dimension, "segments"),))
+    return Head("customers", ("customers",), dimension)
 
 
-_FORMS: tuple[tuple[re.Pattern[str], _Form], ...] = tuple(
-    (re.compile(pattern), form)
-    for pattern, form in (
-        (r"how many CUSTOMER (?:bought|ordered|purchased)(?: something| anything)?", _always("sales", "customers")),
-        (r"how many (?:different )?PRODUCT (?:sold|sell)", _always("sales", "units", "products")),
-        (r"(?:how many|number of) UNITS(?: sold| sell)?", _always("sales", "units")),
-        (
-            rf"(?:how many|total number of|number of|count) (?P<new>new )?(?P<e>{_E})"
-            r"(?: exist| in all| placed| place| made| come in| get| receive| work| live)?"
-            r"(?P<day>(?: who)? (?:signed up|joined|registered|sign up|hired))?",
-            _count,
-        ),
-        (rf"(?P<new>new )?(?P<e>{_E}) (?P<day>(?:signed up |joined |hired ))?(?:how many|count)", _count),
-        (rf"(?:(?:bigger|larger|stronger) (?:for )?)?by number of (?P<e>{_E})", _count),
-        (
-            r"PAYMENT(?: total)? amount|total(?: amount of)? PAYMENT|amount of PAYMENT",
-            _always("payments", "amount", "payments"),
-        ),
-        (r"how much (?:sell|sold|take in|took in)", _always("sales", "revenue", "units")),
-        (
-            rf"(?:(?:show|give|list|what|how much|calculate|how high|compare) )?(?:all )?(?:total )?(?P<m>{_M})"
-            rf"(?: total| made| make| generated| to CUSTOMER)?(?P<trend> trend| development)?"
-            rf"(?: and (?:number of )?(?P<also>{_M}|ORDER))?",
-            _measure,
-        ),
-        (rf"{_SHOW}{_TOP} {_N}(?P<d>{_D}) by (?:total )?(?P<m>{_M})", _rank),
-        (rf"{_SHOW}{_N}{_TOP} (?P<d>{_D}) by (?:total )?(?P<m>{_M})", _rank),
-        (rf"{_SHOW}{_TOP} {_N}(?P<d>{_D}) by (?:number of )?(?P<e>ORDER)", _rank),
-        (rf"{_SHOW}{_N}{_TOP} {_K}(?P<d>{_D})", _rank),
-        (rf"{_SHOW}{_N}(?P<best>best selling|most sold|most popular) {_K}(?P<d>{_D}){_EACH}", _rank),
-        (rf"{_SHOW}{_N}(?P<profit>most profitable) {_K}(?P<d>{_D})", _rank),
-        (rf"(?:which|what) {_N}(?P<d>{_D}) (?P<best>sold|sell|sells) (?:best|most){_EACH}", _rank),
-        (r"what (?:sells|sell|sold) (?:best|most)", _best_selling),
-        (
-            rf"(?:which|what) {_N}(?P<d>{_D}) (?:(?:brought in|brings? in|brought|generates?|generated|with|makes?"
-            rf"|made|sold) )?{_MOST} (?P<m>REVENUE|PROFIT|UNITS|AOV)",
-            _rank,
-        ),
-        (rf"(?:which|what) {_N}(?P<d>{_D}) (?:brought|brings?) in {_MOST}", _rank),
-        (rf"(?:which|what) {_N}(?P<d>{_D}) (?:(?:placed|with|made) )?{_MOST} (?P<e>ORDER)", _rank),
-        (rf"(?:which|what) {_N}(?P<d>COUNTRY|CITY|SEGMENT) (?:with )?{_MOST} (?P<e>CUSTOMER)", _rank),
-        (rf"(?:which|what|who) {_N}(?P<d>CUSTOMER) (?:spent|spend|spends) {_MOST}", _rank),
-        (rf"{_SHOW}{_N}(?P<d>CUSTOMER) (?:who|that) spent {_MOST}", _rank),
-        (rf"(?:which|what) {_N}(?P<d>PRODUCT|CATEGORY|SUPPLIER) returned most(?: often)?", _returned),
-        (rf"{_SHOW}{_N}most(?: often)? returned (?P<d>PRODUCT)", _returned),
-        (
-            rf"{_SHOW}{_N}(?P<which>cheapest|least expensive|lowest priced|most expensive|priciest|highest priced) "
-            r"(?:(?P<m>\d{1,3}) )?PRODUCT",
-            _priced,
-        ),
-        (
-            r"(?:(?:show|list|what|which) )?(?:all )?(?:most (?:popular|used|common) )?"
-            r"METHOD(?: (?:CUSTOMER )?(?:use|used|accepted|exist|available))?",
-            _grouped("method", "payments", "payments", "amount"),
-        ),
-        (
-            r"(?:(?:show|list|what|which) )?(?:all )?(?:most common )?REASON(?: most common first)?",
-            _grouped("reason", "returns", "returns", "units_returned", "refunds"),
-        ),
-        (
-            r"(?:(?:show|list|what) )?(?:ORDER by STATUS|STATUS of ORDER|ORDER STATUS)",
-            _grouped("status", "orders", "orders"),
-        ),
-        (r"(?:which|what) (?P<d>COUNTRY|CITY) CUSTOMER (?:come|live|are)(?: from| in)?", _where_from),
-        (
-            r"(?:when |what |show )?(?:very )?(?P<which>first|earliest|oldest|latest|newest|most recent|last) "
-            r"(?P<e>ORDER|CUSTOMER)",
-            _first,
-        ),
-        (r"(?:which|what) (?P<e>PRODUCT) sell", _rows),
-        (r"who (?P<e>SUPPLIER) and where they from", _rows),
-        (
-            rf"{_SHOW}(?P<new>new )?(?P<e>{_E})(?P<day>(?: who)? (?:signed up|joined|registered|hired))?"
-            r"(?: exist)?",
-            _rows,
-        ),
-    )
-)
+def _sold_to(found: re.Match[str], group: str) -> Head | None:
+    return None if group else Head("sales", ("revenue", "orders"), found["d"].lower())
+
+
+_MADE: Mapping[str, Callable[..., _Form]] = {"always": _always, "grouped": _grouped, "first_of": _first_of}
+_TAKEN: Mapping[str, _Form] = {
+    form.__name__.lstrip("_"): form
+    for form in (_count, _measure, _rank, _best_selling, _returned, _share, _rows, _prices, _of_customers, _sold_to)
+}
+
+
+@cache
+def _forms() -> tuple[tuple[re.Pattern[str], _Form], ...]:
+    words = shop().words
+    parts = {**words["parts"], "E": "|".join(words["nouns"]), "M": "|".join(words["measures"])}
+    made = []
+    for named, pattern in words["forms"]:
+        while (filled := re.sub(r"\{([A-Z_]+)\}", lambda found: parts[found[1]], pattern)) != pattern:
+            pattern = filled
+        name, *arguments = named.split()
+        plain = [each for each in arguments if "=" not in each]
+        needs = dict(each.split("=") for each in arguments if "=" in each)
+        made.append((re.compile(pattern), _TAKEN.get(name) or _MADE[name](*plain, **needs)))
+    return tuple(made)

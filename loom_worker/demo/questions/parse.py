@@ -8,7 +8,7 @@ from functools import cache
 from loom_worker.demo.questions import clauses, heads
 from loom_worker.demo.questions.clauses import Clauses, Value, ValueGroup, read_clauses
 from loom_worker.demo.questions.plan import Head, Plan, Where
-from loom_worker.demo.questions.shop import FACTS
+from loom_worker.demo.questions.shop import shop
 from loom_worker.demo.questions.words import corrected, plain, terms
 from loom_worker.demo.slots import Period, Slots, later
 
@@ -142,7 +142,12 @@ def _compared_head(what: str, group: str) -> Head | None:
 
 def _planned(head: Head | None, found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
     """The plan of a head with the question's conditions; None if a name's kind is ambiguous."""
-    if head is None:
+    is_lacking = (
+        head is not None
+        and head.needs
+        and not any(head.needs in value.kinds for each in found.listed for value in each.values)
+    )
+    if head is None or is_lacking:
         return None
     wheres = list(found.wheres)
     for listed in found.listed:
@@ -152,7 +157,7 @@ def _planned(head: Head | None, found: Clauses, periods: tuple[Period, ...]) -> 
         if any(where.dimension == other.dimension for other in wheres):
             return None
         wheres.append(where)
-        if len(where.values) > 1 and not head.group and head.measures:
+        if len(listed.values) > 1 and not where.is_negated and not head.group and head.measures:
             head = replace(head, group=where.dimension)
     return Plan(head, tuple(wheres), periods)
 
@@ -167,19 +172,19 @@ def _where(listed: ValueGroup, head: Head) -> Where | None:
     owner = noun or ("store" if head.group == "store" else "supplier" if head.group == "supplier" else "")
     if places and owner in ("store", "supplier") and head.fact not in ("stores", "employees", "suppliers"):
         kind = places.pop()
-        return Where(listed.wording, dimension=f"{owner}_{kind}", values=_spelled(listed, kind))
+        return Where(listed.wording, f"{owner}_{kind}", _spelled(listed, kind), listed.is_negated)
     if noun in kinds:
         kinds = {noun}
     if len(kinds) > 1:
-        kinds &= set(FACTS[head.fact].dimensions)
+        kinds &= set(shop().facts[head.fact].dimensions)
     if len(kinds) != 1:
         return None
     kind = kinds.pop()
-    return Where(listed.wording, dimension=kind, values=_spelled(listed, kind))
+    return Where(listed.wording, kind, _spelled(listed, kind), listed.is_negated)
 
 
 def _spelled(listed: ValueGroup, kind: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(value.kinds[kind] for value in listed.values))
+    return tuple(dict.fromkeys(name for value in listed.values for name in value.kinds[kind]))
 
 
 def _before(period: Period) -> Period | None:

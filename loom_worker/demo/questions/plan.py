@@ -14,8 +14,10 @@ class Where:
     dimension: str = ""
     values: tuple[str, ...] = ()
     """As they stand in the database."""
+    is_negated: bool = False
+    """Rows that have none of the values."""
     rule: str = ""
-    """The name of a condition that is no value; see ``shop.RULES``."""
+    """The name of a condition that is no value; see ``rules`` in ``shop_figures.yaml``."""
     amount: str = ""
     """Digits, for a rule that compares."""
     sign: str = ""
@@ -35,6 +37,8 @@ class Head:
     """The column that rows are ranked by where they are listed."""
     has_day: bool = False
     """The words name the day that a period is of: signed up, hired."""
+    needs: str = ""
+    """A dimension that must be restricted to a value."""
 
 
 @dataclass(frozen=True, slots=True)

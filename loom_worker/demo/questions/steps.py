@@ -6,6 +6,7 @@ without a pattern_queries.
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome
@@ -16,7 +17,6 @@ from loom_worker.demo.pattern_queries import (
     NO_LLM,
     PatternQuery,
     choose,
-    missing_tables,
     pattern_answer,
     read_queries,
     read_result,
@@ -29,6 +29,7 @@ from loom_worker.demo.questions.clauses import names_left_out
 from loom_worker.demo.questions.compose import NotQueryable, compose
 from loom_worker.demo.questions.parse import read_plan, text_of, unknown_words
 from loom_worker.demo.questions.plan import Plan
+from loom_worker.demo.questions.shop import shop
 from loom_worker.demo.questions.tables import TableQuestion, read_table_question
 from loom_worker.demo.questions.words import has_terms, idle_left_out, terms
 from loom_worker.demo.slots import Slots, read
@@ -40,6 +41,16 @@ _SPELLED_CALL = re.compile(r"\s*([A-Za-z0-9_-]{1,64})\s+(\{.*\})\s*", re.DOTALL)
 """A tool's name and its arguments as a JSON object."""
 _SHOWN_CHARS = 2_000
 """Of what a tool returned for a spelled-out call."""
+
+
+_HELP = re.compile(
+    r"(?:what|which(?: questions)?|how) (?:else )?(?:can|could|should|may)(?: (?:ask|know|find out|answer|help|work))*"
+    r"(?: here| with| about)?|help|what for|how work|examples?|show examples?|who|what|what else|ok|so",
+)
+_SAYS_TRADE = re.compile(r"\b(?:sell|sold|cost|costs|buy|bought|spend|spent|make|made|work|works)\b")
+_SHOP_TABLES = frozenset(
+    "categories suppliers products stores employees promotions customers orders order_lines payments returns".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +74,20 @@ class CurrentTurn:
     queries: tuple[PatternQuery, ...]
     outcomes: tuple[ToolOutcome, ...]
     """Of this turn's calls, the oldest first."""
+
+    @property
+    def has_own_patterns(self) -> bool:
+        """Does a pattern shown read tables that are not the sample shop's?"""
+        return any(not _SHOP_TABLES.issuperset(query.tables()) for query in self.queries)
+
+    def chosen(
+        self, text: str = "", found: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
+    ) -> tuple["CurrentTurn", PatternQuery] | None:
+        """The turn with a template that accounts for each word of a text (or of the question), and the template."""
+        if self.prompt.form != "text":
+            return None
+        best = choose(self.queries, idle_left_out(text or self.text), self.slots, found)
+        return (replace(self, slots=best[1]), best[0]) if best else None
 
     def has(self, tool: str) -> bool:
         """May this tool be called?"""
@@ -100,21 +125,43 @@ def next_step(request: Request) -> ScriptStep:
 
 def _answering(turn: CurrentTurn) -> ScriptStep:
     """The next step towards the answer to a question."""
-    is_open = turn.prompt.form == "text"
-    asked = read_table_question(turn.text) if is_open else None
-    if not turn.has("execute_sql") or not turn.text:
-        return ScriptStep(INTRODUCTION)
+    asked = read_table_question(turn.text) if turn.prompt.form == "text" else None
+    if not turn.text or _HELP.fullmatch(idle_left_out(turn.text)) or not turn.has("execute_sql"):
+        return _examples(turn)
     if asked is not None and asked.is_plain:
         return _tables(turn, asked)
     parsed = read_plan(turn.text, turn.slots, notes=turn.notes)
-    if parsed.plan is not None:
+    if parsed.plan is not None and not turn.has_own_patterns:
         return _planned(turn, parsed.plan, before=0)
-    query = choose(turn.queries, idle_left_out(turn.text), turn.slots) if is_open else None
-    if query is not None:
-        return _by_pattern(turn, query)
-    if has_terms(terms(turn.text)):
+    if (chosen := turn.chosen()) is not None:
+        return _by_pattern(*chosen)
+    if turn.has_own_patterns:
+        return _with_names(turn, parsed.unread)
+    if has_terms(terms(turn.text)) or _SAYS_TRADE.search(turn.text):
         return _with_names(turn, parsed.unread)
     return ScriptStep(_introduced(turn)) if asked is None else _tables(turn, asked)
+
+
+def _examples(turn: CurrentTurn) -> ScriptStep:
+    """What can be asked: the sample shop's examples, or the titles of patterns about the tables there are."""
+    looks: tuple[tuple[str, Json], ...] = tuple(
+        (name, {}) for name in ("list_tables", "list_patterns") if turn.has(name)
+    )
+    if len(looks) < 2 or not turn.request.may_call_tools:
+        return ScriptStep(INTRODUCTION)
+    outcomes = [turn.outcome(name) for name, _ in looks]
+    if None in outcomes:
+        return ScriptStep("", looks)
+    listed, patterns = (unfenced(each.content) if each and not each.is_error else "" for each in outcomes)
+    names = tables.table_names(listed) or ()
+    if not names or set(names) >= _SHOP_TABLES:
+        return ScriptStep(INTRODUCTION)
+    words = {word.rstrip("s") for name in names for word in re.findall(r"[a-z]{3,}", name.lower())}
+    titles = re.findall(r"^- \S+: (.+)$", patterns, re.MULTILINE)
+    fitting = [each for each in titles if words & {word.rstrip("s") for word in re.findall(r"[a-z]+", each.lower())}]
+    asked = [*fitting[:5], f"How many rows does the table {names[0]} have?", "Show me all tables"]
+    first = INTRODUCTION.partition("\n")[0]
+    return ScriptStep("\n".join([first, *(f"- {each}" for each in asked)]))
 
 
 def current(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, tuple[ToolOutcome, ...]]:
@@ -158,30 +205,30 @@ def _within_limits(turn: CurrentTurn, step: ScriptStep) -> ScriptStep:
 
 def _with_names(turn: CurrentTurn, unread: str) -> ScriptStep:
     """Words that no rule reads may be names: what the database holds can restrict the query."""
-    runs = values.ngrams(turn.text, unknown_words(turn.text))
+    own = {each for query in turn.queries for each in query.text_slots().items()}
+    is_own = turn.has_own_patterns
+    holds = tuple((name, *place) for name, place in sorted(own)) if is_own else shop().holds
+    unknown = frozenset(turn.text.split()) if is_own else unknown_words(turn.text)
+    runs = values.ngrams(turn.text, unknown) if holds else ()
     if not runs:
-        return _refused(f"I cannot put {unread or 'this'} into a query")
-    listed = turn.outcome("list_tables")
-    if listed is None and turn.has("list_tables"):
-        return ScriptStep("I look which tables there are.", (("list_tables", {}),))
-    if listed is not None and (listed.is_error or missing_tables(values.TABLES, unfenced(listed.content))):
-        return _refused(f"I cannot put {unread} into a query of this database")
+        return _refused(turn, f"I cannot put {unread or 'this'} into a query")
     looked = turn.queried(0)
     if looked is None:
-        return ScriptStep(
-            "I look which of these words the database holds.", (("execute_sql", {"sql": values.lookup_query(runs)}),)
-        )
+        return ScriptStep("", (("execute_sql", {"sql": values.lookup_query(runs, holds)}),))
     held = None if looked.is_error else read_result(unfenced(looked.content))
     if held is None:
-        return _refused(f"I could not look up {unread} in the database")
+        return _refused(turn, f"I cannot put {unread} into a query of this database")
     text, found = values.marked(turn.text, runs, held)
+    chosen = turn.chosen(text, {f"@v{n}": each.kinds for n, each in enumerate(found)})
+    if chosen is not None:
+        return _by_pattern(*chosen, before=1)
     parsed = read_plan(text, turn.slots, found, turn.notes)
-    if parsed.plan is not None:
+    if parsed.plan is not None and not is_own:
         return _planned(turn, parsed.plan, before=1)
     rest = names_left_out(text)
-    if found and (read_plan(rest, turn.slots).plan or choose(turn.queries, idle_left_out(rest), turn.slots)):
-        return _refused(f"I cannot restrict this to {' and '.join(each.wording for each in found)}")
-    return _refused(f"I cannot put {parsed.unread} into the query")
+    if found and (read_plan(rest, turn.slots).plan or turn.chosen(rest)):
+        return _refused(turn, f"I cannot restrict this to {' and '.join(each.wording for each in found)}")
+    return _refused(turn, f"I cannot put {parsed.unread} into the query")
 
 
 def _planned(turn: CurrentTurn, plan: Plan, *, before: int) -> ScriptStep:
@@ -189,27 +236,26 @@ def _planned(turn: CurrentTurn, plan: Plan, *, before: int) -> ScriptStep:
     try:
         sql = compose(plan)
     except NotQueryable as error:
-        return _refused(f"I cannot {error}")
+        return _refused(turn, f"I cannot {error}")
     query = next((query for query in turn.queries if _fits(query, plan)), None)
     if query is not None and turn.prompt.form == "text":
         is_default = turn.slots.n is None and query.defaults.get("n") == str(plan.head.limit)
         n = None if is_default else plan.head.limit
         return _by_pattern(replace(turn, slots=replace(turn.slots, n=n)), query)
-    asked = PatternQuery("", "", sql, {})
     queried = turn.queried(before)
     if queried is None:
-        return _query(turn, asked, sql)
+        return ScriptStep("", (("execute_sql", {"sql": sql}),))
     result = None if queried.is_error else read_result(unfenced(queried.content))
     if result is None:
         return ScriptStep(_failed(queried))
     said = decisions.worded(turn.prompt, plan, result, asks_several=turn.slots.n is not None)
-    return ScriptStep(said) if said else _refused("the rows do not decide this")
+    return ScriptStep(said) if said else _refused(turn, "the rows do not decide this")
 
 
-def _by_pattern(turn: CurrentTurn, query: PatternQuery) -> ScriptStep:
-    queried = turn.queried(0)
+def _by_pattern(turn: CurrentTurn, query: PatternQuery, *, before: int = 0) -> ScriptStep:
+    queried = turn.queried(before)
     if queried is None:
-        return _query(turn, query, query.query(turn.slots))
+        return ScriptStep("", (("execute_sql", {"sql": query.query(turn.slots)}),))
     result = None if queried.is_error else read_result(unfenced(queried.content))
     return ScriptStep(pattern_answer(query, turn.slots, result) if result else _failed(queried, query))
 
@@ -225,59 +271,40 @@ def _fits(query: PatternQuery, plan: Plan) -> bool:
     return ranks and columns[:2] == (head.group, head.measures[0]) and set(head.measures) <= set(columns)
 
 
-def _query(turn: CurrentTurn, query: PatternQuery, sql: str) -> ScriptStep:
-    """Look at the tables if that has not been done, then ask."""
-    name = f'I follow the pattern "{query.title}" and look' if query.title else "I look"
-    wanted: tuple[tuple[str, Json], ...] = (("list_tables", {}), ("get_schema", {"tables": list(query.tables())}))
-    looks = tuple(call for call in wanted if turn.has(call[0]))
-    if looks and not turn.outcomes:
-        return ScriptStep(f"{name} at the tables first.", looks)
-    listed = turn.outcome("list_tables")
-    missing = missing_tables(query.tables(), unfenced(listed.content)) if listed else ()
-    if missing:
-        what = f'the pattern "{query.title}" ({query.pattern_id})' if query.title else "the query"
-        return ScriptStep(
-            f"I have no answer: {what} reads {', '.join(missing)}, and this database has no such table. "
-            "The scripted demo model cannot adapt a query to other tables; an LLM can."
-        )
-    for outcome in turn.outcomes:
-        if outcome.is_error and outcome.name in ("list_tables", "get_schema"):
-            return ScriptStep(f"I could not look at the tables, so I have no answer. {unfenced(outcome.content)}")
-    return ScriptStep("The tables are there; now the query.", (("execute_sql", {"sql": sql}),))
-
-
 def _tables(turn: CurrentTurn, asked: TableQuestion) -> ScriptStep:
     """Answer about tables as such."""
     listed = turn.outcome("list_tables")
     if listed is None:
-        look = ScriptStep("I look which tables there are.", (("list_tables", {}),))
-        return look if turn.has("list_tables") else _refused("I have no tool that lists the tables")
+        look = ScriptStep("", (("list_tables", {}),))
+        return look if turn.has("list_tables") else _refused(turn, "I have no tool that lists the tables")
     names = None if listed.is_error else tables.table_names(unfenced(listed.content))
     if names is None:
-        return _refused("I could not read the list of tables")
+        return _refused(turn, "I could not read the list of tables")
     if turn.slots.periods:
-        return _refused(f'I cannot restrict tables to the period "{turn.slots.periods[0].wording}"')
+        return _refused(turn, f'I cannot restrict tables to the period "{turn.slots.periods[0].wording}"')
     if asked.kind == "tables":
         return ScriptStep("\n".join([f"The database has {len(names)} tables:", *names, "", NO_LLM]))
     table = tables.named(asked.name, names)
     if table is None:
-        return _refused(f'"{asked.name}" is none of the tables ({", ".join(names)})')
+        return _refused(turn, f'"{asked.name}" is none of the tables ({", ".join(names)})')
     return _columns(turn, table) if asked.kind == "columns" else _rows(turn, table)
 
 
 def _columns(turn: CurrentTurn, table: str) -> ScriptStep:
     given = turn.outcome("get_schema")
     if given is None:
-        look = ScriptStep(f"I look at the table {table}.", (("get_schema", {"tables": [table]}),))
-        return look if turn.has("get_schema") else _refused("I have no tool that shows a table's columns")
+        look = ScriptStep("", (("get_schema", {"tables": [table]}),))
+        return look if turn.has("get_schema") else _refused(turn, "I have no tool that shows a table's columns")
     columns = None if given.is_error else tables.columns_worded(table, unfenced(given.content))
-    return ScriptStep(f"{columns}\n\n{NO_LLM}") if columns else _refused(f"I could not read the columns of {table}")
+    return (
+        ScriptStep(f"{columns}\n\n{NO_LLM}") if columns else _refused(turn, f"I could not read the columns of {table}")
+    )
 
 
 def _rows(turn: CurrentTurn, table: str) -> ScriptStep:
     queried = turn.queried(0)
     if queried is None:
-        return ScriptStep("The table is there; now the query.", (("execute_sql", {"sql": tables.count_rows(table)}),))
+        return ScriptStep("", (("execute_sql", {"sql": tables.count_rows(table)}),))
     result = None if queried.is_error else read_result(unfenced(queried.content))
     if result is None or not result["rows"]:
         return ScriptStep(_failed(queried))
@@ -291,8 +318,10 @@ def _introduced(turn: CurrentTurn) -> str:
     return f'I have no answer: I cannot put "{rest}" into a query. {INTRODUCTION}' if rest else INTRODUCTION
 
 
-def _refused(reason: str) -> ScriptStep:
-    return ScriptStep(answer.refusal(reason))
+def _refused(turn: CurrentTurn, reason: str) -> ScriptStep:
+    titles = dict.fromkeys(query.title for query in turn.queries)
+    offered = "".join(f"\n- {title}" for title in titles) if turn.has_own_patterns else None
+    return ScriptStep(answer.refusal(reason, offered))
 
 
 def _failed(queried: ToolOutcome, query: PatternQuery | None = None) -> str:

@@ -1,28 +1,11 @@
 """Names in a question, looked up in the database: only what it holds can restrict a query."""
 
 import re
+from collections.abc import Iterable
 
 from loom_worker.core.values.json import Json
 from loom_worker.demo.questions.clauses import Value
 
-_HOLDS: tuple[tuple[str, str, str], ...] = (
-    ("city", "customers", "city"),
-    ("city", "stores", "city"),
-    ("country", "customers", "country"),
-    ("country", "stores", "country"),
-    ("country", "suppliers", "country"),
-    ("segment", "customers", "segment"),
-    ("category", "categories", "name"),
-    ("product", "products", "name"),
-    ("supplier", "suppliers", "name"),
-    ("store", "stores", "name"),
-    ("promotion", "promotions", "name"),
-    ("method", "payments", "method"),
-    ("reason", "returns", "reason"),
-    ("status", "orders", "status"),
-)
-TABLES = tuple(dict.fromkeys(table for _, table, _ in _HOLDS))
-"""The tables that the lookup reads."""
 _MOST_WORDS = 4
 _MOST_NGRAMS = 120
 _SPELLED = "lower(replace(replace(replace({column}, '_', ' '), '&', 'and'), '''', ' '))"
@@ -40,16 +23,31 @@ def ngrams(text: str, unknown: frozenset[str]) -> tuple[str, ...]:
     return tuple(found)[:_MOST_NGRAMS]
 
 
-def lookup_query(runs: tuple[str, ...]) -> str:
-    """The statement that finds which runs of words the database holds, and as what."""
+def lookup_query(runs: tuple[str, ...], holds: tuple[tuple[str, str, str], ...]) -> str:
+    """The statement that finds which runs of words the database holds, and as what; products also by their last word.
+
+    Args:
+        holds: kind, table and column of the names to look for.
+    """
     spellings = dict.fromkeys(spelling for run in runs for spelling in _spellings(run))
     listed = ", ".join(f"'{spelling}'" for spelling in spellings)
     parts = [
         f"SELECT '{kind}' AS kind, {column} AS value FROM {table} "
-        f"WHERE {_SPELLED.format(column=column)} IN ({listed}) GROUP BY {column}"
-        for kind, table, column in _HOLDS
+        f"WHERE {_SPELLED.format(column=column)} IN ({listed})"
+        f"{_endings(spellings) if table == 'products' else ''} GROUP BY {column}"
+        for kind, table, column in holds
     ]
     return "\nUNION\n".join(parts) + "\nORDER BY kind, value"
+
+
+def _endings(spellings: Iterable[str]) -> str:
+    """The condition that finds "tent" in Two-Person Tent."""
+    name = _SPELLED.format(column="name")
+    return "".join(f" OR {name} LIKE '% {each}'" for each in spellings if _is_kind(each))
+
+
+def _is_kind(run: str) -> bool:
+    return len(run) > 3 and " " not in run and run.isalpha()
 
 
 def marked(text: str, runs: tuple[str, ...], result: Json) -> tuple[str, tuple[Value, ...]]:
@@ -57,7 +55,13 @@ def marked(text: str, runs: tuple[str, ...], result: Json) -> tuple[str, tuple[V
     known = [(str(row[0]), str(row[1])) for row in result["rows"]]
     values: list[Value] = []
     for run in runs:
-        kinds = {kind: value for kind, value in known if _plain(value) in _spellings(run)}
+        spellings = _spellings(run)
+        same = [(kind, value) for kind, value in known if _plain(value) in spellings]
+        endings = tuple(f" {each}" for each in spellings if _is_kind(each))
+        ends = [("product", value) for kind, value in known if kind == "product" and _plain(value).endswith(endings)]
+        kinds: dict[str, tuple[str, ...]] = {}
+        for kind, value in same or ends:
+            kinds[kind] = (*kinds.get(kind, ()), value)
         pattern = re.compile(rf"(?<![\w@-]){re.escape(run)}(?![\w-])")
         if kinds and pattern.search(text):
             text = pattern.sub(f"@v{len(values)}", text)

@@ -20,7 +20,8 @@ NOTHING = Slots(None, (), "")
 @pytest.mark.parametrize("pattern", SQL, ids=[pattern.id for pattern in SQL])
 def test_the_demo_model_answers_by_every_pattern_of_the_shop(pattern: Pattern) -> None:
     tasks = read_queries(for_message(PatternMatch(pattern, 1.0)))
-    task = choose(tasks, pattern.title.lower(), NOTHING)
-    assert task is not None
+    found = choose(tasks, pattern.title.lower(), NOTHING)
+    assert found is not None
+    task = found[0]
     result = json.loads(call(copy_shop(), "execute_sql", {"sql": task.query(NOTHING)}))
     assert f"({pattern.id})" in pattern_answer(task, NOTHING, result)

@@ -11,7 +11,7 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta, ToolOutcome, ToolSpec
 from loom_worker.core.values.judges import CORRECTION
 from loom_worker.core.values.patterns import Pattern, PatternMatch
-from loom_worker.demo.pattern_queries import missing_tables, read_queries
+from loom_worker.demo.pattern_queries import read_queries
 from loom_worker.demo.scripted import Scripted, latency_s
 from loom_worker.patterns.render import for_message
 from tests.support.shipped_patterns import shipped, shipped_matcher
@@ -78,7 +78,8 @@ SQL = [pattern for pattern in shipped().patterns if pattern.backend_type in KIND
 def test_no_shipped_pattern_is_taken_to_read_tables_that_the_shop_does_not_have(pattern: Pattern) -> None:
     tasks = read_queries(for_message(PatternMatch(pattern, 1.0)))
     assert tasks
-    assert missing_tables(tasks[0].tables(), call(open_shop(), "list_tables", {})) == ()
+    listed = {table["name"] for table in json.loads(call(open_shop(), "list_tables", {}))["tables"]}
+    assert listed.issuperset(tasks[0].tables())
 
 
 def test_an_answer_that_judges_had_given_anew_is_given_again() -> None:
@@ -97,14 +98,10 @@ def test_three_products_are_three_products_with_their_revenue() -> None:
     ]
 
 
-def test_the_steps_are_look_then_query_then_answer() -> None:
-    messages = converse(BEST, open_shop())
-    assert [[use.name for use in message.tool_uses] for message in messages if message.role == "assistant"] == [
-        ["list_tables", "get_schema"],
-        ["execute_sql"],
-        [],
-    ]
-    assert messages[1].tool_uses[1].arguments == {"tables": ["order_lines", "orders", "products"]}
+def test_the_steps_are_query_then_answer_and_nothing_is_said_before() -> None:
+    asked = [message for message in converse(BEST, open_shop()) if message.role == "assistant"]
+    assert [[use.name for use in message.tool_uses] for message in asked] == [["execute_sql"], []]
+    assert asked[0].text == ""
 
 
 @pytest.mark.cases(
@@ -121,7 +118,7 @@ def test_the_steps_are_look_then_query_then_answer() -> None:
             "compare revenue in 2025 with 2024",
             "Sales: 2025 is higher than 2024: revenue 1,450.00 against revenue 100.00 (+1,350.0 %)",
         ),
-        ("What is the return rate by category?", "1. Tents: units sold 25, units returned 2, return rate 8.0 %"),
+        ("What is the return rate by category?", "1. Tents: return rate 8.0 %"),
         ("Which products are returned most often?", "Blue Tent: returns 2, units returned 2, refunds 160.00"),
         ("Revenue by country last year", "1. Switzerland: revenue 1,130.00"),
         ("Which cities bring in the most revenue?", "1. Bern: revenue 1,230.00"),
@@ -152,7 +149,7 @@ def test_a_question_is_answered_with_figures_of_the_shop(question: str, fact: st
     ("question", "named"),
     [
         ("revenue in Atlantis", "atlantis"),
-        ("return rate by category in Bern", "I cannot restrict this to bern"),
+        ("card payments by category", 'group payments by "category"'),
         ("were our promotions worth it?", '"it"'),
         ("revenue without returns", "without"),
         ("how many customers are there in 2025?", 'I cannot restrict customers to the period "2025"'),
@@ -192,7 +189,6 @@ def test_a_rise_or_drop_is_told_as_the_figures_have_it_not_as_the_question_does(
 def test_names_are_looked_up_before_the_query() -> None:
     messages = converse("revenue in Lyon", open_shop())
     assert [[use.name for use in message.tool_uses] for message in messages if message.role == "assistant"] == [
-        ["list_tables"],
         ["execute_sql"],
         ["execute_sql"],
         [],
@@ -237,17 +233,12 @@ def test_without_a_tool_for_queries_nothing_is_called() -> None:
     assert reply(asked).tool_uses == ()
 
 
-def test_without_tools_to_look_the_query_comes_at_once() -> None:
-    asked = replace(request(user(BEST)), tools=TOOLS[2:])
-    assert [use.name for use in reply(asked).tool_uses] == ["execute_sql"]
-
-
-def test_a_missing_table_is_named_and_nothing_queried() -> None:
+def test_a_missing_table_is_named_and_no_figure_given() -> None:
     shop = open_shop()
     shop.execute("DROP TABLE products")
     messages = converse(BEST, shop)
-    assert "reads products, and this database has no such table" in messages[-1].text
-    assert "execute_sql" not in [use.name for message in messages for use in message.tool_uses]
+    assert messages[-1].text.startswith("I have no answer")
+    assert "no such table: products" in messages[-1].text
 
 
 def test_a_failed_query_is_told_and_no_figure_invented() -> None:
@@ -256,13 +247,6 @@ def test_a_failed_query_is_told_and_no_figure_invented() -> None:
     text = converse(BEST, shop)[-1].text
     assert "I have no answer" in text
     assert "DATABASE_ERROR: no such column: l.discount" in text
-
-
-def test_a_failed_look_is_told() -> None:
-    first = reply(request(user(BEST)))
-    failed = tuple(ToolOutcome(use.id, use.name, "database is away", is_error=True) for use in first.tool_uses)
-    text = reply(request(user(BEST), said(first), ChatMessage("tool", outcomes=failed))).text
-    assert text == "I could not look at the tables, so I have no answer. database is away"
 
 
 def test_a_result_that_was_stored_elsewhere_is_not_guessed() -> None:
@@ -277,7 +261,7 @@ def test_a_second_question_is_not_answered_with_the_rows_of_the_first() -> None:
     messages = converse("Who are our best customers?", shop, *messages)
     assert "Ada Quist" in messages[-1].text
     ids = [use.id for message in messages for use in message.tool_uses]
-    assert len(set(ids)) == len(ids) == 6
+    assert len(set(ids)) == len(ids) == 2
 
 
 def test_when_tools_may_not_be_called_it_says_what_it_has() -> None:
@@ -294,7 +278,7 @@ def test_the_same_request_gets_the_same_reply() -> None:
 
 
 def test_the_deltas_join_to_the_text_of_the_reply() -> None:
-    for asked in (request(user("hello")), request(user(BEST)), request(*converse(BEST, open_shop())[:-1])):
+    for asked in (request(user("hello")), request(*converse(BEST, open_shop())[:-1])):
         *deltas, last = MODEL.reply(asked)
         assert isinstance(last, Reply)
         assert len(deltas) > 1

@@ -1,0 +1,54 @@
+"""A hundred questions of newcomers: most are answered with just the true rows, and no answer gives others."""
+
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from loom_worker.core.sqlite_driver import sqlite3
+from tests.integration.llm.demo_tables import shop
+from tests.integration.llm.test_demo_questions import answered, is_true
+from tests.support.demo_model import Answered
+
+pytestmark = [pytest.mark.heavy, pytest.mark.takes(15)]
+
+NEWCOMERS: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "demo_newcomers.yaml").read_text("utf-8"))
+
+
+@cache
+def with_views() -> sqlite3.Connection:
+    connection = shop()
+    for name, sql in NEWCOMERS["views"].items():
+        connection.execute(f"CREATE TEMP VIEW IF NOT EXISTS {name} AS {sql}")
+    return connection
+
+
+def rounded(answer: Answered, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A true row with as many decimals as a share of the answer has."""
+    is_share = any(name.endswith("percent") for name in answer.columns)
+    return tuple(round(each, 1) if is_share and isinstance(each, float) and abs(each) <= 100 else each for each in row)
+
+
+def verdict(one: dict[str, Any]) -> str:
+    """Whether a question is answered ``right``, ``refused``, or ``false``."""
+    answer = answered(one["q"])
+    if one["sql"] == "examples":
+        return "right" if not answer.rows and answer.text.count("\n- ") >= 3 else "false"
+    if answer.is_refusal:
+        return "refused" if one["sql"] else "right"
+    readings = [with_views().execute(sql).fetchall() for sql in (one["sql"], one.get("also")) if sql]
+    in_all = answer.rows[0][-1] if answer.rows and answer.columns[-1] == "rows_in_all" else None
+    close = [[rounded(answer, row) for row in rows] for rows in readings]
+    is_right = [(in_all,)] in readings or any(is_true(answer, rows) for rows in readings + close)
+    return "right" if is_right else "false"
+
+
+@pytest.mark.parametrize(("is_apart", "least"), [(False, 56), (True, 35)])
+def test_most_questions_of_newcomers_are_answered_and_none_is_answered_falsely(is_apart: bool, least: int) -> None:
+    told = {one["q"]: verdict(one) for one in NEWCOMERS["questions"] if one.get("apart", False) is is_apart}
+    assert [question for question, how in told.items() if how == "false"] == []
+    assert Counter(told.values())["right"] >= least
+    assert len(NEWCOMERS["questions"]) == 100
