@@ -1,4 +1,4 @@
-"""A model's verdict on texts in which the rules found no prompt injection (decision 0074)."""
+"""A model's verdict on texts in which the rules found no prompt injection (decision 0075)."""
 
 import re
 from collections.abc import Mapping
