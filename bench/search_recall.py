@@ -26,12 +26,13 @@ from loom_worker.core.words import STOP_WORDS
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.memory import heuristic
 from loom_worker.memory.recalled import Room, answer, size_bytes
+from loom_worker.memory.search_tool import listed
 from loom_worker.memory.semantic import with_passages
 from loom_worker.store import search as searching
 from loom_worker.store import search_passages, search_rank, search_words
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions
-from loom_worker.store.search import Search
+from loom_worker.store.search import MessageHit, Search
 from loom_worker.store.sessions import Sessions
 
 Dialogue = Mapping[str, Any]
@@ -39,7 +40,9 @@ DAY_MS = 24 * 3600 * 1000
 LONG_TURNS, L2_TOKENS = 600, 5_000
 LEAST_SENTENCE = 20
 """Characters of a sentence that stands for its message in a summary."""
-CURVE = ((10, 0, False), (20, 0, False), (30, 0, False), (10, 1, True), (15, 1, True), (10, 2, False), (10, 2, True))
+LINES = (10, 20, 27, 35, 50)
+"""Hits without neighbours, a line each."""
+CURVE = ((10, 1, True), (15, 1, True), (10, 2, False), (10, 2, True))
 """Hits, neighbours on each side, and whether hits of one passage count as one."""
 ROOM = Room(1_000_000, len, 1_000_000)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
@@ -65,22 +68,34 @@ def recalls(store: Database, dialogues: Sequence[Dialogue]) -> None:
 
 
 def curve(store: Database, dialogues: Sequence[Dialogue]) -> None:
-    """What hits and neighbours find, and the bytes of the answer of ``memory_search`` that shows them."""
-    search, sessions_ = Search(store), Sessions(store)
-    for hits, neighbours, is_apart in CURVE:
+    """What hits find alone or with neighbours, and the bytes of an answer that shows them."""
+    for hits, neighbours, is_apart in [*((most, 0, False) for most in LINES), *CURVE]:
         shares, sizes = list[float](), list[int]()
-        for dialogue in dialogues:
-            lane = sessions_.get(WORKSPACE, dialogue["id"]).lane
-            for asked in dialogue["questions"]:
-                with mock.patch.object(search_passages, "SHOWN", neighbours):
-                    found = search.scope(lane, asked["question"], scope="session", limit=hits, is_apart=is_apart)
-                wanted = {f"{dialogue['id']}/{each}" for each in asked["evidence"]}
-                shown = {each.message_id for one in found for each in one.hit.passage}
-                shares.append(len(wanted & shown) / len(wanted))
-                more = [(one, {"session_id": one.message.session_id, "score": one.hit.score}) for one in found]
-                sizes.append(size_bytes(answer("found", with_passages(more), {"scope": "session"}, ROOM)))
+        for wanted, found in answers(store, dialogues, hits=hits, neighbours=neighbours, is_apart=is_apart):
+            shown = {each.message_id for one in found for each in one.hit.passage}
+            shares.append(len(wanted & shown) / len(wanted))
+            more = [(one, {"score": one.hit.score}) for one in found]
+            sizes.append(size_bytes(answer("found", with_passages(more), {}, ROOM) if neighbours else lines(found)))
         told = {"hits": hits, "neighbours": neighbours, "is_apart": is_apart, "bytes": sum(sizes) // len(sizes)}
         figure("recall of an answer", 100 * sum(shares) / len(shares), "%", **told)
+
+
+def lines(found: Sequence[MessageHit]) -> str:
+    """The answer of ``memory_search`` in one session."""
+    return listed(found, found[0].message.session_id if found else "", "session", ROOM)
+
+
+def answers(
+    store: Database, dialogues: Sequence[Dialogue], *, hits: int, neighbours: int, is_apart: bool
+) -> Iterator[tuple[set[str], Sequence[MessageHit]]]:
+    """The messages that answer each question, and what is found."""
+    search, sessions_ = Search(store), Sessions(store)
+    for dialogue in dialogues:
+        lane = sessions_.get(WORKSPACE, dialogue["id"]).lane
+        for asked in dialogue["questions"]:
+            with mock.patch.object(search_passages, "SHOWN", neighbours):
+                found = search.scope(lane, asked["question"], scope="session", limit=hits, is_apart=is_apart)
+            yield {f"{dialogue['id']}/{each}" for each in asked["evidence"]}, found
 
 
 def of_user(dialogues: Sequence[Dialogue], *, by_day: bool) -> None:

@@ -4,21 +4,25 @@
 in their answers alone, unlike what ``search_conversation`` recalls.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loom_worker.core.errors import NotFound, ToolFailed
+from loom_worker.core.text import longest
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tiers import MemoryTiers, Scope
 from loom_worker.core.values.tools import Caller, Tool
-from loom_worker.memory.recall_tools import MOST_FOUND, QUERY_CHARS, USUAL
-from loom_worker.memory.recalled import Room, answer, compact
-from loom_worker.memory.semantic import SemanticSearch, with_passages
+from loom_worker.memory.recall_tools import MOST_FOUND, QUERY_CHARS
+from loom_worker.memory.recalled import Room, answer, compact, moment_of
+from loom_worker.memory.semantic import SemanticSearch, preview, with_passages
 from loom_worker.store.search import MessageHit, Search
 from loom_worker.store.search_words import terms
 
 NOTHING = "The query has no word to look for, so nothing was searched."
 USUAL_NEAR = 8
+USUAL_LINES, MOST_LINES, LINE_CHARS = 27, 50, 200
+"""Messages that a search by words shows without their neighbours; per byte they hold more (docs/quality.md)."""
 _WHERE: dict[Scope, str] = {
     "session": "this conversation",
     "user": "all conversations with this user",
@@ -34,24 +38,42 @@ def search_tool(search: Search, tiers: MemoryTiers, room: Room) -> Tool:
     """
 
     def run(arguments: Json, caller: Caller) -> str:
-        query, limit = arguments["query"][:QUERY_CHARS], int(arguments.get("limit", USUAL))
+        query, limit = arguments["query"][:QUERY_CHARS], int(arguments.get("limit", USUAL_LINES))
         if not terms(query):
             return compact({"found": [], "note": NOTHING})
         try:
             found = search.scope(
-                caller.lane, query, scope=tiers.scope, limit=limit, recent_messages=tiers.recent_messages
+                caller.lane,
+                query,
+                scope=tiers.scope,
+                limit=limit,
+                is_apart=False,
+                recent_messages=tiers.recent_messages,
             )
         except NotFound as error:
             raise ToolFailed(str(error), "ERROR_NOT_FOUND") from error
-        entries = with_passages([(each, _more(each)) for each in found])
-        return answer("found", entries, {"scope": tiers.scope}, room)
+        return listed(found, caller.session_id, tiers.scope, room)
 
     # Over many sessions it may take a tenth of a second, which a turn's own task should not.
     return Tool(_SPEC, run, is_bounded=tiers.scope == "session")
 
 
-def _more(found: MessageHit) -> Json:
-    return {"session_id": found.message.session_id, "score": found.hit.score}
+def listed(found: Sequence[MessageHit], here: str, scope: Scope, room: Room) -> str:
+    """One line a message, as many as there is room for; those of other sessions than this one begin with its id."""
+    lines = [_line(each, here) for each in found]
+
+    def written(kept: int) -> str:
+        left_out = {"left_out": len(lines) - kept} if kept < len(lines) else {}
+        return compact({"found": lines[:kept], "scope": scope, **left_out})
+
+    return written(longest(len(lines), lambda kept: room.holds(written(kept))))
+
+
+def _line(found: MessageHit, here: str) -> str:
+    message = found.message
+    session = "" if message.session_id == here else f"{message.session_id} "
+    text = preview(found, LINE_CHARS)
+    return f"{session}#{found.offset} {moment_of(message)} {message.chat.role}: {text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +114,13 @@ def _near_spec(scope: Scope) -> ToolSpec:
             "each with its session, its date and what was said around it. Ask as you would ask a person; for exact "
             "words, names and numbers other searches are better."
         ),
-        input_schema=_query_and("k", usual=USUAL_NEAR),
+        input_schema=_query_and("k", usual=USUAL_NEAR, most=MOST_FOUND),
     )
 
 
-def _query_and(limit: str, *, usual: int) -> Json:
-    most: Json = {"type": "integer", "minimum": 1, "maximum": MOST_FOUND, "default": usual}
-    properties = {"query": {"type": "string"}, limit: most}
+def _query_and(limit: str, *, usual: int, most: int) -> Json:
+    bounds: Json = {"type": "integer", "minimum": 1, "maximum": most, "default": usual}
+    properties = {"query": {"type": "string"}, limit: bounds}
     return {"type": "object", "properties": properties, "required": ["query"], "additionalProperties": False}
 
 
@@ -106,8 +128,8 @@ _SPEC = ToolSpec(
     name="memory_search",
     description=(
         "Search what was said in this conversation and, as far as you may look, in earlier ones: by words, names, "
-        "dates (on 7 May 2023, last summer) or a whole question. Best first: passages with their session, date and "
-        "what was said around them; no message twice."
+        "dates (on 7 May 2023, last summer) or a whole question. Best first, a line a message: the session's id if it "
+        "is another one, #position, date, who, what."
     ),
-    input_schema=_query_and("limit", usual=USUAL),
+    input_schema=_query_and("limit", usual=USUAL_LINES, most=MOST_LINES),
 )
