@@ -174,7 +174,9 @@ def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
     given = body.get("said_at")
     said_ms = from_rfc3339(given) if isinstance(given, str) else None
     if isinstance(given, str) and (said_ms is None or not 0 <= said_ms <= now_ms() + MOST_SKEW_MS):
-        flaws.append(Flaw("/said_at", "must be a past time with its zone, such as 2023-05-07T13:56:00Z"))
+        flaws.append(
+            Flaw("/said_at", "must be a time since 1970 that has passed, with its zone, such as 2023-05-07T13:56:00Z")
+        )
     _require(body, _NEW_TURN, tuple(flaws))
     return NewTurn(
         input=body["input"],

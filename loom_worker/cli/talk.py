@@ -86,7 +86,7 @@ def submit(
         said_at: when it was said, as RFC 3339; now, unless given.
     """
     path = path_to("sessions", session, "turns")
-    more = {name: sendable(value) for name, value in (("agent", agent), ("said_at", said_at)) if value}
+    more = {name: sendable(value) for name, value in (("agent", agent), ("said_at", said_at)) if value is not None}
     body = {"input": sendable(question), **more}
     return client.call("POST", path, body=body)
 

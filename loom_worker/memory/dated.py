@@ -49,8 +49,9 @@ class Noted:
             messages=len(self.messages),
             from_n=first.n,
             to_n=last.n,
-            from_ms=first.created_ms,
-            to_ms=last.created_ms,
+            # Chats that were moved in need not be in the order of their dates.
+            from_ms=min(each.created_ms for each in self.messages),
+            to_ms=max(each.created_ms for each in self.messages),
             created_ms=now_ms,
         )
 

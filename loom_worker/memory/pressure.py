@@ -31,13 +31,15 @@ class L1Room:
     """The allowance at most, by what the agent may spend."""
     left_tokens: int | None = None
     """What the other layers leave of the input budget; None: a file goes by numbers, and L1 has its own share."""
+    least_tokens: int = 0
+    """The allowance at least, whatever the others take: with less, each turn would be compressed."""
 
     def beside(self, taken_tokens: int) -> "L1Room":
         """The room where other layers take this much, too."""
         if self.left_tokens is None:
             return self
         left_tokens = self.left_tokens - taken_tokens
-        allowance_tokens = max(0, min(self.most_tokens, left_tokens))
+        allowance_tokens = max(self.least_tokens, min(self.most_tokens, left_tokens))
         return replace(self, allowance_tokens=allowance_tokens, left_tokens=left_tokens)
 
 
@@ -52,11 +54,12 @@ def l1_room(budget_tokens: int, *, policy: MemoryPolicy, most_tokens: int, typic
             is counted is the most that a text may take, and would leave a third of them unused.
     """
     most = {"thrifty": most_tokens / 4, "normal": most_tokens, "full": budget_tokens}[policy.spend] / typical
-    if policy.batches is not None:
-        return L1Room(int(min(policy.shares.l1 * budget_tokens / typical, most)), results_tokens(budget_tokens))
     shares = policy.shares
+    own_tokens = int(min(shares.l1 * budget_tokens / typical, most))
+    if policy.batches is not None:
+        return L1Room(own_tokens, results_tokens(budget_tokens))
     left_tokens = int((shares.rom + shares.kernel + shares.l1 + shares.l2) * budget_tokens)
-    return L1Room(0, results_tokens(budget_tokens), int(most), left_tokens).beside(0)
+    return L1Room(0, results_tokens(budget_tokens), int(most), left_tokens, own_tokens * 2 // 3).beside(0)
 
 
 def kept_tokens(state: MemoryState, count: Count) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loom_worker.core.errors import NotFound, ToolFailed
-from loom_worker.core.text import longest
+from loom_worker.core.text import longest, one_line
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tiers import MemoryTiers, Scope
@@ -72,7 +72,8 @@ def listed(found: Sequence[MessageHit], here: str, scope: Scope, room: Room) -> 
 def _line(found: MessageHit, here: str) -> str:
     message = found.message
     session = "" if message.session_id == here else f"{message.session_id} "
-    text = preview(found, LINE_CHARS)
+    # On one line: a message must not look like two.
+    text = one_line(preview(found, LINE_CHARS), 2 * LINE_CHARS)
     return f"{session}#{found.offset} {moment_of(message)} {message.chat.role}: {text}"
 
 

@@ -24,7 +24,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.messages import messages_with_ids
 from loom_worker.store.schema import messages, sessions
 from loom_worker.store.search_index import LONG, NO_LANES, SearchedLanes
-from loom_worker.store.search_names import Speakers, Subject, is_name, speakers, subject_of, with_names
+from loom_worker.store.search_names import Speakers, Subject, is_name, may_name, speakers, subject_of, with_names
 from loom_worker.store.search_passages import neighbours, numbers_in
 from loom_worker.store.search_rank import QUESTION_MARKS, Holders, Position
 from loom_worker.store.search_synonyms import synonyms
@@ -230,7 +230,9 @@ def _question(
     """
     user = (owner["kernel"] or {}).get("user")
     name = user.get("name") if isinstance(user, dict) else user
-    heard = search_index.beginnings(tx, [each["lane"] for each in (owner, *others)])
+    # Who speaks elsewhere is read, a statement for each session, only where the question may name somebody.
+    asked = (owner, *others) if may_name(text) else (owner,)
+    heard = search_index.beginnings(tx, [each["lane"] for each in asked])
     known = speakers(str(name or owner["user"] or ""), owner["agent"] or "", chain.from_iterable(heard.values()))
     subject = subject_of(text, known)
     between = date_range(text, now_ms=moment_ms() if now_ms is None else now_ms)

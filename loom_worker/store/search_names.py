@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from loom_worker.core.words import WORD
+from loom_worker.core.words import STOP_WORDS, WORD
 from loom_worker.store.search_words import Term
 
 BEGINNING = 48
@@ -98,6 +98,14 @@ def subject_of(question: str, known: Speakers) -> Subject:
     if low & _USER_SAYS:
         return Subject(known.user, "user")
     return Subject(known.agent, "assistant") if low & _AGENT_SAYS else Subject()
+
+
+def may_name(question: str) -> bool:
+    """Whether a word of a question may be a name: one with a capital that is no word of grammar, or all are small."""
+    words = _QUESTION_WORD.findall(question)
+    return question[1:] == question[1:].lower() or any(
+        word[0].isupper() and word.lower() not in STOP_WORDS for word in words
+    )
 
 
 def _name_of(word: str, names: Sequence[str]) -> str:
