@@ -287,7 +287,8 @@ def _judged(state: TurnState) -> Iterator[Json]:
     """What each judge decided on each answer, for the audit."""
     for judged in state.judged.values():
         for verdict in judged["verdicts"]:
-            outcome = {None: "dead", True: "passed", False: "failed"}[verdict["passed"]]
+            no_score = "undecided" if verdict["status"] == "undecided" else "dead"
+            outcome = {None: no_score, True: "passed", False: "failed"}[verdict["passed"]]
             yield {"kind": "judge", "name": verdict["name"], "outcome": outcome}
 
 
