@@ -78,9 +78,7 @@ def _member(entry: Fields) -> PanelMember:
     kind = cast(JudgeType, entry.choice("type", JUDGE_TYPES) or "llm")
     criticality = entry.choice("criticality", CRITICALITIES) or "non_critical"
     timeout_s = entry.number("timeout_seconds")
-    cannot_tell = entry.choice("cannot_tell", CANNOT_TELL)
-    if cannot_tell and kind != "grounded":
-        raise entry.invalid("cannot_tell", "a judge of type grounded beside it", cannot_tell)
+    cannot_tell = entry.choice("cannot_tell", CANNOT_TELL) if kind == "grounded" else None
     return PanelMember(
         name=name,
         type=kind,

@@ -1,6 +1,7 @@
 """Judges of answers: an answer that scores below the threshold is given anew.
 
 ``evaluate`` one judge looks at one answer · ``checks`` judges that follow a rule · ``grounded`` numbers, days and names
-of the tools' results, as ``figures`` reads them · ``llm`` a model with a rubric · ``python_judges`` functions of users
-· ``aggregate`` from verdicts to one score. When judges are asked, and what comes of it, is in ``turn/judging.py``.
+of the tools' results (``figures`` numbers in a text, ``evidence`` results as rows) · ``llm`` a model with a rubric ·
+``python_judges`` functions of users · ``aggregate`` from verdicts to one score. When judges are asked, and what comes
+of it, is in ``turn/judging.py``.
 """

@@ -2,8 +2,7 @@
 
 What a dead judge means depends on its criticality: a ``non_critical`` one is left out, a ``critical`` one counts as 0,
 and without a ``safety_critical`` one no answer passes. A safety-critical judge that lives has a veto: an answer that
-it scores below the threshold does not pass, whatever the strategy makes of the others. One that cannot tell, and has no
-score, is left out whatever its criticality.
+it scores below the threshold does not pass, whatever the strategy makes of the others. Undecided ones are left out.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,9 +36,8 @@ def judgement(verdicts: Sequence[Verdict], panel: Panel) -> Judgement:
 
 
 def _objects(verdict: Verdict, threshold: float) -> bool:
-    return verdict.criticality == "safety_critical" and (
-        verdict.is_dead or (verdict.score is not None and verdict.score < threshold)
-    )
+    is_low = verdict.score is not None and verdict.score < threshold
+    return verdict.criticality == "safety_critical" and (verdict.is_dead or is_low)
 
 
 def _exact(number: float) -> Fraction:

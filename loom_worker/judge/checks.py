@@ -40,11 +40,10 @@ class Opinion:
     """What a judge makes of an answer."""
 
     score: float | None
-    """0-1; None only where it cannot tell, and that is not to count."""
+    """0-1; None only where it is undecided, cannot tell, and that is not to count."""
     critique: str = ""
     """What is to be mended."""
     is_undecided: bool = False
-    """True if it cannot tell; the score is then what the agent's file makes of that."""
 
 
 def contains(answer: str, criteria: Json) -> Opinion:

@@ -69,8 +69,7 @@ class Panel:
 
 
 VerdictStatus = Literal["pending", "running", "scored", "undecided", "dead", "cancelled"]
-"""undecided: the judge cannot tell; without a score it is left out · dead: it gave no score · cancelled: its turn
-ended first."""
+"""undecided: the judge cannot tell · dead: it gave no score · cancelled: its turn ended first."""
 OPEN_VERDICT: tuple[VerdictStatus, ...] = ("pending", "running")
 
 

@@ -464,7 +464,7 @@ def test_judges_of_an_answer_after_tools_see_what_the_tools_returned(stage: Stag
 def test_a_judge_that_cannot_tell_is_shown_so_and_holds_no_answer_back(stage: Stage) -> None:
     judged_by(stage, PanelMember("grounded", "grounded", ["numbers"], criticality="critical"))
     worker = stage.worker("w1")
-    stage.model.scenes = [wants(("add", {"a": 1, "b": 29}), ("add", {"a": 5, "b": 7})), says("360 in total.")]
+    stage.model.scenes = [wants(("add", {"a": 1, "b": 29}), ("add", {"a": 5, "b": 7})), says("It was 30 in March.")]
     turn = stage.serve(stage.submit(), worker)
     stage.answer_calls(turn, worker)
     stage.serve(turn, worker)
@@ -472,7 +472,7 @@ def test_a_judge_that_cannot_tell_is_shown_so_and_holds_no_answer_back(stage: St
     turn = stage.serve(turn, worker)
     [said] = judge(turn)["verdicts"]
     assert (said["status"], said["score"], said["passed"]) == ("undecided", None, None)
-    assert said["critique"] == "cannot be told from the results of this turn's tools: 360"
+    assert said["critique"] == "cannot be told from the results of this turn's tools: March"
     assert (judge(turn)["score"], judge(turn)["passed"]) == (None, None)
     [row] = AuditRows(stage.database).page(WORKSPACE, AuditFilter(), limit=9, after=None).items
     assert [each["outcome"] for each in row.entry.decisions if each["kind"] == "judge"] == ["undecided"]
