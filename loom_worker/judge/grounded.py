@@ -168,7 +168,9 @@ def findings(answer: str, results: Sequence[str], parts: Sequence[str], question
     for line in rule("between").split(text) if "numbers" in parts else ():
         bare = read.without_dates(line)[0]
         mentions = [(each.start(), evidence.named(stem(each[0]))) for each in rule("word").finditer(bare)]
-        said = {found[0].rstrip("."): [parts_of_day(day) for day in each] for found, each in dates(line)}
+        at = frozenset().union(*(rows for _, rows in mentions if all(len(evidence.days[row]) == 1 for row in rows)))
+        said = {found[0].rstrip("."): list(map(parts_of_day, each)) for found, each in dates(line)}
+        said = {day: [each for each in said[day] if not at or at & (evidence.named(*each) or at)] for day in said}
         mentions += [(line.index(day), evidence.named(*each)) for day in said for each in said[day]]
         known = {day: any(map(days.issuperset, each)) or unknown for day, each in said.items()}
         yield from (Finding(day, follows, "a day") for day, follows in known.items() if not day.isdigit())
