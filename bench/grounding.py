@@ -1,7 +1,8 @@
-"""Measure the judge `grounded`: `python -m bench.grounding [--held-out]`.
+"""Measure the judge `grounded`: `python -m bench.grounding [--held-out] [--why TEXT]`.
 
 How many true answers it rejects, how many false ones it accepts, on how many it cannot tell, and how long it takes
-with 200 kB of results. Answers of the development part that it gets wrong are printed.
+with 200 kB of results. Answers of the development part that it gets wrong are printed. `--why` prints what was found
+for each number of the answers with a text.
 """
 
 import argparse
@@ -13,10 +14,11 @@ from pathlib import Path
 
 import yaml
 
-from loom_worker.judge.grounded import grounded
+from loom_worker.judge.grounded import PARTS, findings, grounded
 
 QUESTIONS = Path(__file__).parent / "questions"
 BIG_BYTES, ROUNDS = 200_000, 5
+SETS = ("development", "held_out", "fresh")
 VERDICTS = ("accepted", "cannot tell", "rejected")
 
 
@@ -28,6 +30,14 @@ def verdicts(part: str) -> Iterator[tuple[bool, str, str, str]]:
                 found = grounded(answer, case["results"], question=case["question"])
                 said = VERDICTS[1] if found.score is None else VERDICTS[0 if found.score >= 1 else 2]
                 yield is_true, said, answer, found.critique
+
+
+def _whys(text: str) -> Iterator[str]:
+    for part in SETS:
+        for case in yaml.safe_load((QUESTIONS / f"grounded_{part}.yaml").read_text(encoding="utf-8")):
+            for answer in (each for key in ("true", "false") for each in case.get(key, ()) if text in each):
+                yield answer
+                yield from (f"  {found}" for found in findings(answer, case["results"], PARTS, case["question"]))
 
 
 def big_ms() -> float:
@@ -42,10 +52,15 @@ def big_ms() -> float:
 
 
 def main() -> None:
-    """Print the table of both parts, or of the part to build by with what is wrong there."""
+    """Print the table of all parts, or of the part to build by with what is wrong there."""
     options = argparse.ArgumentParser(prog="python -m bench.grounding", description=__doc__)
-    options.add_argument("--held-out", action="store_true", help="the part that was set aside, too")
-    for part in ("development", *(["held_out"] if options.parse_args().held_out else [])):
+    options.add_argument("--held-out", action="store_true", help="the parts that were set aside, too")
+    options.add_argument("--why", metavar="TEXT", help="what was found for the numbers of the answers with this text")
+    chosen = options.parse_args()
+    if chosen.why:
+        print(*_whys(chosen.why), sep="\n")
+        return
+    for part in SETS if chosen.held_out else SETS[:1]:
         said = list(verdicts(part))
         for is_true in (True, False):
             counts = Counter(verdict for truth, verdict, *_ in said if truth is is_true)
