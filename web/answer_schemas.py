@@ -53,7 +53,7 @@ _VERDICT = answer(
     {
         "name": TEXT,
         "type": {"type": "string", "enum": list(JUDGE_TYPES)},
-        "status": {"type": "string", "enum": ["scored", "dead"]},
+        "status": {"type": "string", "enum": ["scored", "undecided", "dead"]},
         "score": _SCORE,
         "passed": or_null(FLAG),
         "critique": described(or_null(TEXT), "What the answer lacks."),

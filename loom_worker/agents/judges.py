@@ -7,6 +7,7 @@ from typing import Any, cast
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.fields import Fields
 from loom_worker.core.values.judges import (
+    CANNOT_TELL,
     CRITICALITIES,
     JUDGE_TYPES,
     MOST_ANSWERS,
@@ -15,6 +16,7 @@ from loom_worker.core.values.judges import (
     STRATEGY_ALIASES,
     THRESHOLD,
     USUAL_ANSWERS,
+    CannotTell,
     Criticality,
     JudgeType,
     Panel,
@@ -76,6 +78,7 @@ def _member(entry: Fields) -> PanelMember:
     kind = cast(JudgeType, entry.choice("type", JUDGE_TYPES) or "llm")
     criticality = entry.choice("criticality", CRITICALITIES) or "non_critical"
     timeout_s = entry.number("timeout_seconds")
+    cannot_tell = entry.choice("cannot_tell", CANNOT_TELL) if kind == "grounded" else None
     return PanelMember(
         name=name,
         type=kind,
@@ -83,6 +86,7 @@ def _member(entry: Fields) -> PanelMember:
         weight=entry.number("weight") or 1.0,
         criticality=cast(Criticality, criticality),
         timeout_s=timeout_s or USUAL_TIMEOUT_S.get(kind, OTHER_TIMEOUT_S),
+        cannot_tell=cast(CannotTell, cannot_tell or ("fail" if criticality == "safety_critical" else "skip")),
     )
 
 

@@ -115,7 +115,7 @@ def verdict(turn: Json) -> str:
 def judged(judge: Json) -> str:
     """What judges made of an answer, in a line: the score, and who of them found fault or gave no score."""
     score, verdicts = judge.get("score"), judge.get("verdicts", ())
-    against = [str(each.get("name")) for each in verdicts if each.get("passed") is not True]
+    against = [str(one.get("name")) for one in verdicts if not (one.get("passed") or one.get("status") == "undecided")]
     names = f" (not passed by {', '.join(against)})" if against else ""
     again = "" if judge.get("is_last", True) else ", so the model answers again"
     return printable(f"judged {'by nobody' if score is None else f'{score:g}'}{names}{again}")

@@ -136,8 +136,8 @@ JUDGE_SCORES = Histogram(
 )
 JUDGE_VERDICTS = Counter(
     "loom_judge_verdicts_total",
-    "Verdicts on answers of ended turns, by judge: scored; dead, when the judge gave no score; or cancelled.",
-    (_JUDGE, Label("status", ("scored", "dead", "cancelled"))),
+    "Verdicts on answers of ended turns, by judge: scored; undecided: it cannot tell; dead: no score; cancelled.",
+    (_JUDGE, Label("status", ("scored", "undecided", "dead", "cancelled"))),
 )
 PATTERN_HITS = Counter(
     "loom_pattern_hits_total",

@@ -2,7 +2,7 @@
 
 What a dead judge means depends on its criticality: a ``non_critical`` one is left out, a ``critical`` one counts as 0,
 and without a ``safety_critical`` one no answer passes. A safety-critical judge that lives has a veto: an answer that
-it scores below the threshold does not pass, whatever the strategy makes of the others.
+it scores below the threshold does not pass, whatever the strategy makes of the others. Undecided ones are left out.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ def judgement(verdicts: Sequence[Verdict], panel: Panel) -> Judgement:
     counted = [
         (_exact(verdict.score or 0.0), _exact(verdict.weight))
         for verdict in verdicts
-        if verdict.score is not None or verdict.criticality != "non_critical"
+        if verdict.score is not None or (verdict.is_dead and verdict.criticality != "non_critical")
     ]
     withheld_for = next((verdict.name for verdict in verdicts if _objects(verdict, panel.threshold)), None)
     if not counted:
@@ -36,7 +36,8 @@ def judgement(verdicts: Sequence[Verdict], panel: Panel) -> Judgement:
 
 
 def _objects(verdict: Verdict, threshold: float) -> bool:
-    return verdict.criticality == "safety_critical" and (verdict.score is None or verdict.score < threshold)
+    is_low = verdict.score is not None and verdict.score < threshold
+    return verdict.criticality == "safety_critical" and (verdict.is_dead or is_low)
 
 
 def _exact(number: float) -> Fraction:

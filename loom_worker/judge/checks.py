@@ -39,10 +39,11 @@ _BLOCK = re.compile(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", re.DOTALL)
 class Opinion:
     """What a judge makes of an answer."""
 
-    score: float
-    """0-1."""
+    score: float | None
+    """0-1; None only where it is undecided, cannot tell, and that is not to count."""
     critique: str = ""
     """What is to be mended."""
+    is_undecided: bool = False
 
 
 def contains(answer: str, criteria: Json) -> Opinion:

@@ -88,8 +88,10 @@ class Judging:
             case "json_schema":
                 return self.functions.schema_opinion(member, case, self.caller)
             case "grounded":
-                sources = [case.question, *(text for _, text in case.results)]
-                return grounded(case.answer, sources, member.criteria)
+                results = [text for _, text in case.results]
+                return grounded(
+                    case.answer, results, member.criteria, question=case.question, cannot_tell=member.cannot_tell
+                )
             case _:
                 return self.functions.opinion(member, self.folder, case, self.caller)
 

@@ -1,166 +1,214 @@
-"""The judge ``grounded``: do the numbers and names of an answer occur in what the tools of its turn returned? Pure.
+"""The judge ``grounded``: do the numbers, days and names of an answer follow from what its turn's tools returned? Pure.
 
-A number is grounded if a source has one that is the same when rounded as the answer rounds it, thousands and millions
-in words, and shares as percentages, included. A name is a word in capitals that does not just begin a sentence; it is
-grounded if it occurs as a word. Signs, marks of lists, dates, years and names of months are left out. What the user
-said is a source, too: an answer may repeat the question.
+A number follows if a result has it, in its unit and in a row that its sentence names, or if it is computed from few
+such values: totals, means, counts, and pairs of one row or column. The more values might meet it by accident, the
+less that proves: then the judge cannot tell. The user's words are a source of names, days, limits and periods alone.
 """
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
+from dataclasses import dataclass, replace
+from itertools import chain, permutations
+from typing import NamedTuple
 
-import regex
-
+from loom_worker.core.values.judges import CannotTell
+from loom_worker.judge import evidence as read
 from loom_worker.judge.checks import Opinion
+from loom_worker.judge.evidence import Evidence, Value, parts_of_day, stem
+from loom_worker.judge.figures import Day, Figure, dates, figures, rule, spelled, words
 
-PARTS = ("numbers", "names")
-"""What can be looked for."""
-MOST_SHOWN = 10
-"""Of what is not grounded, in the critique."""
-MOST_PARTS = 1_000
-"""Of a list of numbers without spaces."""
-MOST_DIGITS = 30
-"""Of a number; longer ones are identifiers, and compared as words."""
-
-_NUMBER = regex.compile(
-    r"(?<![\p{L}\p{N}_])\d++(?:[.,'\u2019\u00a0\u2009\u202f]\d++)*+"
-    r"(?:[ \u00a0]?(?P<unit>%|percent\b|thousand\b|million\b|billion\b|[kKM]\b|bn\b))?+(?![\p{N}_])"
-)
-_SPACES = regex.compile(r"['\u2019\u00a0\u2009\u202f ]")
-_FORMS = (
-    (regex.compile(r"(?P<whole>\d+|\d{1,3}(?:,\d{2,3})*,\d{3})(?:\.(?P<fraction>\d+))?"), ","),
-    (regex.compile(r"(?P<whole>\d+|\d{1,3}(?:\.\d{2,3})*\.\d{3})(?:,(?P<fraction>\d+))?"), "."),
-)
-"""Numbers with points and with commas before their fraction, each with what parts their thousands."""
-_SCALES = {"thousand": 3, "k": 3, "million": 6, "m": 6, "billion": 9, "bn": 9}
-_DATE = regex.compile(
-    r"(?<!\d)(?:\d{4}-\d\d?-\d\d?(?:[T ]\d\d:\d\d(?::\d\d)?)?|\d{1,2}([./-])\d{1,2}\1(?:19|20)\d\d)(?!\d)"
-)
-_YEAR = regex.compile(r"(?:19|20)\d\d")
-_LIST_MARK = regex.compile(r"(?m)^[ \t>]*+(?:\d{1,3}[.)]|[-*+\u2022])[ \t]++|^[ \t]*+#{1,6}[ \t]++")
-_EMPHASIS = regex.compile(r"[*_`#|]++")
-_WORD = regex.compile(r"[\p{L}\p{N}](?:[\p{L}\p{N}\p{M}]|['\u2019&.-](?=[\p{L}\p{N}]))*+")
-_SENTENCE_END = regex.compile(r"[.!?:;\n\"\u201c\u201d(\u2014\u2013]\s*+$")
-_CALENDAR = frozenset(
-    "january february march april may june july august september october november december monday tuesday wednesday "
-    "thursday friday saturday sunday jan feb mar apr jun jul aug sep oct nov dec i".split()
-)
+PARTS = ("numbers", "names")  # What can be looked for.
+MOST_SHOWN = 10  # Of what is not grounded, in the critique.
+MOST_SCORE = 0.5  # For an answer with anything that does not follow: one invented figure among ten makes it false.
+FEW = 12  # Values of a column of which each may be compared with each.
+LIKELY = 0.45  # Chance to be met by accident from which on a computed number proves nothing.
 
 
-def grounded(answer: str, sources: Sequence[str], parts: Sequence[str] = PARTS) -> Opinion:
-    """The share of the answer's numbers and names that the sources have; 1 for an answer without any.
+class Finding(NamedTuple):
+    """A number, a day or a name of an answer, and whether it follows; None if that cannot be told."""
+
+    written: str
+    follows: bool | None
+    how: str = ""
+
+
+@dataclass
+class Sentence:
+    """A sentence of an answer without its days, and the rows that its words name, with their places.
+
+    ``stated``: what the answer has said so far that follows from the results.
+    """
+
+    text: str
+    evidence: Evidence
+    question: str
+    mentions: Sequence[tuple[int, frozenset[int]]]
+    stated: list[Value]
+
+    def finding(self, figure: Figure) -> Finding:
+        """Whether a number follows from the results."""
+        rows, values = self._rows(figure.start), self.evidence.in_unit(figure)
+        direction, made = read.direction_of(self.text, figure), list[Value]()
+        if (holds := self._limit(figure, rows, values)) is not None:
+            return Finding(figure.written, holds, "a limit or period of the question")
+        taken = {each.column for each in chain.from_iterable(self.evidence.columns.values()) if each.rows & rows}
+        cells = [each for each in values if each.rows & rows or each.column not in taken]
+        met = [each for each in cells if each.meets(figure, direction)][:FEW]
+        counts = self.evidence.counts.union(len(named) for _, named in self.mentions)
+        if not met and figure.unit in ("", "time") and figure.number in counts:
+            return Finding(figure.written, True, "a count of rows")
+        if not met:
+            made = list(self._made(figure, rows, {each.column for each in values}))
+            met = [each for each in made if each.meets(figure, direction)]
+        is_sure = _is_telling(figure, made)
+        self.stated += met[:1] if is_sure else []
+        if met:
+            return Finding(figure.written, is_sure or None, met[0].how)
+        is_open = len(self.evidence.days) > FEW or (figure.unit == "time" and any(self.evidence.days))
+        return Finding(figure.written, None if is_open else False)
+
+    def _rows(self, place: int) -> frozenset[int]:
+        """The rows that the clause at a place is about, or else the sentence; empty: any."""
+        edges = [0, *(found.end() for found in rule("clause").finditer(self.text)), len(self.text) + 1]
+        start, end = edges[bisect_right(edges, place) - 1], edges[bisect_right(edges, place)]
+        here = [rows for at, rows in self.mentions if start <= at < end]
+        common = frozenset.intersection(*here) if here else frozenset()
+        return common or frozenset().union(*(here or [rows for _, rows in self.mentions]))
+
+    def _limit(self, figure: Figure, rows: frozenset[int], values: Sequence[Value]) -> bool | None:
+        """Whether a limit of the question, said again, holds; a period or what is denied does. None for others."""
+        sign, limit = {"over": 1, "under": -1}.get(figure.bound or "", 0), figure.readings[0][0]
+        is_asked = figure.number in [each.number for each in figures(spelled(self.question))]
+        if not is_asked or not (sign or figure.unit == "time" or rule("denied").search(self.text, 0, figure.start)):
+            return None
+        meant = [each.as_in(figure) * sign > limit * sign for each in values if not rows or each.rows & rows]
+        how_many = all if rule("all").search(self.text) else any
+        return not (sign and meant) or bool(rule("negation").search(self.text)) or how_many(meant)
+
+    def _made(self, figure: Figure, rows: frozenset[int], own: set[tuple[str, ...]]) -> Iterator[Value]:
+        """Totals and means of the columns, and what pairs of their values give."""
+        base, pool = rows or frozenset().union(*(each.rows for each in self.stated)), self.stated[-FEW:]
+        for name, cells in self.evidence.columns.items():
+            if "" not in name and set(name).intersection(words()["keys"]):
+                continue
+            some = [each for each in cells if each.rows & base][:FEW]
+            pool = pool + (some if len(some) > 1 or len(cells) > FEW else cells)
+            for group in (*(named for _, named in self.mentions), frozenset().union(*(each.rows for each in cells))):
+                meant = [each for each in cells if each.rows & group]
+                total = sum(each.number for each in meant)
+                for how, number in (("total", total), ("mean", total / len(meant))) if len(meant) > 1 else ():
+                    made = replace(meant[0], number=number, rows=group, how=f"{how} of {' '.join(name)}", trend=0)
+                    pool = [*pool, *([made] if figure.unit == "share" and how == "total" else [])]
+                    yield from [made] if name in own and figure.unit != "share" else []
+        for first, second in permutations(pool[: 4 * FEW], 2):
+            yield from self._pair(first, second, figure, own)
+
+    def _pair(self, first: Value, second: Value, figure: Figure, own: set[tuple[str, ...]]) -> Iterator[Value]:
+        """Growth or share, or difference, sum and quotient, of two values of a column or of a row."""
+        a, b, early, late = first.number, second.number, self._order(first), self._order(second)
+        is_alike = first.size == second.size and read.is_same_unit(first.unit or "money", second.unit or "money")
+        is_column = first.column == second.column or (is_alike and "" in first.column and "" in second.column)
+        if not (is_column or first.rows == second.rows) or (early and late and early > late):
+            return
+        made: dict[str, float] = {}
+        if figure.unit == "share":
+            if is_column and rule("trend").search(self.text):
+                made["growth from {0} to {1}"] = 100 * (b - a) / abs(a) if a else 0
+            elif (first.rows == second.rows and first.column != second.column) or len(first.rows) != len(second.rows):
+                made["{0} of {1}"] = 100 * a / b if b else 0
+        elif is_alike and first.column in own:
+            made["{0} to {1}"] = abs(b - a)
+            made["{0} and {1}"] = a + b if rule("sum").search(self.text) else 0
+        if figure.unit != "share" and read.is_same_unit(first.unit or figure.unit, figure.unit or first.unit):
+            made["{0} for each of {1}"] = a / b if b not in (0, 1) else 0
+        for how, number in made.items():
+            size, rows = 1 if figure.unit == "share" else first.size, first.rows | second.rows
+            trend = (b > a) - (b < a) if early and late and early != late else 0
+            yield Value(number, size, figure.unit, rows, (), how.format(first.how, second.how), trend)
+
+    def _order(self, value: Value) -> Day | None:
+        """Which comes first: the earlier, or what another is compared with."""
+        if rule("than").search(self.text):
+            return next(((-at, 0, 0) for at, rows in self.mentions if value.rows & rows), None)
+        days = [day for row in value.rows for day in self.evidence.days[row]] if len(value.rows) == 1 else ()
+        return min((day for day in days if day[0] >= 0), default=None)
+
+    def contradictions(self) -> Iterator[Finding]:
+        """Words for a movement or for an extreme that the numbers contradict."""
+        found = [each for each in figures(self.text) if not each.bound]
+        for move in rule("move").finditer(self.text):
+            before = [each for each in found if each.end <= move.start()][-1:]
+            start = [each for each in found if self.text[: each.start].endswith("from ")] or before
+            end = [each for each in found if self.text[move.end() : each.start].endswith("to ")]
+            if start and end and (end[0].readings[0] < start[0].readings[0]) == bool(move["up"]):
+                yield Finding(f"{move[0]} to {end[0].written}", False)
+        extremes = list(rule("extreme").finditer(self.text))
+        cells = [each for each in self.stated if each.column]
+        numbers = [each.number for each in self.evidence.columns[cells[-1].column]] if cells else []
+        if numbers and len(extremes) == 1:
+            best = (max if extremes[0]["most"] else min)(numbers)
+            yield Finding(extremes[0][0], best in [each.number for each in self.stated])
+
+
+def _is_telling(figure: Figure, made: Sequence[Value]) -> bool:
+    """Whether so few numbers were computed that one of them is hardly this one by accident."""
+    value, low, high = figure.readings[0]
+    near = {round(size, 6) for each in made if value / 2 <= (size := abs(each.as_in(figure))) <= 2 * value}
+    return len(near) * (high - low) <= LIKELY * value * (2 if any(abs(size - value) < 1e-6 for size in near) else 1)
+
+
+def findings(answer: str, results: Sequence[str], parts: Sequence[str], question: str) -> Iterator[Finding]:
+    """All that is looked for in an answer, and what was found for it."""
+    evidence, stated, text = Evidence(), list[Value](), spelled(read.plain(answer))
+    for result in results:
+        evidence.read(result)
+    days = {part for day in read.without_dates(question)[1] for part in parts_of_day(day)}
+    days |= {key for key in evidence.rows_of if isinstance(key, tuple)}
+    unknown = False if any(month for _, month, _ in days) else None
+    for line in rule("between").split(text) if "numbers" in parts else ():
+        bare = read.without_dates(line)[0]
+        mentions = [(each.start(), evidence.named(stem(each[0]))) for each in rule("word").finditer(bare)]
+        at = frozenset().union(*(rows for _, rows in mentions if all(len(evidence.days[row]) == 1 for row in rows)))
+        said = {found[0].rstrip("."): list(map(parts_of_day, each)) for found, each in dates(line)}
+        said = {day: [each for each in said[day] if not at or at & (evidence.named(*each) or at)] for day in said}
+        mentions += [(line.index(day), evidence.named(*each)) for day in said for each in said[day]]
+        known = {day: any(map(days.issuperset, each)) or unknown for day, each in said.items()}
+        yield from (Finding(day, follows, "a day") for day, follows in known.items() if not day.isdigit())
+        sentence = Sentence(bare, evidence, question, [each for each in mentions if each[1]], stated)
+        for figure in figures(bare):
+            yield Finding(figure.written, True, "a year") if known.get(figure.written) else sentence.finding(figure)
+        yield from sentence.contradictions()
+    if "names" in parts and len(rule("german").findall(text)) < 2:
+        seen = read.known_words(" ".join((*results, question, *words()["months"], *words()["weekdays"], "am pm")))
+        for name in rule("name").findall(text):
+            yield Finding(name, all(stem(part) in seen for part in name.split("-")), "a word")
+
+
+def grounded(
+    answer: str,
+    results: Sequence[str],
+    parts: Sequence[str] = PARTS,
+    *,
+    question: str = "",
+    cannot_tell: CannotTell = "skip",
+) -> Opinion:
+    """Compare an answer with the results of its turn's tools.
 
     Args:
-        sources: results of the turn's tools, and what the user said.
-        parts: what is looked for, of PARTS.
+        cannot_tell: whether what cannot be told counts as found (``pass``), as not found (``fail``) or not at all.
+
+    Returns:
+        1 if all is found, else the share that is, at most MOST_SCORE; no score if nothing is wrong, but not all told.
     """
-    text = _DATE.sub(" ", _EMPHASIS.sub(" ", _LIST_MARK.sub("\n", answer)))
-    known_words = {word.casefold() for source in sources for word in _WORD.findall(_EMPHASIS.sub(" ", source))}
-    wanted: dict[str, bool] = {}
-    if "numbers" in parts:
-        known = sorted(value for source in sources for value in _values(source))
-        numbers = {each: found for each, found in _numbers(text).items() if not _YEAR.fullmatch(each)}
-        wanted |= {each: _is_number_known(found, known, known_words) for each, found in numbers.items()}
-    if "names" in parts:
-        wanted |= {name: _is_name_known(name, known_words) for name in _names(text)}
-    missing = [each for each, is_known in wanted.items() if not is_known]
-    if not missing:
-        return Opinion(1.0)
-    shown = ", ".join(missing[:MOST_SHOWN]) + (f" and {len(missing) - MOST_SHOWN} more" * (len(missing) > MOST_SHOWN))
-    return Opinion((len(wanted) - len(missing)) / len(wanted), f"not in the results of this turn's tools: {shown}")
-
-
-def _numbers(text: str) -> dict[str, "regex.Match[str]"]:
-    """The numbers of a text as they are written, each once."""
-    return {found[0]: found for found in _NUMBER.finditer(text)}
-
-
-def _is_number_known(found: "regex.Match[str]", known: Sequence[Decimal], words: set[str]) -> bool:
-    if found[0].casefold() in words or any(_is_near(value, step, known) for value, step in _meanings(found)):
-        return True
-    parts = _parts(found[0])
-    return bool(parts) and all(
-        any(_is_near(value, _step(digits), known) for value, digits in _readings(part)) for part in parts
-    )
-
-
-def _is_near(value: Decimal, step: Decimal, known: Sequence[Decimal]) -> bool:
-    """Whether a source's number becomes this one when it is rounded to a multiple of ``step``."""
-    place = bisect_left(known, value - step / 2)
-    return place < len(known) and known[place] <= value + step / 2
-
-
-def _meanings(found: "regex.Match[str]") -> Iterator[tuple[Decimal, Decimal]]:
-    """The values that a number may stand for, each with the size of its last digit."""
-    unit = (found["unit"] or "").casefold()
-    for value, digits in _readings(found[0][: found.start("unit") - found.start()] if unit else found[0]):
-        step = _step(digits)
-        exponent = _SCALES.get(unit, 0)
-        yield value.scaleb(exponent), step.scaleb(exponent)
-        if unit in ("%", "percent"):
-            yield value.scaleb(-2), step.scaleb(-2)
-
-
-def _step(digits: int) -> Decimal:
-    """The size of the last of so many digits behind the point."""
-    return Decimal(1).scaleb(-digits)
-
-
-def _values(text: str) -> Iterator[Decimal]:
-    for written, found in _numbers(text).items():
-        yield from (value for value, _ in _meanings(found))
-        yield from (value for part in _parts(written) for value, _ in _readings(part))
-
-
-def _parts(written: str) -> list[str]:
-    """The numbers of a list without spaces, such as those of a row of JSON; none if there is no comma."""
-    parts = written.split(",", MOST_PARTS)
-    return parts[:MOST_PARTS] if len(parts) > 1 else []
-
-
-def _readings(written: str) -> Iterator[tuple[Decimal, int]]:
-    """A number as it may be meant, with its digits behind the point: 1,234 is a thousand, or one and a bit."""
-    plain = _SPACES.sub("", written)
-    if len(plain) > MOST_DIGITS:
-        return
-    for form, comma in _FORMS:
-        if found := form.fullmatch(plain):
-            fraction = found["fraction"] or ""
-            yield Decimal(f"{found['whole'].replace(comma, '')}.{fraction or 0}"), len(fraction)
-
-
-def _names(text: str) -> Iterator[str]:
-    """Words in capitals, each once; one that begins a sentence may be any word, unless another follows at once."""
-    seen: set[str] = set()
-    last_end = -1
-    begins_name = False
-    for found in _WORD.finditer(text):
-        word = found[0]
-        is_capital = word[0].isupper() and len(word) > 1
-        follows = begins_name and text[last_end : found.start()] == " "
-        is_first = _begins_sentence(text, found.start())
-        is_sure = is_capital and (not is_first or any(letter.isupper() or letter.isdigit() for letter in word[1:]))
-        if (is_sure or (is_capital and follows)) and word.casefold() not in _CALENDAR and word not in seen:
-            seen.add(word)
-            yield word
-        begins_name, last_end = is_capital, found.end()
-
-
-def _begins_sentence(text: str, start: int) -> bool:
-    before = text[max(0, start - 8) : start]
-    return not before.strip() or _SENTENCE_END.search(before) is not None
-
-
-def _is_name_known(name: str, words: set[str]) -> bool:
-    """A word in its singular, plural or genitive is the same; one with a hyphen is known if its parts are."""
-    parts = name.casefold().split("-")
-    return any(form in words for form in _forms(name)) or (len(parts) > 1 and all(part in words for part in parts))
-
-
-def _forms(name: str) -> Iterator[str]:
-    folded = name.casefold()
-    yield folded
-    yield folded + "s"
-    for ending in ("'s", "\u2019s", "s", "'", "\u2019"):
-        yield folded.removesuffix(ending)
+    said: dict[str, bool | None] = {}
+    for each in findings(answer, results, parts, question):
+        said[each.written] = each.follows if said.get(each.written, True) else said[each.written]
+    missing = [each for each, follows in said.items() if follows is False]
+    open_ = [each for each, follows in said.items() if follows is None]
+    lacks = missing + (open_ if cannot_tell == "fail" else [])
+    score = min(MOST_SCORE, (len(said) - len(lacks)) / len(said)) if lacks else 1.0
+    is_open = bool(open_) and not missing
+    why, shown = ("cannot be told from", open_) if is_open else ("not in", missing)
+    more = f" and {len(shown) - MOST_SHOWN} more" if len(shown) > MOST_SHOWN else ""
+    critique = f"{why} the results of this turn's tools: {', '.join(shown[:MOST_SHOWN])}{more}" if shown else ""
+    return Opinion(None if is_open and cannot_tell == "skip" else score, critique, is_undecided=is_open)

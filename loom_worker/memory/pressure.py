@@ -32,7 +32,7 @@ class L1Room:
     left_tokens: int | None = None
     """What the other layers leave of the input budget; None: a file goes by numbers, and L1 has its own share."""
     least_tokens: int = 0
-    """The allowance at least, whatever the others take: with less, each turn would be compressed."""
+    """The allowance at least, half of L1's own share: with less, nearly every turn would be compressed."""
 
     def beside(self, taken_tokens: int) -> "L1Room":
         """The room where other layers take this much, too."""
@@ -59,7 +59,7 @@ def l1_room(budget_tokens: int, *, policy: MemoryPolicy, most_tokens: int, typic
     if policy.batches is not None:
         return L1Room(own_tokens, results_tokens(budget_tokens))
     left_tokens = int((shares.rom + shares.kernel + shares.l1 + shares.l2) * budget_tokens)
-    return L1Room(0, results_tokens(budget_tokens), int(most), left_tokens, own_tokens * 2 // 3).beside(0)
+    return L1Room(0, results_tokens(budget_tokens), int(most), left_tokens, own_tokens // 2).beside(0)
 
 
 def kept_tokens(state: MemoryState, count: Count) -> int:

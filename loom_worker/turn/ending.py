@@ -292,7 +292,7 @@ def _judged(state: TurnState) -> Iterator[Json]:
     """What each judge decided on each answer, for the audit."""
     for judged in state.judged.values():
         for verdict in judged["verdicts"]:
-            outcome = {None: "dead", True: "passed", False: "failed"}[verdict["passed"]]
+            outcome = {True: "passed", False: "failed"}.get(verdict["passed"], verdict["status"])
             yield {"kind": "judge", "name": verdict["name"], "outcome": outcome}
 
 

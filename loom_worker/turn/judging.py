@@ -121,7 +121,7 @@ def given(conclusion: Judgement) -> Ending:
 
 def _has_dead_guard(verdicts: Sequence[Verdict]) -> bool:
     """True if no answer can pass: a safety-critical judge is dead."""
-    return any(verdict.criticality == "safety_critical" and verdict.score is None for verdict in verdicts)
+    return any(verdict.criticality == "safety_critical" and verdict.is_dead for verdict in verdicts)
 
 
 def _correction(state: TurnState, found: Judgement, faults: Sequence[Verdict], panel: Panel) -> str:

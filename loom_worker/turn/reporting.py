@@ -122,11 +122,11 @@ def tell_closed(calls: Sequence[Call], turn: Turn, runtime: AgentRuntime, monito
 
 def tell_verdict(work: Work, verdict: Verdict, monitor: Monitor) -> None:
     """A judge has given its score, or is dead; a low score is a success of the judge."""
-    run_ms = (verdict.finished_ms or 0) - (verdict.started_ms or verdict.finished_ms or 0)
-    if verdict.score is None:
-        monitor.failed(work, verdict.status, run_ms=run_ms)
+    ms = (verdict.finished_ms or 0) - (verdict.started_ms or verdict.finished_ms or 0)
+    if verdict.is_dead:
+        monitor.failed(work, verdict.status, run_ms=ms)
     else:
-        monitor.succeeded(work, f"scored {verdict.score:.4g}", run_ms=run_ms)
+        monitor.succeeded(work, verdict.status if verdict.score is None else f"scored {verdict.score:.4g}", run_ms=ms)
 
 
 def tell_given_up(dead: Sequence[Verdict], turn: Turn, monitor: Monitor) -> None:

@@ -44,7 +44,7 @@ def scored(
     opinion, rules = found.opinion, guardrails(runtime.agent, answer.rules).output
     done = replace(
         claimed,
-        status="dead" if opinion is None else "scored",
+        status="dead" if opinion is None else "undecided" if opinion.is_undecided else "scored",
         score=None if opinion is None else opinion.score,
         critique=_shown(opinion.critique if opinion else "", rules) or None,
         error=None if found.error is None else _shown(redacted(found.error), rules) or "It may not be shown.",

@@ -23,6 +23,8 @@ STRATEGY_ALIASES: dict[str, Strategy] = {
 """Other words for some strategies."""
 Criticality = Literal["non_critical", "critical", "safety_critical"]
 CRITICALITIES: tuple[Criticality, ...] = get_args(Criticality)
+CannotTell = Literal["pass", "fail", "skip"]
+CANNOT_TELL: tuple[CannotTell, ...] = get_args(CannotTell)
 
 CORRECTION = "[Loom: your answer was judged "
 """How the message begins that asks a model to answer again."""
@@ -46,6 +48,8 @@ class PanelMember:
     """For the strategy ``weighted``; above 0."""
     criticality: Criticality = "non_critical"
     timeout_s: float = 60.0
+    cannot_tell: CannotTell = "skip"
+    """How an answer counts that ``grounded`` can neither confirm nor reject; ``skip``: the judge is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +68,8 @@ class Panel:
         return next((member for member in self.members if member.name == name), None)
 
 
-VerdictStatus = Literal["pending", "running", "scored", "dead", "cancelled"]
-"""dead: the judge gave no score · cancelled: its turn ended first."""
+VerdictStatus = Literal["pending", "running", "scored", "undecided", "dead", "cancelled"]
+"""undecided: the judge cannot tell · dead: it gave no score · cancelled: its turn ended first."""
 OPEN_VERDICT: tuple[VerdictStatus, ...] = ("pending", "running")
 
 
@@ -107,6 +111,11 @@ class Verdict:
     def is_open(self) -> bool:
         """True until there is a result."""
         return self.status in OPEN_VERDICT
+
+    @property
+    def is_dead(self) -> bool:
+        """True if there is no score, and the judge did not say that it cannot tell."""
+        return self.score is None and self.status != "undecided"
 
     @property
     def duration_ms(self) -> int | None:

@@ -43,7 +43,7 @@ def test_every_field_arrives(tmp_path: Path) -> None:
             PanelMember("words", "contains", {"none": ["sorry"]}, timeout_s=30.0),
             PanelMember("digits", "regex", ["[0-9]+"], timeout_s=30.0),
             PanelMember("shape", "json_schema", {"type": "object"}, timeout_s=10.0),
-            PanelMember("facts", "grounded", ["numbers", "names"], 1.0, "safety_critical", 30.0),
+            PanelMember("facts", "grounded", ["numbers", "names"], 1.0, "safety_critical", 30.0, "fail"),
             PanelMember("own", "python", "judges.py:own", timeout_s=30.0),
         ),
         strategy="weighted",
@@ -99,6 +99,7 @@ def test_a_threshold_is_a_share_or_a_percentage(tmp_path: Path, threshold: str, 
         (judges("{name: j, type: json_schema, criteria: x}"), "a JSON Schema is needed"),
         (judges("{name: j, type: json_schema, criteria: {type: objekt}}"), "not a JSON Schema, at /type"),
         (judges("{name: j, type: grounded, criteria: [facts]}"), "some of numbers, names"),
+        (judges("{name: j, type: grounded, cannot_tell: maybe}"), "one of pass, fail, skip"),
         (judges("{name: j, type: python}"), "criteria: is missing"),
         (judges("{name: j, criteria: x, weight: 0}"), "weight: a number above 0"),
         (judges("{name: j, criteria: x, criticality: high}"), "criticality: one of non_critical, critical"),
@@ -113,3 +114,19 @@ def test_what_cannot_be_used_is_told_with_its_place(tmp_path: Path, spec: str, p
 def test_an_unknown_key_of_a_judge_is_reported(tmp_path: Path) -> None:
     _, problems = read(tmp_path, judges("{name: j, criteria: x, wieght: 2}"))
     assert "spec.judges.members[0].wieght: unknown key; did you mean weight?" in problems[0]
+    _, problems = read(tmp_path, judges("{name: j, type: regex, criteria: x, cannot_tell: skip}"))
+    assert "spec.judges.members[0].cannot_tell: unknown key" in problems[0]
+
+
+@pytest.mark.cases(
+    "fields, cannot_tell",
+    [("", "skip"), (", criticality: safety_critical", "fail"), (", cannot_tell: pass", "pass")],
+)
+def test_what_grounded_cannot_tell_is_left_out_unless_it_guards_or_the_file_says_otherwise(
+    tmp_path: Path, fields: str, cannot_tell: str
+) -> None:
+    agent, problems = read(tmp_path, judges(f"{{name: j, type: grounded{fields}}}"))
+    assert problems == []
+    assert agent is not None
+    assert agent.judges is not None
+    assert agent.judges.members[0].cannot_tell == cannot_tell

@@ -1,10 +1,20 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.core.values.judges import STRATEGIES, Criticality, Judgement, Panel, PanelMember, Strategy, Verdict
+from loom_worker.core.values.judges import (
+    CRITICALITIES,
+    STRATEGIES,
+    Criticality,
+    Judgement,
+    Panel,
+    PanelMember,
+    Strategy,
+    Verdict,
+)
 from loom_worker.judge.aggregate import judgement
 
 MEMBERS = (PanelMember("any", "contains"),)
@@ -60,6 +70,13 @@ def test_a_dead_safety_critical_judge_lets_nothing_pass_however_the_others_are_c
     for strategy in STRATEGIES:
         found = of(strategy, said(1.0), said(1.0), said(None, criticality="safety_critical"))
         assert (found.passed, found.withheld_for) == (False, "judge")
+
+
+@pytest.mark.cases("criticality", CRITICALITIES)
+def test_a_judge_that_cannot_tell_has_no_part_in_the_score(criticality: Criticality) -> None:
+    silent = replace(said(None, criticality=criticality), status="undecided")
+    assert of("min", said(0.8), silent) == Judgement(0.8, True)
+    assert of("min", silent) == Judgement(None, None)
 
 
 def test_a_safety_critical_judge_has_a_veto() -> None:

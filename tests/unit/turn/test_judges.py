@@ -461,6 +461,23 @@ def test_judges_of_an_answer_after_tools_see_what_the_tools_returned(stage: Stag
     assert judge(turn)["verdicts"][1]["critique"] == "not in the results of this turn's tools: 50"
 
 
+def test_a_judge_that_cannot_tell_is_shown_so_and_holds_no_answer_back(stage: Stage) -> None:
+    judged_by(stage, PanelMember("grounded", "grounded", ["numbers"], criticality="critical"))
+    worker = stage.worker("w1")
+    stage.model.scenes = [wants(("add", {"a": 1, "b": 29}), ("add", {"a": 5, "b": 7})), says("It was 30 in March.")]
+    turn = stage.serve(stage.submit(), worker)
+    stage.answer_calls(turn, worker)
+    stage.serve(turn, worker)
+    stage.give_verdicts(turn, worker)
+    turn = stage.serve(turn, worker)
+    [said] = judge(turn)["verdicts"]
+    assert (said["status"], said["score"], said["passed"]) == ("undecided", None, None)
+    assert said["critique"] == "cannot be told from the results of this turn's tools: March"
+    assert (judge(turn)["score"], judge(turn)["passed"]) == (None, None)
+    [row] = AuditRows(stage.database).page(WORKSPACE, AuditFilter(), limit=9, after=None).items
+    assert [each["outcome"] for each in row.entry.decisions if each["kind"] == "judge"] == ["undecided"]
+
+
 def test_the_audit_names_each_judge_and_what_it_decided(stage: Stage) -> None:
     judged_by(stage, MENTIONS_42, PanelMember("llm", "llm", "Is it right?"))
     answered(stage, stage.worker("w1"), "Many.", "42.", scores=(0.9, 0.9))
