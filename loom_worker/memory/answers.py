@@ -9,8 +9,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
-MOST_CHARS, MOST_DEPTH = 16_000, 4
-"""Of an answer (the worst text of this length takes 9 s); of objects and lists around an answer or a fact."""
+from loom_worker.core.text import one_line
+
+MOST_CHARS, MOST_DEPTH = 12_000, 4
+"""Length of an answer that is read (the worst text takes 4 s); objects and lists around an answer or a fact."""
+MOST_LINE_CHARS = 1_000
+"""Length of a fact on a line; longer ones are cut."""
 END = "\ue000"
 """Ends an answer; text that holds it was cut."""
 _ORDER = ("subject", "relation", "object", "message", "confidence")
@@ -42,7 +46,24 @@ def words() -> Words:
 def answer(text: str) -> dict[str, Any]:
     """The object with a summary or facts, under their usual names; without one, all there is as facts."""
     value = _json(text)
-    return dict(ChainMap(*_objects(value, MOST_DEPTH))) or {"facts": value}
+    found = list(_objects(value, MOST_DEPTH))
+    if not found:
+        return {"facts": value}
+    # A draft may stand before the answer, and each fact on a line of its own.
+    lone = (
+        [each for each in value if isinstance(each, dict) and "object" in _named(each)]
+        if isinstance(value, list)
+        else []
+    )
+    given = [each["facts"] for each in found if each.get("facts")] + [lone] * bool(lone)
+    summaries = [each["summary"] for each in found if each.get("summary")]
+    joined = (
+        given[0]
+        if len(given) == 1
+        else [fact for each in given for fact in (each if isinstance(each, list) else [each])]
+    )
+    last = {"facts": joined} if given else {}
+    return {**ChainMap(*reversed(found)), **last, "summary": summaries[-1] if summaries else ""}
 
 
 def _json(text: str) -> object:
@@ -93,6 +114,8 @@ def facts(given: object, known: Mapping[str, Any], depth: int = MOST_DEPTH) -> I
     elif "relation" in known:
         yield {**known, "object": given}
     else:
-        parts = given if isinstance(given, list) else _BETWEEN.split(str(given).strip(" ()[]"))
+        parts = (
+            given if isinstance(given, list) else _BETWEEN.split(one_line(str(given), MOST_LINE_CHARS).strip(" ()[]"))
+        )
         missing = (name for name in _ORDER if name not in known)
         yield {**known, **(dict(zip(missing, parts, strict=False)) if len(parts) > 1 else {})}

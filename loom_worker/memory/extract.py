@@ -123,6 +123,7 @@ def read(text: str, material: Material) -> Extraction | None:
     """What the answer of a model says; None if nothing in it is a summary or facts that can be read."""
     found = answers.answer(text)
     given, dropped = found.get("summary"), Counter[str]()
+    given = " ".join(map(str, given)) if isinstance(given, list) else given
     summary = given.strip() if isinstance(given, str) and answers.END not in given else ""
     facts, ends = (found.get("facts", []), found.get("ended")) if material.has_facts else ([], None)
     statements, ended = tuple(_statements(facts, material, dropped)), tuple(_ended(ends, material))
@@ -226,7 +227,7 @@ def says(text: str, relation: str, object_: str) -> bool:
     if all(scripts) and scripts[0].isdisjoint(scripts[1]):
         return True
     if not _holds(meant, heard) and date_range(text, now_ms=1_700_000_000_000):  # by any clock
-        meant = re.sub(r"\b\d{1,4}(?:[-/.]\d\d?)+\b|\b(?:19|20)\d\d\b|\b\d\d?:\d\d?\b", " ", meant)
+        meant = re.sub(r"\b\d{1,4}(?:[-/.]\d{1,4})+\b|\b(?:19|20)\d\d\b|\b\d\d?:\d\d?\b", " ", meant)
     return _holds(meant, heard)
 
 
@@ -256,6 +257,8 @@ def _scripts(plain: str) -> set[str]:
 
 def _holds(meant: str, heard: str) -> bool:
     words, said = topic_words(meant), _said(heard)
+    if not words:  # words of grammar, or a letter
+        return not meant.strip() or re.search(rf"(?<!\w){re.escape(meant.strip())}(?!\w)", heard) is not None
     found = [word for word in words if word in said or _is_near(word, heard, said)]
     return 2 * len(found) >= len(words) and all(word in found for word in words if word.isdecimal())
 

@@ -119,11 +119,14 @@ def _usable(reply: Reply, rules: CompressionRules, *, of_tokens: int, most_token
 _CALL = re.compile(r"(?i)\A\s*(?:```\w*\s*)?[{\[]\s*[\"'{\[}]|<\|?tool|[\"'](?:arguments|parameters)[\"']\s*:")
 
 
+_ORDINARY = frozenset(map(stemmed, ("user", "assistant", "conversation", "said")))
+
+
 def is_no_summary(text: str, asked: Request) -> bool:
     """True for JSON, a call of a tool, and words of which half are the instructions' and not the material's."""
     texts = (text, asked.system, *(message.text for message in asked.messages))
     said, told, *given = ({stemmed(word) for word in WORD.findall(each.casefold())} - STOP_WORDS for each in texts)
-    return bool(_CALL.search(text)) or 2 * len((said & told).difference(*given)) >= len(said)
+    return bool(_CALL.search(text)) or 2 * len((said & told - _ORDINARY).difference(*given)) >= len(said)
 
 
 SYSTEM = """You keep the memory of a long conversation between a user and an assistant with tools. You are given its \

@@ -39,6 +39,9 @@ FORMS = [
     MOVE.replace('{"', "{„").replace(' "', " „").replace('"', "“"),
     *(f'{{"result": {MOVE}}}', f'{{"output": {{"json": {MOVE}}}}}', CALL, f"<tool_call>{CALL}</tool_call>"),
     f'{{"summary": "A move."}}\n{{"facts": [{FACT}]}}',
+    f'Draft: {{"summary": "Something.", "facts": []}}\nAnswer: {MOVE}',
+    f'{{"summary": "A move."}}\n{FACT}',
+    MOVE.replace('"facts"', '"key_facts"').replace('"A move."', '["A move."]'),
 ]
 BARE = [f"[{FACT}]", FACT, f"{FACT}\n{FACT.replace('Paris', 'Lyon')}", '[["user", "lives in", "Paris", 1]]']
 

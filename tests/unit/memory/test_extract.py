@@ -9,7 +9,16 @@ from bench.said import wrong
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome
 from loom_worker.core.values.facts import Fact
 from loom_worker.core.values.sessions import Message
-from loom_worker.memory.extract import USUAL_CONFIDENCE, Extraction, Material, about, asked, read
+from loom_worker.memory.extract import (
+    USUAL_CONFIDENCE,
+    Extraction,
+    Material,
+    about,
+    asked,
+    names_credential,
+    read,
+    says,
+)
 from tests.unit.memory.talk import count
 
 DAY = 86_400_000
@@ -105,6 +114,24 @@ def test_a_message_number_is_read_in_any_form_and_one_that_says_nothing_is_the_u
 def test_facts_that_are_said_are_kept_and_others_are_not(half: str, most: tuple[int, ...]) -> None:
     found = [len(each) for each, _ in wrong(half).values()]
     assert all(each <= limit for each, limit in zip(found, most, strict=True)), found
+
+
+@pytest.mark.cases(
+    ("fact", "is_kept"),
+    [
+        (("garage", "opens with", "2580"), False),
+        (("user", "PUK is", "4711"), False),
+        (("user", "mother's maiden name is", "Smith"), False),
+        (("user", "logs in with", "Google"), True),
+    ],
+)
+def test_what_lets_somebody_in_is_no_fact_whatever_it_is_called(fact: tuple[str, str, str], is_kept: bool) -> None:
+    assert names_credential(*fact) != is_kept
+
+
+def test_a_word_of_grammar_is_a_fact_only_where_it_is_said() -> None:
+    assert [says(text, "wants to delete", "all") for text in ("Delete all of it.", "Hello.")] == [True, False]
+    assert says("I moved in March 2021.", "moved in", "03/2021")
 
 
 def test_what_is_only_true_or_false_is_said_by_the_words_of_its_relation() -> None:
