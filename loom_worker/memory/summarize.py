@@ -119,7 +119,7 @@ def _usable(reply: Reply, rules: CompressionRules, *, of_tokens: int, most_token
 _CALL = re.compile(r"(?i)\A\s*(?:```\w*\s*)?[{\[]\s*[\"'{\[}]|<\|?tool|[\"'](?:arguments|parameters)[\"']\s*:")
 
 
-_ORDINARY = frozenset(map(stemmed, ("user", "assistant", "conversation", "said")))
+_ORDINARY = frozenset(map(stemmed, ("user", "assistant", "conversation")))
 
 
 def is_no_summary(text: str, asked: Request) -> bool:
