@@ -7,7 +7,6 @@ reads.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 from loom_worker.demo.pattern_queries import NO_LLM
 from loom_worker.demo.prompts import HISTORY, YES_OR_NO
@@ -25,7 +24,8 @@ _CHECK = re.compile(
 )
 _SUMMARY = "Several agents have answered. Summarise what they say without repeating it. Give the summary alone."
 _ANSWERS = "\n\nThe answers:\n\n"
-_HISTORY_BEGIN = re.compile(r"\n\s*\n(?=\[[^\]\n]{1,140}\]\n)")
+_HISTORY_BEGIN = re.compile(rf"(?:{HISTORY}|\n\s*\n)(?=\[[^\]\n]{{1,140}}\]\n)")
+"""Of the answers: where the engine has put them, or the workflow's file itself."""
 _NAMED = re.compile(r"(?:\A|\n\n)\[(?P<label>[^\]\n]{1,140})\]\n")
 _NUMBERED = re.compile(
     r"(?:\A|\n\n)(?P<n>\d{1,3})\. (?P<label>\S{1,140}?)(?: was asked: (?P<asked>[^\0]*?)\nIt said)?:\n"
@@ -54,7 +54,8 @@ def written(text: str) -> str | None:
     if (found := _CHECK.fullmatch(text.removesuffix(YES_OR_NO).strip())) is not None:
         is_clear = text.count("\nThe report:\n") == text.count("\nThe answers:\n") == 1
         return _checked(found["report"], found["answers"]) if is_clear else None
-    task, answers = _with_history(text)
+    begin = _HISTORY_BEGIN.search(text)
+    task, answers = (text[: begin.start()], text[begin.end() :]) if begin else (text, "")
     if _REPORT.fullmatch(" ".join(task.split())):
         sources = [*_sources(_NAMED.finditer(answers), answers)]
         return _quoted(sources) if sources else None
@@ -64,23 +65,13 @@ def written(text: str) -> str | None:
     return _quoted(sources, _MOST_LINES) if is_summary and sources else None
 
 
-def _with_history(text: str) -> tuple[str, str]:
-    """A task, and the answers below it: where the engine has put them, or the workflow's file itself."""
-    if HISTORY in text:
-        task, _, answers = text.partition(HISTORY)
-        return task, answers
-    begin = _HISTORY_BEGIN.search(text)
-    return (text[: begin.start()], text[begin.end() :]) if begin else (text, "")
-
-
 def _in_order(answers: str) -> Iterator[re.Match[str]]:
     """The headings 1, 2, 3 … of answers, which may hold numbered lines themselves."""
-    numbers = count(1)
-    wanted = next(numbers)
+    wanted = 1
     for found in _NUMBERED.finditer(answers):
         if int(found["n"]) == wanted:
             yield found
-            wanted = next(numbers)
+            wanted += 1
 
 
 def _sources(headings: Iterator[re.Match[str]], text: str) -> Iterator[_Source]:

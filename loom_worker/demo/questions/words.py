@@ -5,6 +5,7 @@ be read by a rule, or the question is refused.
 """
 
 import re
+from difflib import SequenceMatcher
 from functools import cache
 
 from loom_worker.demo.questions.shop import shop
@@ -60,28 +61,19 @@ def has_terms(text: str) -> bool:
 
 def corrected(text: str) -> tuple[str, tuple[str, ...]]:
     """A plain text with a word's missing, doubled or swapped letter put right, and what was read for what."""
-    notes = []
-    made = []
-    for word in text.split():
-        right = _meant(word)
-        if right:
-            notes.append(f'I read "{word}" as "{right}".')
-        made.append(right or word)
-    return " ".join(made), tuple(notes)
+    meant = {word: right for word in text.split() if (right := _meant(word)) is not None}
+    notes = tuple(f'I read "{word}" as "{right}".' for word, right in meant.items())
+    return " ".join(meant.get(word, word) for word in text.split()), notes
 
 
 def _meant(word: str) -> str | None:
+    """The word of the shop that a word is with one slip; the first letter is right, and the plural is no slip."""
     slips, own = shop().words["slips"], shop().words["no_slips"]
     if len(word) < 5 or word in (*own, *slips) or not word.isalpha():
         return None
-    return next((right for right in slips if word + "s" != right and _is_slip(word, right)), None)
+    near = [right for right in slips if word[0] == right[0] and word + "s" != right]
+    return next((right for right in near if sorted(word) == sorted(right) or _is_letter_off(word, right)), None)
 
 
-def _is_slip(word: str, right: str) -> bool:
-    """One letter left out, one too many, or two neighbours swapped; the first letter is right."""
-    if word[0] != right[0] or abs(len(word) - len(right)) > 1:
-        return False
-    if len(word) == len(right):
-        return any(word == right[:n] + right[n + 1] + right[n] + right[n + 2 :] for n in range(1, len(right) - 1))
-    longer, shorter = sorted((word, right), key=len, reverse=True)
-    return any(longer[:n] + longer[n + 1 :] == shorter for n in range(len(longer)))
+def _is_letter_off(word: str, right: str) -> bool:
+    return SequenceMatcher(None, word, right).ratio() > 0.9
