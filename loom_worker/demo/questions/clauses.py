@@ -169,5 +169,7 @@ def _valued(text: str, found: re.Match[str], values: tuple[Value, ...], listed: 
     noun = found["noun"] or found["ahead"] or ("CUSTOMER" if found["whose"] else "")
     said = " and ".join(each.wording for each in group)
     listed.append(ValueGroup(group, noun, f"not {said}" if found["none"] else said, bool(found["none"])))
-    is_about_noun = not found["link"] and noun == found["noun"] and noun in ("CUSTOMER", "SUPPLIER", "STORE")
+    is_about_noun = noun in ("CUSTOMER", "SUPPLIER", "STORE") and not (
+        found["link"] or found["whose"] or found["ahead"]
+    )
     return f"{text[: found.start()]} {noun if is_about_noun else ''} {text[found.end() :]}"

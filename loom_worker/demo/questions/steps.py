@@ -26,13 +26,13 @@ from loom_worker.demo.pattern_queries import (
 )
 from loom_worker.demo.prompts import UNCHANGED, Prompt, asks_again, read_prompt
 from loom_worker.demo.questions import answer, decisions, tables, values
-from loom_worker.demo.questions.clauses import names_left_out
+from loom_worker.demo.questions.clauses import Value, names_left_out
 from loom_worker.demo.questions.compose import NotQueryable, compose
-from loom_worker.demo.questions.parse import read_plan, text_of, unknown_words
+from loom_worker.demo.questions.parse import read_plan, unknown_words
 from loom_worker.demo.questions.plan import Plan
 from loom_worker.demo.questions.shop import shop
 from loom_worker.demo.questions.tables import TableQuestion, read_table_question
-from loom_worker.demo.questions.words import has_terms, idle_left_out, terms
+from loom_worker.demo.questions.words import corrected, has_terms, idle_left_out, plain, terms
 from loom_worker.demo.slots import Slots, read
 from loom_worker.demo.writing import written
 
@@ -43,8 +43,6 @@ _SPELLED_CALL = re.compile(r"\s*([A-Za-z0-9_-]{1,64})\s+(\{.*\})\s*", re.DOTALL)
 _SHOWN_CHARS = 2_000
 """Of what a tool returned for a spelled-out call."""
 _NOT_CALLED = "I may call no more tools in this turn, so it was not called, and I have no rows."
-
-
 _HELP = re.compile(
     r"(?:what|which(?: questions)?|how) (?:else )?(?:can|could|should|may)(?: (?:ask|know|find out|answer|help|work))*"
     r"(?: here| with| about)?|help|what for|how work|examples?|show examples?|who|what|what else|ok|so",
@@ -123,7 +121,7 @@ def _steps(request: Request, question: ChatMessage) -> Steps:
         return f"I have no answer: I read questions of up to {MOST_CHARS:,} characters. {INTRODUCTION}"
     slots = read(prompt.question, read_today(question.context))
     tools = frozenset(each.name for each in request.tools)
-    turn = CurrentTurn(prompt, slots, *text_of(slots), read_queries(question.context), tools)
+    turn = CurrentTurn(prompt, slots, *corrected(plain(slots.marked)), read_queries(question.context), tools)
     said = yield from _answering(turn)
     is_undecided = prompt.form == "choice" and said not in prompt.choices
     return decisions.undecided(prompt.choices, said) if is_undecided else said
@@ -135,13 +133,13 @@ def _answering(turn: CurrentTurn) -> Steps:
         return (yield from _examples(turn))
     if asked is not None and asked.is_plain:
         return (yield from _tables(turn, asked))
-    parsed = read_plan(turn.text, turn.slots, notes=turn.notes)
-    if parsed.plan is not None and not turn.has_own_patterns:
-        return (yield from _planned(turn, parsed.plan))
+    parsed = _read(turn, turn.text)
+    if isinstance(parsed, Plan):
+        return (yield from _planned(turn, parsed))
     if (chosen := turn.chosen()) is not None:
         return (yield from _by_pattern(*chosen))
     if turn.has_own_patterns or has_terms(terms(turn.text)) or _SAYS_TRADE.search(turn.text):
-        return (yield from _with_names(turn, parsed.unread))
+        return (yield from _with_names(turn, parsed))
     return _introduced(turn) if asked is None else (yield from _tables(turn, asked))
 
 
@@ -189,7 +187,7 @@ def _with_names(turn: CurrentTurn, unread: str) -> Steps:
     unknown = frozenset(turn.text.split()) if is_own else unknown_words(turn.text)
     runs = values.ngrams(turn.text, unknown) if holds else ()
     if not runs:
-        return _refused(turn, f"I cannot put {unread or 'this'} into a query")
+        return _refused(turn, f"I cannot put {unread} into a query")
     _, held = yield from _query(values.lookup_query(runs, holds))
     if held is None:
         return _refused(turn, f"I cannot put {unread} into a query of this database")
@@ -197,13 +195,19 @@ def _with_names(turn: CurrentTurn, unread: str) -> Steps:
     chosen = turn.chosen(text, {f"@v{n}": each.kinds for n, each in enumerate(found)})
     if chosen is not None:
         return (yield from _by_pattern(*chosen))
-    parsed = read_plan(text, turn.slots, found, turn.notes)
-    if parsed.plan is not None and not is_own:
-        return (yield from _planned(turn, parsed.plan))
+    parsed = _read(turn, text, found)
+    if isinstance(parsed, Plan):
+        return (yield from _planned(turn, parsed))
     rest = names_left_out(text)
-    if found and (read_plan(rest, turn.slots).plan or turn.chosen(rest)):
+    if found and (isinstance(_read(turn, rest), Plan) or turn.chosen(rest)):
         return _refused(turn, f"I cannot restrict this to {' and '.join(each.wording for each in found)}")
-    return _refused(turn, f"I cannot put {parsed.unread} into the query")
+    return _refused(turn, f"I cannot put {parsed} into the query")
+
+
+def _read(turn: CurrentTurn, text: str, found: tuple[Value, ...] = ()) -> Plan | str:
+    """A plan over the shop's tables, or what of a text no rule reads."""
+    parsed = read_plan(text, turn.slots, found, turn.notes)
+    return "this" if not parsed or (turn.has_own_patterns and isinstance(parsed, Plan)) else parsed
 
 
 def _planned(turn: CurrentTurn, plan: Plan) -> Steps:

@@ -71,9 +71,10 @@ def _meant(word: str) -> str | None:
     slips, own = shop().words["slips"], shop().words["no_slips"]
     if len(word) < 5 or word in (*own, *slips) or not word.isalpha():
         return None
-    near = [right for right in slips if word[0] == right[0] and word + "s" != right]
-    return next((right for right in near if sorted(word) == sorted(right) or _is_letter_off(word, right)), None)
+    near = (right for right in slips if word[0] == right[0] and word + "s" != right)
+    return next((right for right in near if _is_slip(word, right)), None)
 
 
-def _is_letter_off(word: str, right: str) -> bool:
-    return SequenceMatcher(None, word, right).ratio() > 0.9
+def _is_slip(word: str, right: str) -> bool:
+    """One letter left out or one too many, or the letters in another order."""
+    return sorted(word) == sorted(right) or SequenceMatcher(None, word, right).ratio() > 0.9
