@@ -12,9 +12,10 @@ SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 """The first month of each, by the meteorological calendar."""
 FOREVER = (date(1, 1, 1), date(9999, 12, 31))
 """Stands for an end that a period does not have."""
-_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-_COUNT = "|".join(["[1-9]\\d{0,2}", *_NUMBERS[2:], "fifteen", "twenty", "fifty"])
-_OTHER_NUMBERS = {"fifteen": 15, "twenty": 20, "fifty": 50}
+NUMBERS = {word: n for n, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), 2)}
+NUMBERS |= {"fifteen": 15, "twenty": 20, "fifty": 50}
+"""The numbers that are read as words; "one" is not among them, as it rarely counts."""
+_COUNT = "|".join(["[1-9]\\d{0,2}", *NUMBERS])
 _UNIT = "day|week|month|quarter|year"
 _ONE_WORD = {"today": ("this", "day"), "yesterday": ("last", "day")}
 _ONE_WORD |= {"year to date": ("this", "year"), "ytd": ("this", "year")}
@@ -55,11 +56,6 @@ class Slots:
         """The period, if there is exactly one: two are never made into one."""
         return self.periods[0] if len(self.periods) == 1 else None
 
-    @property
-    def rest(self) -> str:
-        """The question in lower case without its periods."""
-        return _MARK.sub(" ", self.marked)
-
 
 def read(question: str, today: date | None) -> Slots:
     """Read the first count and all periods of a question.
@@ -88,14 +84,7 @@ def _until_today(period: Period, today: date | None) -> Period:
 
 def number(word: str) -> int:
     """``7``, ``seven`` or ``twenty`` as a number."""
-    if word.isdigit():
-        return int(word)
-    return _OTHER_NUMBERS[word] if word in _OTHER_NUMBERS else _NUMBERS.index(word)
-
-
-def number_words() -> dict[str, int]:
-    """The numbers that are read as words; "one" is not among them, as it rarely counts."""
-    return {word: number(word) for word in (*_NUMBERS[2:], *_OTHER_NUMBERS)}
+    return int(word) if word.isdigit() else NUMBERS[word]
 
 
 def month_number(name: str) -> int:

@@ -21,10 +21,9 @@ _SIGNS: Mapping[str, str] = {
     "at most": "<=",
     "up to": "<=",
     "exactly": "=",
-    "cheaper than": "<",
-    "more expensive than": ">",
 }
 _SIGN = rf"(?P<sign>{'|'.join(_SIGNS)})"
+_OF_PRICES: Mapping[str, str] = {"cheaper than": "<", "more expensive than": ">"}
 _DECIMAL = r"\d+(?:\.\d+)?"
 _KEPT = (
     r"(?:not counting|without counting|excluding|without|except|not including|ignoring) CANCELLED(?: (?:ones|ORDER))?"
@@ -52,7 +51,7 @@ RULED: tuple[tuple[str, str], ...] = (
         "price",
         rf"(?:with (?:list )?prices? |priced |that cost )?between (?P<low>{_DECIMAL}) and (?P<high>{_DECIMAL})",
     ),
-    ("price", rf"(?P<sign>cheaper than|more expensive than) {_NUMBER}"),
+    ("price", rf"(?P<sign>{'|'.join(_OF_PRICES)}) {_NUMBER}"),
     ("kept", _KEPT),
     ("not_promoted", r"without (?:any )?PROMOTION(?! @)"),
     ("promoted", r"(?:with|used|using|that used|during) (?:any )?PROMOTION(?! @)"),
@@ -121,7 +120,8 @@ def read_clauses(text: str, values: tuple[Value, ...]) -> Clauses:
     wheres: list[Where] = []
     listed: list[ValueGroup] = []
     for rule, pattern in RULED:
-        text = re.sub(rf"(?<![\w@])(?:{pattern})(?![\w%])", partial(_noted, rule=rule, wheres=wheres), text)
+        most = 1 if rule == "weekday" else 0  # no row is of two days, and a second one is left to be refused
+        text = re.sub(rf"(?<![\w@])(?:{pattern})(?![\w%])", partial(_noted, rule=rule, wheres=wheres), text, count=most)
     if (found := _STATUS.search(text)) is not None:
         wheres.append(Where("cancelled", dimension="status", values=("cancelled",)))
         text = f"{text[: found.start()]}ORDER{text[found.end() :]}"
@@ -152,7 +152,7 @@ def _without(text: str, found: re.Match[str]) -> str:
 
 def _noted(found: re.Match[str], *, rule: str, wheres: list[Where]) -> str:
     parts = found.groupdict()
-    sign, amount = _SIGNS.get(parts.get("sign") or "", ""), parts.get("amount") or ""
+    sign, amount = {**_SIGNS, **_OF_PRICES}.get(parts.get("sign") or "", ""), parts.get("amount") or ""
     if parts.get("high"):
         sign, amount = "BETWEEN", f"{parts['low']} AND {parts['high']}"
     elif parts.get("none") or parts.get("once"):

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from datetime import timedelta
 from functools import cache
 
 from loom_worker.demo.questions import clauses, heads
@@ -113,11 +112,12 @@ def _compared_head(what: str, group: str) -> Head | None:
 
 def _planned(head: Head | None, found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
     """The plan of a head with the question's conditions; None if a name's kind is ambiguous."""
-    if head is None or (head.limit and len(periods) > 1):
+    is_compared = len(periods) > 1
+    if head is None or (is_compared and (head.limit or not (head.measures or head.fact == "orders"))):
         return None
     if head.needs and not any(head.needs in value.kinds for each in found.listed for value in each.values):
         return None
-    if len(periods) > 1 and not head.measures:  # of rows that are compared, their number is
+    if is_compared and not head.measures:  # the number of orders is compared, not the orders
         head = replace(head, measures=(head.fact,))
     wheres = list(found.wheres)
     for listed in found.listed:
@@ -178,8 +178,3 @@ def _unread(found: Clauses, slots: Slots, values: tuple[Value, ...]) -> str:
 def _known_words() -> frozenset[str]:
     changes = frozenset(re.findall(r"[a-z]+", f"{_DOWN} {_UP} change changed so much"))
     return heads.known_words() | clauses.known_words() | _OTHER_WORDS | changes
-
-
-def days_of(period: Period) -> int:
-    """How many days a period has."""
-    return (period.end - period.start) // timedelta(days=1)

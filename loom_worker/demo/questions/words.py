@@ -9,13 +9,13 @@ from difflib import SequenceMatcher
 from functools import cache
 
 from loom_worker.demo.questions.shop import shop
-from loom_worker.demo.slots import number_words
+from loom_worker.demo.slots import NUMBERS
 
 _NEGATED = re.compile(
     r"\b(do|does|did|is|are|was|were|have|has|had|would|could|should)n['’]?t\b|\b(ca)n['’]t\b|\b(wo)n['’]t\b"
 )
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
-_NUMBER_WORDS = re.compile(rf"\b(?:{'|'.join(number_words())})\b")
+_NUMBER_WORDS = re.compile(rf"\b(?:{'|'.join(NUMBERS)})\b")
 _PUNCTUATION = re.compile(r"[^\w@.%-]+|(?<!\d)\.|\.(?!\d)|(?<!\w)-|-(?!\w)")
 
 
@@ -23,7 +23,7 @@ def plain(marked: str) -> str:
     """A question's marked text (``slots.Slots.marked``) in plain words: negations whole, numbers as digits."""
     text = _NEGATED.sub(lambda found: f"{found[1] or found[2] or found[3]} not", marked)
     text = _THOUSANDS.sub("", text.replace("&", " and ").replace("€", " "))
-    text = _NUMBER_WORDS.sub(lambda found: str(number_words()[found[0]]), text)
+    text = _NUMBER_WORDS.sub(lambda found: str(NUMBERS[found[0]]), text)
     nations = shop().words["nations"]
     text = re.sub(rf"\b(?:{'|'.join(nations)})\b", lambda found: nations[found[0]], text)
     return " ".join(_PUNCTUATION.sub(" ", text.replace("_", " ")).split())

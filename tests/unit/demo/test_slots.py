@@ -103,7 +103,7 @@ def test_without_today_only_named_dates_are_understood() -> None:
 
 @pytest.mark.parametrize("text", ["on 2025-02-31", "in 2025-13", "31 february 2025"])
 def test_an_impossible_day_or_month_is_no_part_of_a_possible_one(text: str) -> None:
-    assert re.search("31|13", read(text, TODAY).rest)
+    assert re.search("31|13", read(text, TODAY).marked)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_two_periods_are_never_made_into_one(question: str) -> None:
     assert len(slots.periods) == 2
 
 
-def test_the_rest_is_the_question_without_its_periods() -> None:
-    assert read("Revenue per Month in 2025 by city", TODAY).rest.split() == ["revenue", "per", "month", "by", "city"]
+def test_a_period_of_the_question_is_marked_with_the_word_in_front_of_it() -> None:
+    assert read("Revenue per Month in 2025 by city", TODAY).marked == "revenue per month @p0 by city"
 
 
 def test_a_month_before_a_leap_day_has_its_own_length() -> None:
