@@ -134,9 +134,8 @@ def read_queries(context: str) -> tuple[PatternQuery, ...]:
     for pattern_id, title, body in _PATTERN.findall(context):
         parameters = body.rpartition("\nParameters:\n")[2].partition("\n\n")[0]
         defaults = {name: default for name, default in _PARAMETER.findall(parameters) if default}
-        description = (
-            body.strip().partition("\n")[0].partition(".")[0] if not body.lstrip().startswith("Template ") else ""
-        )
+        first = body.strip().partition("\n")[0]
+        description = "" if first.startswith("Template ") else first.partition(".")[0]
         for name, _, sql, about in _TEMPLATE.findall(body):
             found.append(PatternQuery(pattern_id, title, sql, defaults, name, f"{description} {about}"))
     return tuple(found)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import tempfile
 from datetime import date, timedelta
 from importlib.resources import files
@@ -11,21 +12,6 @@ from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.demo import shop_catalogue as catalogue
 from loom_worker.demo.shop_catalogue import Row
 from loom_worker.demo.shop_days import Trade
-
-TABLES = (
-    "categories",
-    "suppliers",
-    "products",
-    "stores",
-    "employees",
-    "promotions",
-    "customers",
-    "orders",
-    "order_lines",
-    "payments",
-    "returns",
-)
-"""In an order that satisfies every foreign key."""
 
 
 def ensure(path: Path, *, today: date) -> bool:
@@ -62,6 +48,11 @@ def statements(kind: str) -> str:
     return files(__package__).joinpath(f"shop_{kind}.sql").read_text(encoding="utf-8")
 
 
+def tables() -> list[str]:
+    """The names of the shop's tables, in an order that satisfies every foreign key."""
+    return re.findall(r"^CREATE TABLE (\w+)", statements("tables"), re.MULTILINE)
+
+
 def _rows(today: date) -> dict[str, list[Row]]:
     first_day = date(today.year - 2, 1, 1)
     words = catalogue.words()
@@ -87,7 +78,7 @@ def _write(connection: sqlite3.Connection, rows: dict[str, list[Row]]) -> None:
     connection.execute("PRAGMA foreign_keys=ON")
     connection.executescript(statements("tables"))
     connection.execute("BEGIN")
-    for table in TABLES:
+    for table in tables():
         if rows[table]:
             values = ", ".join("?" * len(rows[table][0]))
             connection.executemany(f"INSERT INTO {table} VALUES ({values})", rows[table])  # our own names

@@ -6,7 +6,7 @@ The words come from ``shop_words.json``: invented names, real places, and how ea
 import json
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
@@ -23,7 +23,7 @@ class Category:
     name: str
     return_rate: float
     """Share of sold lines that come back (0-1)."""
-    months: tuple[float, ...]
+    months: Sequence[float]
     """Demand from January to December, about 1 on average."""
     typical_prices: Mapping[str, int]
     """By the kind of article."""
@@ -34,7 +34,7 @@ class Campaign:
     """A promotion that comes back every year."""
 
     name: str
-    starts: tuple[int, int]
+    starts: Sequence[int]
     """Month and day."""
     days: int
     discount_rate: float
@@ -47,45 +47,30 @@ class Campaign:
 class ShopWords:
     """The words that the shop is made of; where they have weights, how often each is drawn."""
 
-    categories: tuple[Category, ...]
-    series: tuple[str, ...]
-    suppliers: tuple[tuple[str, str], ...]
+    categories: Sequence[Category]
+    series: Sequence[str]
+    suppliers: Sequence[Sequence[str]]
     """Name and country."""
-    stores: tuple[tuple[str, str, str], ...]
+    stores: Sequence[Sequence[str]]
     """Name, city and country; the first one is online."""
-    cities: Mapping[str, tuple[str, ...]]
+    cities: Mapping[str, Sequence[str]]
     """By country."""
-    country_weights: tuple[int, ...]
+    country_weights: Sequence[int]
     segments: Mapping[str, int]
     payment_methods: Mapping[str, int]
     return_reasons: Mapping[str, int]
-    first_names: tuple[str, ...]
-    last_names: tuple[str, ...]
-    campaigns: tuple[Campaign, ...]
+    first_names: Sequence[str]
+    last_names: Sequence[str]
+    campaigns: Sequence[Campaign]
 
 
 @cache
 def words() -> ShopWords:
     """The packaged words, read once."""
     raw = json.loads(files(__package__).joinpath("shop_words.json").read_text(encoding="utf-8"))
-    demand = raw["demand_by_month"]
-    return ShopWords(
-        categories=tuple(
-            Category(each["name"], each["return_rate"], tuple(demand[each["demand"]]), each["typical_prices"])
-            for each in raw["categories"]
-        ),
-        series=tuple(raw["series"]),
-        suppliers=tuple((name, country) for name, country in raw["suppliers"]),
-        stores=tuple((name, city, country) for name, city, country in raw["stores"]),
-        cities={country: tuple(each["cities"]) for country, each in raw["countries"].items()},
-        country_weights=tuple(each["weight"] for each in raw["countries"].values()),
-        segments=raw["segments"],
-        payment_methods=raw["payment_methods"],
-        return_reasons=raw["return_reasons"],
-        first_names=tuple(raw["first_names"]),
-        last_names=tuple(raw["last_names"]),
-        campaigns=tuple(Campaign(**each | {"starts": tuple(each["starts"])}) for each in raw["campaigns"]),
-    )
+    demand = raw.pop("demand_by_month")
+    categories = [Category(months=demand[each.pop("demand")], **each) for each in raw.pop("categories")]
+    return ShopWords(categories=categories, campaigns=[Campaign(**each) for each in raw.pop("campaigns")], **raw)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,15 @@ SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 """The first month of each, by the meteorological calendar."""
 FOREVER = (date(1, 1, 1), date(9999, 12, 31))
 """Stands for an end that a period does not have."""
-_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-_COUNT = "|".join(["[1-9]\\d{0,2}", *_NUMBERS[2:], "fifteen", "twenty", "fifty"])
-_OTHER_NUMBERS = {"fifteen": 15, "twenty": 20, "fifty": 50}
+NUMBERS = {word: n for n, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), 2)}
+NUMBERS |= {"fifteen": 15, "twenty": 20, "fifty": 50}
+"""The numbers that are read as words; "one" is not among them, as it rarely counts."""
+_COUNT = "|".join(["[1-9]\\d{0,2}", *NUMBERS])
 _UNIT = "day|week|month|quarter|year"
+_ONE_WORD = {"today": ("this", "day"), "yesterday": ("last", "day")}
+_ONE_WORD |= {"year to date": ("this", "year"), "ytd": ("this", "year")}
+_MONTHS_OF = {"month": 1, "quarter": 3, "season": 3, "half": 6, "year": 12}
+"""How many months a unit has."""
 _HOW_MANY = re.compile(rf"(?<![/.\d@p-])\b({_COUNT})\b(?!\s*(?:%|per ?cent|/|\.\d|(?:{_UNIT})s?\b))")
 _YEAR = r"20\d\d"
 _MARK = re.compile(r"@p(\d+)")
@@ -30,7 +35,7 @@ class Period:
     wording: str
     """The words of the question it was read from."""
     unit: str = ""
-    """day, week, month, quarter, year or season if it is one of the calendar; else empty."""
+    """day, week, month, quarter, half, year or season if it is one of the calendar; else empty."""
     is_bare: bool = False
     """Named without its year: the latest that is over was taken."""
 
@@ -50,11 +55,6 @@ class Slots:
     def period(self) -> Period | None:
         """The period, if there is exactly one: two are never made into one."""
         return self.periods[0] if len(self.periods) == 1 else None
-
-    @property
-    def rest(self) -> str:
-        """The question in lower case without its periods."""
-        return _MARK.sub(" ", self.marked)
 
 
 def read(question: str, today: date | None) -> Slots:
@@ -84,14 +84,7 @@ def _until_today(period: Period, today: date | None) -> Period:
 
 def number(word: str) -> int:
     """``7``, ``seven`` or ``twenty`` as a number."""
-    if word.isdigit():
-        return int(word)
-    return _OTHER_NUMBERS[word] if word in _OTHER_NUMBERS else _NUMBERS.index(word)
-
-
-def number_words() -> dict[str, int]:
-    """The numbers that are read as words; "one" is not among them, as it rarely counts."""
-    return {word: number(word) for word in (*_NUMBERS[2:], *_OTHER_NUMBERS)}
+    return int(word) if word.isdigit() else NUMBERS[word]
 
 
 def month_number(name: str) -> int:
@@ -120,7 +113,7 @@ def later(unit: str, first: date, count: int) -> date:
     """So many units on, or back if negative; of months and longer units the first day."""
     if unit in ("day", "week"):
         return first + timedelta(days=count * (7 if unit == "week" else 1))
-    return months_on(first, count * {"month": 1, "quarter": 3, "season": 12, "year": 12}[unit])
+    return months_on(first, count * (_MONTHS_OF | {"season": 12})[unit])
 
 
 _Meaning = Callable[[re.Match[str], date | None], Period | None]
@@ -163,9 +156,9 @@ def _one_unit(match: re.Match[str], today: date | None) -> Period | None:
     """This, last and the like: a calendar unit, the current one up to and including today."""
     if today is None:
         return None
-    unit = match["unit"]
+    which, unit = _ONE_WORD.get(match[0]) or (match["which"], match["unit"])
     first = first_day(unit, today)
-    if match["which"] in ("this", "current"):
+    if which in ("this", "current"):
         return Period(first, today + timedelta(days=1), "", unit)
     return Period(later(unit, first, -1), first, "", unit)
 
@@ -183,14 +176,6 @@ def _several_units(match: re.Match[str], today: date | None) -> Period | None:
     return Period(first, today + timedelta(days=1), "")
 
 
-def _to_date(_: re.Match[str], today: date | None) -> Period | None:
-    return None if today is None else Period(date(today.year, 1, 1), today + timedelta(days=1), "", "year")
-
-
-def _named_day(found: re.Match[str], today: date | None) -> Period | None:
-    return None if today is None else _one_day(today - timedelta(days=found[0] == "yesterday"))
-
-
 def _one_day(day: date) -> Period:
     return Period(day, day + timedelta(days=1), "", "day")
 
@@ -199,52 +184,28 @@ def _written_day(match: re.Match[str], _: date | None) -> Period:
     return _one_day(date(int(match["year"]), month_number(match["month"]), int(match["day"])))
 
 
-def _iso_month(match: re.Match[str], _: date | None) -> Period:
-    first = date(int(match["year"]), int(match["month"]), 1)
-    return Period(first, months_on(first, 1), "", "month")
-
-
-def _half(match: re.Match[str], _: date | None) -> Period:
-    first = date(int(match["year"]), 7 if match["half"] in ("2", "second") else 1, 1)
-    return Period(first, months_on(first, 6), "")
-
-
-def _month_of_unit(match: re.Match[str], today: date | None) -> Period | None:
-    """A month of this year or the last one."""
+def _named(match: re.Match[str], today: date | None) -> Period | None:
+    """A month, quarter, season, half or whole year: of the year that is named, or the latest one that is over."""
+    said = {name: text for name, text in match.groupdict().items() if text}
+    unit = next(unit for unit in _MONTHS_OF if unit in said)
+    month, length = _first_month(unit, said[unit]), _MONTHS_OF[unit]
+    if "year" in said:
+        first = date(int(said["year"]), month, 1)
+        return Period(first, months_on(first, length), "", unit)
     if today is None:
         return None
-    first = date(today.year - (match["which"] == "last"), month_number(match["month"]), 1)
-    return Period(first, months_on(first, 1), "", "month")
-
-
-def _month(found: re.Match[str], today: date | None) -> Period | None:
-    return _latest(found["year"], month_number(found["month"]), "month", today)
-
-
-def _quarter(found: re.Match[str], today: date | None) -> Period | None:
-    return _latest(found["year"], 3 * int(found["quarter"]) - 2, "quarter", today)
-
-
-def _season(found: re.Match[str], today: date | None) -> Period | None:
-    return _latest(found["year"], SEASONS[found["season"]], "season", today)
-
-
-def _year(found: re.Match[str], today: date | None) -> Period | None:
-    return _latest(found["year"], 1, "year", today)
-
-
-def _latest(year: str | None, month: int, unit: str, today: date | None) -> Period | None:
-    """The unit that begins with a month of a named year, or the latest one that is over."""
-    months = {"month": 1, "year": 12}.get(unit, 3)
-    if year is not None:
-        first = date(int(year), month, 1)
-        return Period(first, months_on(first, months), "", unit)
-    if today is None:
-        return None
-    first = date(today.year, month, 1)
-    while months_on(first, months) > today:
+    first = date(today.year - (said.get("which") == "last"), month, 1)
+    while "which" not in said and months_on(first, length) > today:
         first = months_on(first, -12)
-    return Period(first, months_on(first, months), "", unit, is_bare=True)
+    return Period(first, months_on(first, length), "", unit, is_bare="which" not in said)
+
+
+def _first_month(unit: str, name: str) -> int:
+    if unit == "month":
+        return int(name) if name.isdigit() else month_number(name)
+    if unit == "quarter":
+        return 3 * int(name) - 2
+    return SEASONS[name] if unit == "season" else 7 if name in ("2", "second") else 1
 
 
 def _since(parts: list[Period], today: date | None) -> Period | None:
@@ -275,21 +236,20 @@ _ATOMS: tuple[tuple[re.Pattern[str], _Meaning], ...] = tuple(
         (rf"\b{_YEAR}-\d\d-\d\d\b", lambda found, _: _one_day(date.fromisoformat(found[0]))),
         (rf"\b(?P<day>\d\d?)(?:st|nd|rd|th)? (?:of )?(?P<month>{MONTH}),? (?P<year>{_YEAR})\b", _written_day),
         (rf"\b(?P<month>{MONTH}) (?P<day>\d\d?)(?:st|nd|rd|th)?,? (?P<year>{_YEAR})\b", _written_day),
-        (rf"(?<![-\w])(?P<year>{_YEAR})-(?P<month>\d\d)(?![-\w])", _iso_month),
-        (rf"\b(?P<month>{MONTH}) (?:of )?(?P<which>last|this) year\b", _month_of_unit),
+        (rf"(?<![-\w])(?P<year>{_YEAR})-(?P<month>\d\d)(?![-\w])", _named),
+        (rf"\b(?P<month>{MONTH}) (?:of )?(?P<which>last|this) year\b", _named),
         (rf"\b(?:the )?(?:last|past|previous) (?P<count>{_COUNT}) (?P<unit>{_UNIT})s\b", _several_units),
         (rf"\b(?P<which>this|current|last|past|previous) (?P<unit>{_UNIT})\b", _one_unit),
-        (r"\b(?:year to date|ytd)\b", _to_date),
-        (r"\b(?:today|yesterday)\b", _named_day),
-        (rf"\bq(?P<quarter>[1-4])(?:,? (?:of |in )?(?P<year>{_YEAR}))?\b", _quarter),
-        (rf"\bh(?P<half>[12]),? (?:of |in )?(?P<year>{_YEAR})\b", _half),
-        (rf"\b(?:the )?(?P<half>first|second) half (?:of |in )?(?P<year>{_YEAR})\b", _half),
-        (rf"\b(?P<season>{_SEASON}) (?:of |in )?(?P<year>{_YEAR})\b", _season),
-        (rf"\blast (?P<season>{_SEASON})(?P<year>(?!))?\b", _season),
-        (rf"\b(?P<month>{MONTH}),? (?:of |in )?(?P<year>{_YEAR})\b", _month),
-        (rf"\b(?P<ahead>(?:{_AHEAD}) )(?P<month>{MONTH})(?P<year>(?!))?\b(?! (?:week|\d))", _month),
-        (rf"\b(?P<month>{MONTH})(?P<year>(?!))?(?= (?:vs|versus|compared|and @p|or @p)\b)", _month),
-        (rf"(?<![-\w@]){_NO_AMOUNT}(?P<year>{_YEAR})(?![-\w])", _year),
+        (r"\b(?:year to date|ytd|today|yesterday)\b", _one_unit),
+        (rf"\bq(?P<quarter>[1-4])(?:,? (?:of |in )?(?P<year>{_YEAR}))?\b", _named),
+        (rf"\bh(?P<half>[12]),? (?:of |in )?(?P<year>{_YEAR})\b", _named),
+        (rf"\b(?:the )?(?P<half>first|second) half (?:of |in )?(?P<year>{_YEAR})\b", _named),
+        (rf"\b(?P<season>{_SEASON}) (?:of |in )?(?P<year>{_YEAR})\b", _named),
+        (rf"\blast (?P<season>{_SEASON})\b", _named),
+        (rf"\b(?P<month>{MONTH}),? (?:of |in )?(?P<year>{_YEAR})\b", _named),
+        (rf"\b(?P<ahead>(?:{_AHEAD}) )(?P<month>{MONTH})\b(?! (?:week|\d))", _named),
+        (rf"\b(?P<month>{MONTH})(?= (?:vs|versus|compared|and @p|or @p)\b)", _named),
+        (rf"(?<![-\w@]){_NO_AMOUNT}(?P<year>{_YEAR})(?![-\w])", _named),
     )
 )
 """Tried in this order, each on what the ones before left over."""

@@ -1,17 +1,16 @@
-"""Texts made of the answers that a prompt quotes: a report, a summary, a consensus, and a check of a report's figures.
+"""Texts made of the answers that a prompt quotes: a report, a summary, and a check of a report's figures.
 
 Nothing is added to what the answers say. A task in other words than these is refused like any question that no rule
 reads.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 from loom_worker.demo.pattern_queries import NO_LLM
 from loom_worker.demo.prompts import HISTORY, YES_OR_NO
-from loom_worker.demo.questions.answer import NO_ANSWER, refusal
+from loom_worker.demo.questions.answer import NO_ANSWER
 
 _REPORT = re.compile(
     r"write (?:a|the) (?:short )?(?:sales )?report (?:from|out of) (?:the answers|what was said)(?: below| before)?\."
@@ -24,13 +23,9 @@ _CHECK = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SUMMARY = "Several agents have answered. Summarise what they say without repeating it. Give the summary alone."
-_CONSENSUS = (
-    "Several agents were given the same task. Write the answer that they can agree on: what they have in common, "
-    "and for each point on which they differ the better founded view. Give the answer alone."
-)
-_BEST = "Several agents were given the same task. Which answer is the best? Give its number first, then say why."
 _ANSWERS = "\n\nThe answers:\n\n"
-_HISTORY_BEGIN = re.compile(r"\n\s*\n(?=\[[^\]\n]{1,140}\]\n)")
+_HISTORY_BEGIN = re.compile(rf"(?:{HISTORY}|\n\s*\n)(?=\[[^\]\n]{{1,140}}\]\n)")
+"""Of the answers: where the engine has put them, or the workflow's file itself."""
 _NAMED = re.compile(r"(?:\A|\n\n)\[(?P<label>[^\]\n]{1,140})\]\n")
 _NUMBERED = re.compile(
     r"(?:\A|\n\n)(?P<n>\d{1,3})\. (?P<label>\S{1,140}?)(?: was asked: (?P<asked>[^\0]*?)\nIt said)?:\n"
@@ -59,33 +54,24 @@ def written(text: str) -> str | None:
     if (found := _CHECK.fullmatch(text.removesuffix(YES_OR_NO).strip())) is not None:
         is_clear = text.count("\nThe report:\n") == text.count("\nThe answers:\n") == 1
         return _checked(found["report"], found["answers"]) if is_clear else None
-    task, answers = _with_history(text)
+    begin = _HISTORY_BEGIN.search(text)
+    task, answers = (text[: begin.start()], text[begin.end() :]) if begin else (text, "")
     if _REPORT.fullmatch(" ".join(task.split())):
         sources = [*_sources(_NAMED.finditer(answers), answers)]
         return _quoted(sources) if sources else None
     task, _, answers = text.partition(_ANSWERS)
-    merge = _MERGES.get(task.partition("\n\nThe task was:\n")[0].strip())
+    is_summary = task.partition("\n\nThe task was:\n")[0].strip() == _SUMMARY
     sources = [*_sources(_in_order(answers), answers)]
-    return merge(sources) if merge and sources else None
-
-
-def _with_history(text: str) -> tuple[str, str]:
-    """A task, and the answers below it: where the engine has put them, or the workflow's file itself."""
-    if HISTORY in text:
-        task, _, answers = text.partition(HISTORY)
-        return task, answers
-    begin = _HISTORY_BEGIN.search(text)
-    return (text[: begin.start()], text[begin.end() :]) if begin else (text, "")
+    return _quoted(sources, _MOST_LINES) if is_summary and sources else None
 
 
 def _in_order(answers: str) -> Iterator[re.Match[str]]:
     """The headings 1, 2, 3 … of answers, which may hold numbered lines themselves."""
-    numbers = count(1)
-    wanted = next(numbers)
+    wanted = 1
     for found in _NUMBERED.finditer(answers):
         if int(found["n"]) == wanted:
             yield found
-            wanted = next(numbers)
+            wanted += 1
 
 
 def _sources(headings: Iterator[re.Match[str]], text: str) -> Iterator[_Source]:
@@ -120,29 +106,6 @@ def _quoted(sources: Sequence[_Source], most_lines: int | None = None) -> str:
     is_own = remarks.pop(NO_LLM, 0) is None
     last = " ".join([*remarks, *([NO_LLM] if is_own else [])])
     return "\n\n".join([*parts, *([last] if last else [])])
-
-
-def _summary(sources: Sequence[_Source]) -> str:
-    return _quoted(sources, _MOST_LINES)
-
-
-def _consensus(sources: Sequence[_Source]) -> str:
-    """The answer of all, if it is the same one."""
-    if len({source.lines for source in sources}) > 1:
-        return refusal("the answers differ, and I cannot weigh them against each other")
-    first = sources[0]
-    return "\n".join([*first.lines, *(["", " ".join(first.remarks)] if first.remarks else [])])
-
-
-def _best(_: Sequence[_Source]) -> str:
-    return refusal("I cannot say which answer is the best")
-
-
-_MERGES: Mapping[str, Callable[[Sequence[_Source]], str]] = {
-    _SUMMARY: _summary,
-    _CONSENSUS: _consensus,
-    _BEST: _best,
-}
 
 
 def _checked(report: str, answers: str) -> str:

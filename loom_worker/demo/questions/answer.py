@@ -5,7 +5,6 @@ from typing import Any
 from loom_worker.core.values.json import Json
 from loom_worker.demo.pattern_queries import NO_LLM, figure, listed
 from loom_worker.demo.questions.compose import span
-from loom_worker.demo.questions.parse import days_of
 from loom_worker.demo.questions.plan import Plan, Where
 from loom_worker.demo.questions.shop import shop
 
@@ -99,7 +98,7 @@ def went(plan: Plan, result: Json) -> str | None:
 
 
 def _are_as_long(plan: Plan) -> bool:
-    lengths = [days_of(period) for period in plan.periods]
+    lengths = [(period.end - period.start).days for period in plan.periods]
     # Months, quarters and years differ in length by themselves, but by no more than this.
     return abs(lengths[0] - lengths[1]) <= max(3, lengths[0] // 60)
 
@@ -138,7 +137,7 @@ def _verdict(plan: Plan, columns: list[str], rows: list[list[Any]]) -> str:
     name = _NOUNS.get(columns[1], columns[1].replace("_", " ").capitalize())
     amounts = _against(columns[1], now, before)
     if not _are_as_long(plan):
-        lengths = " and ".join(str(days_of(period)) for period in plan.periods)
+        lengths = " and ".join(str((period.end - period.start).days) for period in plan.periods)
         return f"{amounts}. The periods have {lengths} days, so I call it neither a rise nor a drop."
     direction = went(plan, {"rows": rows})
     if direction is None:

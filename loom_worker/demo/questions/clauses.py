@@ -8,7 +8,6 @@ from functools import partial
 from loom_worker.demo.questions.plan import Where
 
 _WHO = r"(?:and )?(?:(?:who|that|which) )?"
-_SIGN = r"(?P<sign>more than|over|above|at least|less than|fewer than|under|below|at most|up to|exactly)"
 _NUMBER = r"(?P<amount>\d+(?:\.\d+)?)(?! ?%| (?:DAY|MONTH|YEAR|QUARTER|weeks?|percent|times))"
 _SIGNS: Mapping[str, str] = {
     "more than": ">",
@@ -23,18 +22,14 @@ _SIGNS: Mapping[str, str] = {
     "up to": "<=",
     "exactly": "=",
 }
+_SIGN = rf"(?P<sign>{'|'.join(_SIGNS)})"
+_OF_PRICES: Mapping[str, str] = {"cheaper than": "<", "more expensive than": ">"}
 _DECIMAL = r"\d+(?:\.\d+)?"
 _KEPT = (
     r"(?:not counting|without counting|excluding|without|except|not including|ignoring) CANCELLED(?: (?:ones|ORDER))?"
 )
 _WEEKDAYS: Mapping[str, str] = {
-    "sundays": "'0'",
-    "mondays": "'1'",
-    "tuesdays": "'2'",
-    "wednesdays": "'3'",
-    "thursdays": "'4'",
-    "fridays": "'5'",
-    "saturdays": "'6'",
+    **{f"{day}days": f"'{n}'" for n, day in enumerate("sun mon tues wednes thurs fri satur".split())},
     "weekends": "'0', '6'",
     "WEEKDAY": "'1', '2', '3', '4', '5'",
 }
@@ -56,10 +51,11 @@ RULED: tuple[tuple[str, str], ...] = (
         "price",
         rf"(?:with (?:list )?prices? |priced |that cost )?between (?P<low>{_DECIMAL}) and (?P<high>{_DECIMAL})",
     ),
-    ("price", r"(?P<less>cheaper than|more expensive than) (?P<amount>\d+(?:\.\d+)?)"),
+    ("price", rf"(?P<sign>{'|'.join(_OF_PRICES)}) {_NUMBER}"),
     ("kept", _KEPT),
     ("not_promoted", r"without (?:any )?PROMOTION(?! @)"),
     ("promoted", r"(?:with|used|using|that used|during) (?:any )?PROMOTION(?! @)"),
+    ("weekday", rf"on (?P<day>{'|'.join(_WEEKDAYS)})"),
 )
 """Conditions by the name of their rule (``rules`` in ``shop_figures.yaml``), tried in this order."""
 _STATUS = re.compile(r"(?P<a>CANCELLED) ORDER|ORDER (?P<b>CANCELLED)")
@@ -79,7 +75,6 @@ _VALUE = re.compile(
     rf"{_WHO}(?P<none>{_NEGATED} )?(?:(?P<whose>{_OF_WHOM}) |(?P<link>{_LINK}) )?(?:(?P<ahead>{_NAMED}) )?"
     rf"(?P<listed>{_LISTED})(?: (?P<noun>{_KINDS})\b)?"
 )
-_ON_DAYS = re.compile(rf"on (?P<day>{'|'.join(_WEEKDAYS)})\b")
 _GROUPS = (
     r"PRODUCT|CATEGORY|SUPPLIER|CUSTOMER|COUNTRY|CITY|SEGMENT|STORE|METHOD|REASON|STATUS|"
     "DAY|MONTH|QUARTER|YEAR|WEEKDAY|HOUR|"
@@ -125,10 +120,8 @@ def read_clauses(text: str, values: tuple[Value, ...]) -> Clauses:
     wheres: list[Where] = []
     listed: list[ValueGroup] = []
     for rule, pattern in RULED:
-        text = re.sub(rf"(?<![\w@])(?:{pattern})(?![\w%])", partial(_noted, rule=rule, wheres=wheres), text)
-    if (found := _ON_DAYS.search(text)) is not None:
-        wheres.append(Where(found[0].lower(), rule="weekday", amount=_WEEKDAYS[found["day"]]))
-        text = _without(text, found)
+        most = 1 if rule == "weekday" else 0  # no row is of two days, and a second one is left to be refused
+        text = re.sub(rf"(?<![\w@])(?:{pattern})(?![\w%])", partial(_noted, rule=rule, wheres=wheres), text, count=most)
     if (found := _STATUS.search(text)) is not None:
         wheres.append(Where("cancelled", dimension="status", values=("cancelled",)))
         text = f"{text[: found.start()]}ORDER{text[found.end() :]}"
@@ -149,7 +142,7 @@ def names_left_out(text: str) -> str:
 def known_words() -> frozenset[str]:
     """The plain words that these rules read."""
     sources = [pattern for _, pattern in RULED]
-    sources += [_STATUS.pattern, _VALUE.pattern, _ON_DAYS.pattern, _GROUP.pattern]
+    sources += [_STATUS.pattern, _VALUE.pattern, _GROUP.pattern]
     return frozenset(re.findall(r"[a-z]{2,}", re.sub(r"\?P<\w+>", "", " ".join(sources))))
 
 
@@ -159,18 +152,14 @@ def _without(text: str, found: re.Match[str]) -> str:
 
 def _noted(found: re.Match[str], *, rule: str, wheres: list[Where]) -> str:
     parts = found.groupdict()
-    said = found[0].lower()
+    sign, amount = {**_SIGNS, **_OF_PRICES}.get(parts.get("sign") or "", ""), parts.get("amount") or ""
     if parts.get("high"):
-        wheres.append(Where(said, rule=rule, sign="BETWEEN", amount=f"{parts['low']} AND {parts['high']}"))
-    elif parts.get("none"):
-        wheres.append(Where(said, rule=rule, sign="=", amount="0"))
-    elif parts.get("once"):
-        wheres.append(Where(said, rule=rule, sign="=", amount="1"))
-    elif parts.get("less"):
-        wheres.append(Where(said, rule=rule, sign="<" if "cheaper" in parts["less"] else ">", amount=parts["amount"]))
-    else:
-        sign = _SIGNS[parts["sign"]] if parts.get("sign") else ""
-        wheres.append(Where(said, rule=rule, sign=sign, amount=parts.get("amount") or ""))
+        sign, amount = "BETWEEN", f"{parts['low']} AND {parts['high']}"
+    elif parts.get("none") or parts.get("once"):
+        sign, amount = "=", "0" if parts.get("none") else "1"
+    elif parts.get("day"):
+        amount = _WEEKDAYS[parts["day"]]
+    wheres.append(Where(found[0].lower(), rule=rule, sign=sign, amount=amount))
     return f" {parts.get('keep') or ''} "
 
 
@@ -180,9 +169,7 @@ def _valued(text: str, found: re.Match[str], values: tuple[Value, ...], listed: 
     noun = found["noun"] or found["ahead"] or ("CUSTOMER" if found["whose"] else "")
     said = " and ".join(each.wording for each in group)
     listed.append(ValueGroup(group, noun, f"not {said}" if found["none"] else said, bool(found["none"])))
-    is_about_noun = (
-        bool(noun)
-        and not (found["link"] or found["whose"] or found["ahead"])
-        and noun in ("CUSTOMER", "SUPPLIER", "STORE")
+    is_about_noun = noun in ("CUSTOMER", "SUPPLIER", "STORE") and not (
+        found["link"] or found["whose"] or found["ahead"]
     )
     return f"{text[: found.start()]} {noun if is_about_noun else ''} {text[found.end() :]}"

@@ -1,7 +1,8 @@
 """What a question asks for once its conditions are read: the whole rest must match one of these forms."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
 from loom_worker.demo.questions.plan import Head
@@ -11,8 +12,11 @@ _WITH_DAY = ("customers", "employees")
 """Facts whose rows have a day of their own: of signing up, of being hired."""
 _FEW = 10
 """Groups that a ranking shows where the question does not say how many."""
-_Form = Callable[[re.Match[str], str], Head | None]
-"""Makes a Head of a match and the dimension that the question groups by; None if the two do not go together."""
+_Parts = Mapping[str, str]
+"""Named parts of a match."""
+_Form = Callable[..., Head | None]
+"""Makes a Head of a match, the dimension that the question groups by, and what the file says behind the form's name;
+None if they do not go together."""
 
 
 def read_head(rest: str, group: str) -> Head | None:
@@ -21,10 +25,11 @@ def read_head(rest: str, group: str) -> Head | None:
     Args:
         group: the dimension that the question groups by, already read; empty for none.
     """
-    for pattern, form in _forms():
+    for pattern, form, arguments, needs in _forms():
         found = pattern.fullmatch(rest)
-        if found is not None and (head := form(found, group)) is not None:
-            return head
+        head = form(found.groupdict(), group, *arguments) if found else None
+        if head is not None and head.limit != 0:
+            return replace(head, needs=needs)
     return None
 
 
@@ -37,172 +42,105 @@ def measured(noun: str) -> tuple[str, str]:
 
 def known_words() -> frozenset[str]:
     """The plain words that these forms read."""
-    sources = " ".join(pattern.pattern for pattern, _ in _forms())
+    sources = " ".join(pattern.pattern for pattern, *_ in _forms())
     return frozenset(re.findall(r"[a-z]{2,}", re.sub(r"\?P<\w+>", "", sources)))
 
 
-def _always(fact: str, *measures: str, needs: str = "") -> _Form:
+def _always(_: _Parts, group: str, fact: str, *measures: str) -> Head | None:
     """The same measures, grouped as the question says."""
-    return lambda _, group: Head(fact, measures, group, needs=needs)
+    return Head(fact, measures, group) if measures or not group else None
 
 
-def _grouped(dimension: str, fact: str, *measures: str) -> _Form:
-    """The same measures, grouped by a dimension that the question need not name."""
-
-    def form(found: re.Match[str], group: str) -> Head | None:
-        is_low = bool(found.groupdict().get("low"))
-        return Head(fact, measures, dimension, is_ascending=is_low) if group in ("", dimension) else None
-
-    return form
+def _grouped(parts: _Parts, group: str, dimension: str, fact: str, *measures: str) -> Head | None:
+    """The same measures, grouped by the dimension ``d`` of the match, or by one that the question need not name."""
+    dimension = parts.get("d", dimension).lower()
+    is_low = bool(parts.get("low"))
+    return Head(fact, measures, dimension, is_ascending=is_low) if group in ("", dimension) else None
 
 
-def _shown_with(measure: str, dimension: str) -> tuple[str, ...]:
-    is_of_products = dimension in ("product", "category", "supplier")
-    return (
-        ("orders",)
-        if measure == "revenue" and not is_of_products
-        else tuple(shop().words["shown_with"].get(measure, ()))
-    )
+def _shown_with(measure: str, dimension: str) -> Sequence[str]:
+    if measure == "revenue" and dimension not in ("product", "category", "supplier"):
+        return ("orders",)
+    return list(shop().words["shown_with"].get(measure, ()))
 
 
-def _count(found: re.Match[str], group: str) -> Head | None:
-    parts = found.groupdict()
-    fact, measure = measured(found["e"])
+def _count(parts: _Parts, group: str) -> Head | None:
+    fact, measure = measured(parts["e"])
     has_day = bool(parts.get("new") or parts.get("day"))
     return None if has_day and fact not in _WITH_DAY else Head(fact, (measure,), group, has_day=has_day)
 
 
-def _measure(found: re.Match[str], group: str) -> Head | None:
-    fact, measure = measured(found["m"])
-    parts = found.groupdict()
-    if parts.get("trend"):
-        group = group or "month"
-        if group not in shop().times:
-            return None
-    if fact == "products" and group not in ("", "category", "supplier"):
+def _measure(parts: _Parts, group: str) -> Head | None:
+    fact, measure = measured(parts["m"])
+    if parts.get("trend") and (group := group or "month") not in shop().times:
         return None
-    measures = (measure, *(_shown_with(measure, group) if group or measure == "average_order_value" else ()))
+    measures = [measure, *(_shown_with(measure, group) if group or measure == "average_order_value" else ())]
     if parts.get("also"):
         other_fact, other = measured(parts["also"])
         if other_fact != fact and not (fact == "sales" and other == "orders"):
             return None
-        measures = tuple(dict.fromkeys((measure, other)))
-    return Head(fact, measures, group)
+        measures = [measure, other]
+    return Head(fact, tuple(dict.fromkeys(measures)), group)
 
 
-def _rank(found: re.Match[str], group: str) -> Head | None:
+def _rank(parts: _Parts, group: str, default: str = "REVENUE") -> Head | None:
     """Groups by a measure, the largest first, or the smallest."""
-    parts = found.groupdict()
-    dimension = found["d"].lower()
-    if group and group != dimension:
-        return None
-    default = "PROFIT" if parts.get("profit") else "ORDER" if parts.get("busy") else "REVENUE"
+    dimension = parts.get("d", "PRODUCT").lower()
     fact, measure = measured(parts.get("m") or parts.get("e") or default)
     if parts.get("best") and dimension == "product" and not parts.get("each"):
         measure = "units"
-    if fact == dimension + "s" or (fact == "products" and dimension not in ("category", "supplier")):
+    is_of_others = fact != dimension + "s" and (fact != "products" or dimension in ("category", "supplier"))
+    if group not in ("", dimension) or not is_of_others:
         return None
     limit = int(parts.get("n") or parts.get("k") or _FEW)
-    if not limit:
-        return None
     measures = (measure, *_shown_with(measure, dimension))
     return Head(fact, measures, dimension, limit=limit, is_ascending=bool(parts.get("low")))
 
 
-def _best_selling(found: re.Match[str], group: str) -> Head | None:
-    low = bool(found["low"])
-    return None if group else Head("sales", ("units", "revenue"), "product", limit=_FEW, is_ascending=low)
-
-
-def _returned(found: re.Match[str], group: str) -> Head | None:
-    dimension = found["d"].lower()
-    limit = int(found["n"]) if found["n"] else _FEW
-    if group not in ("", dimension) or not limit:
-        return None
-    return Head("returns", ("returns", "units_returned", "refunds"), dimension, limit=limit)
-
-
-def _share(found: re.Match[str], group: str) -> Head | None:
+def _share(parts: _Parts, group: str) -> Head | None:
     """Each group's part of the whole."""
-    group = found["d"].lower() if found["d"] and not group else group
-    if found["m"] == "PAYMENT" or group == "method":
+    named = (parts["d"] or "").lower()
+    if named and (group not in ("", named) or named in shop().times):
+        return None
+    if parts["m"] == "PAYMENT" or "method" in (named, group):
         return Head("payments", ("payments", "amount", "share_percent", "amount_share_percent"), "method")
-    return (
-        Head("sales", ("revenue", "share_percent"), group)
-        if group and not (found["d"] and group in shop().times)
-        else None
-    )
+    return Head("sales", ("revenue", "share_percent"), group or named) if group or named else None
 
 
-def _first_of(noun: str = "") -> _Form:
+def _first_of(parts: _Parts, group: str, rank_by: str = "") -> Head | None:
     """Rows by the day of their own or by another column, from one end."""
-
-    def form(found: re.Match[str], group: str) -> Head | None:
-        parts = found.groupdict()
-        limit = int(parts.get("n") or parts.get("k") or (_FEW if parts.get("cheap") else 1))
-        is_low = bool(parts.get("low") or parts.get("old"))
-        named = parts.get("e") or ("CUSTOMER" if noun == "CUSTOMER" else "PRODUCT")
-        rank_by = shop().words["own_days"].get(noun or named, noun)
-        if group or not limit:
-            return None
-        return Head(measured(named)[0], limit=limit, is_ascending=is_low, rank_by=rank_by)
-
-    return form
+    noun = parts.get("e", "CUSTOMER")
+    limit = int(parts.get("n") or parts.get("k") or (_FEW if parts.get("cheap") else 1))
+    by = rank_by or shop().words["own_days"][noun]
+    is_low = bool(parts.get("low"))
+    return None if group else Head(measured(noun)[0], limit=limit, is_ascending=is_low, rank_by=by)
 
 
-def _rows(found: re.Match[str], group: str) -> Head | None:
-    parts = found.groupdict()
-    fact, count = measured(found["e"])
+def _rows(parts: _Parts, group: str) -> Head | None:
+    fact, count = measured(parts["e"])
     has_day = bool(parts.get("new") or parts.get("day"))
     if (has_day and fact not in _WITH_DAY) or (parts.get("new") and fact != "customers"):
         return None
     if group:
         is_counted = fact in ("orders", "customers", "returns", "payments")
         return Head(fact, (count,), group, has_day=has_day) if is_counted else None
-    if fact == "payments":
-        return Head(fact, ("payments", "amount"))
-    if fact == "returns":
-        return Head(fact, ("returns", "units_returned", "refunds"))
-    return Head(fact, has_day=has_day)
+    # Rows of payments and returns say little by themselves.
+    return Head(fact, tuple(shop().words["summed"].get(fact, ())), has_day=has_day)
 
 
-def _prices(found: re.Match[str], group: str) -> Head | None:
-    """The prices of products that the question names."""
-    head = Head("products", needs="" if found["all"] else "product")
-    return None if group else head
-
-
-def _of_customers(found: re.Match[str], group: str) -> Head | None:
-    """The places or segments of customers, or how many of them there are."""
-    dimension = found["d"].lower()
-    if group:
-        return None
-    if found.groupdict().get("count"):
-        return Head("customers", ({"city": "cities", "country": "countries"}.get(dimension, "segments"),))
-    return Head("customers", ("customers",), dimension)
-
-
-def _sold_to(found: re.Match[str], group: str) -> Head | None:
-    return None if group else Head("sales", ("revenue", "orders"), found["d"].lower())
-
-
-_MADE: Mapping[str, Callable[..., _Form]] = {"always": _always, "grouped": _grouped, "first_of": _first_of}
-_TAKEN: Mapping[str, _Form] = {
-    form.__name__.lstrip("_"): form
-    for form in (_count, _measure, _rank, _best_selling, _returned, _share, _rows, _prices, _of_customers, _sold_to)
+_FORMS: Mapping[str, _Form] = {
+    form.__name__.lstrip("_"): form for form in (_always, _grouped, _count, _measure, _rank, _share, _first_of, _rows)
 }
 
 
 @cache
-def _forms() -> tuple[tuple[re.Pattern[str], _Form], ...]:
+def _forms() -> tuple[tuple[re.Pattern[str], _Form, list[str], str], ...]:
     words = shop().words
     parts = {**words["parts"], "E": "|".join(words["nouns"]), "M": "|".join(words["measures"])}
     made = []
-    for named, pattern in words["forms"]:
+    for named, pattern, *needs in words["forms"]:
         while (filled := re.sub(r"\{([A-Z_]+)\}", lambda found: parts[found[1]], pattern)) != pattern:
             pattern = filled
         name, *arguments = named.split()
-        plain = [each for each in arguments if "=" not in each]
-        needs = dict(each.split("=") for each in arguments if "=" in each)
-        made.append((re.compile(pattern), _TAKEN.get(name) or _MADE[name](*plain, **needs)))
+        made.append((re.compile(pattern), _FORMS[name], arguments, "".join(needs)))
     return tuple(made)

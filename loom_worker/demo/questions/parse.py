@@ -1,26 +1,22 @@
 """Makes a plan of a question: every word is accounted for, or the words that are not are named."""
 
 import re
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 from functools import cache
 
 from loom_worker.demo.questions import clauses, heads
 from loom_worker.demo.questions.clauses import Clauses, Value, ValueGroup, read_clauses
 from loom_worker.demo.questions.plan import Head, Plan, Where
 from loom_worker.demo.questions.shop import shop
-from loom_worker.demo.questions.words import corrected, plain, terms
+from loom_worker.demo.questions.words import terms
 from loom_worker.demo.slots import Period, Slots, later
 
 _MARK = re.compile(r"@p\d+")
 _AGAINST = r"(?:vs|and|with|to|against|compared(?: to| with| against)?|or|than)"
-_COMPARED = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"(?:(?:compare|how) )?(?P<what>.+?) (?:between )?@p\d+ {_AGAINST} (?:in )?@p\d+",
-        rf"(?:compare )?@p\d+ {_AGAINST} @p\d+ (?P<what>.+)",
-        r"compare @p\d+ (?:and|with|to) @p\d+ by (?P<what>.+)",
-    )
+_COMPARED = (
+    re.compile(rf"(?:(?:compare|how) )?(?P<what>.+?) (?:between )?@p\d+ {_AGAINST} (?:in )?@p\d+"),
+    re.compile(rf"(?:compare )?@p\d+ {_AGAINST} @p\d+ (?P<what>.+)"),
+    re.compile(r"compare @p\d+ (?:and|with|to) @p\d+ by (?P<what>.+)"),
 )
 _HOW = "more|less|higher|lower|better|worse|up|down"
 _MORE = re.compile(rf"(?P<verb>sell |sold )?(?:{_HOW})|(?:more|fewer) (?P<noun>ORDER)")
@@ -49,28 +45,14 @@ _OTHER_WORDS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedQuestion:
-    """A question as understood: a plan, or the words that no rule reads."""
-
-    plan: Plan | None
-    unread: str = ""
-    """As they stand in the question; with a plan empty."""
-
-
-def text_of(slots: Slots) -> tuple[str, tuple[str, ...]]:
-    """The plain text of a question, slips put right, and what was put right."""
-    return corrected(plain(slots.marked))
-
-
 def unknown_words(text: str) -> frozenset[str]:
     """The words of a plain text that neither a rule nor a term reads: names, or what cannot be asked."""
     found = (word for word in terms(text).split() if re.fullmatch(r"[a-z][a-z'-]*", word))
     return frozenset(word for word in found if word not in _known_words())
 
 
-def read_plan(text: str, slots: Slots, values: tuple[Value, ...] = (), notes: tuple[str, ...] = ()) -> ParsedQuestion:
-    """Read a plain text whose names are marked ``@v0``, ``@v1`` and so on.
+def read_plan(text: str, slots: Slots, values: tuple[Value, ...] = (), notes: tuple[str, ...] = ()) -> Plan | str:
+    """The plan of a plain text whose names are marked ``@v0``, ``@v1`` and so on; else the words that no rule reads.
 
     Args:
         values: what these marks stand for.
@@ -78,9 +60,7 @@ def read_plan(text: str, slots: Slots, values: tuple[Value, ...] = (), notes: tu
     """
     found = read_clauses(terms(text), values)
     plan = _single(found, slots.periods) or _changed(found, slots.periods) or _compared(found, slots.periods)
-    if plan is None:
-        return ParsedQuestion(None, _unread(found, slots, values))
-    return ParsedQuestion(replace(plan, notes=notes))
+    return replace(plan, notes=notes) if plan else _unread(found, slots, values)
 
 
 def _single(found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
@@ -101,18 +81,13 @@ def _changed(found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
     if changed is None or len(periods) != 1 or (before := _before(periods[0])) is None:
         return None
     said = changed.groupdict()
-    what = said["what"] or said["of"]
-    head = heads.read_head(what, found.group)
-    if head is None or what in ("CUSTOMER", "PRODUCT", "STORE", "SUPPLIER", "EMPLOYEE", "CATEGORY"):
+    head = heads.read_head(said["what"] or said["of"], found.group)
+    first = said.get("first")
+    if first and not found.group:
         return None
-    if not head.measures:
-        head = replace(head, measures=(heads.measured(what)[1],))
+    asked = "down" if said.get("down") or first == "drop" else "up" if said.get("up") or first == "rise" else ""
     plan = _planned(head, found, (periods[0], before))
-    if said.get("first") and not found.group:
-        return None
-    first = {"drop": "down", "rise": "up"}.get(said.get("first") or "", "")
-    asked = "down" if said.get("down") else "up" if said.get("up") else first
-    return plan and replace(plan, is_compared=True, is_change=True, asked=asked, asks_why=bool(said.get("why")))
+    return plan and replace(plan, is_change=True, asked=asked, asks_why=bool(said.get("why")))
 
 
 def _compared(found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
@@ -123,12 +98,7 @@ def _compared(found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
     for pattern in _COMPARED:
         if head is None and (matched := pattern.fullmatch(found.rest)) is not None:
             head = _compared_head(matched["what"], found.group)
-    if head is not None and head.fact in ("orders", "returns") and not head.measures:
-        head = replace(head, measures=(head.fact,))
-    if head is None or not head.measures or head.limit:
-        return None
-    plan = _planned(head, found, periods)
-    return plan and replace(plan, is_compared=True)
+    return _planned(head, found, periods)
 
 
 def _compared_head(what: str, group: str) -> Head | None:
@@ -142,19 +112,17 @@ def _compared_head(what: str, group: str) -> Head | None:
 
 def _planned(head: Head | None, found: Clauses, periods: tuple[Period, ...]) -> Plan | None:
     """The plan of a head with the question's conditions; None if a name's kind is ambiguous."""
-    is_lacking = (
-        head is not None
-        and head.needs
-        and not any(head.needs in value.kinds for each in found.listed for value in each.values)
-    )
-    if head is None or is_lacking:
+    is_compared = len(periods) > 1
+    if head is None or (is_compared and (head.limit or not (head.measures or head.fact == "orders"))):
         return None
+    if head.needs and not any(head.needs in value.kinds for each in found.listed for value in each.values):
+        return None
+    if is_compared and not head.measures:  # the number of orders is compared, not the orders
+        head = replace(head, measures=(head.fact,))
     wheres = list(found.wheres)
     for listed in found.listed:
         where = _where(listed, head)
-        if where is None:
-            return None
-        if any(where.dimension == other.dimension for other in wheres):
+        if where is None or any(where.dimension == other.dimension for other in wheres):
             return None
         wheres.append(where)
         if len(listed.values) > 1 and not where.is_negated and not head.group and head.measures:
@@ -168,23 +136,20 @@ def _where(listed: ValueGroup, head: Head) -> Where | None:
     noun = listed.noun.lower()
     if noun and not kinds & _OF_NOUN.get(noun, {noun}):
         return None
-    places = {"country", "city"} & kinds
-    owner = noun or ("store" if head.group == "store" else "supplier" if head.group == "supplier" else "")
-    if places and owner in ("store", "supplier") and head.fact not in ("stores", "employees", "suppliers"):
-        kind = places.pop()
-        return Where(listed.wording, f"{owner}_{kind}", _spelled(listed, kind), listed.is_negated)
-    if noun in kinds:
+    places, owner = {"country", "city"} & kinds, noun or head.group
+    is_owned = owner in ("store", "supplier") and head.fact not in ("stores", "employees", "suppliers")
+    if places and is_owned:
+        kinds = {min(places)}
+    elif noun in kinds:
         kinds = {noun}
-    if len(kinds) > 1:
+    elif len(kinds) > 1:
         kinds &= set(shop().facts[head.fact].dimensions)
     if len(kinds) != 1:
         return None
     kind = kinds.pop()
-    return Where(listed.wording, kind, _spelled(listed, kind), listed.is_negated)
-
-
-def _spelled(listed: ValueGroup, kind: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for value in listed.values for name in value.kinds[kind]))
+    names = tuple(dict.fromkeys(name for value in listed.values for name in value.kinds[kind]))
+    dimension = f"{owner}_{kind}" if places and is_owned else kind
+    return Where(listed.wording, dimension, names, listed.is_negated)
 
 
 def _before(period: Period) -> Period | None:
@@ -213,8 +178,3 @@ def _unread(found: Clauses, slots: Slots, values: tuple[Value, ...]) -> str:
 def _known_words() -> frozenset[str]:
     changes = frozenset(re.findall(r"[a-z]+", f"{_DOWN} {_UP} change changed so much"))
     return heads.known_words() | clauses.known_words() | _OTHER_WORDS | changes
-
-
-def days_of(period: Period) -> int:
-    """How many days a period has."""
-    return (period.end - period.start) // timedelta(days=1)

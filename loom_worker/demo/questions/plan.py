@@ -1,6 +1,6 @@
 """What a question asks for, once all of its words are accounted for."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from loom_worker.demo.slots import Period
 
@@ -48,12 +48,15 @@ class Plan:
     head: Head
     wheres: tuple[Where, ...] = ()
     periods: tuple[Period, ...] = ()
-    is_compared: bool = False
-    """The periods are compared, the first one with the second."""
     is_change: bool = False
     """The second period is the one before the first."""
     asked: str = ""
     """``up`` or ``down`` where the question takes it for granted."""
     asks_why: bool = False
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """What was read otherwise than it was written."""
+
+    @property
+    def is_compared(self) -> bool:
+        """Are two periods compared, the first one with the second?"""
+        return len(self.periods) > 1

@@ -1,12 +1,13 @@
-"""What the scripted model does next in a turn: look at the tables, look names up, query, answer, or refuse in words.
+"""What the scripted model does in a turn: look at the tables, look names up, query, answer, or refuse in words.
 
-A message that spells out a call, ``convert {"amount": 5}``, is carried out as it stands: users can try their own tools
-without a pattern_queries.
+A turn is a generator that yields its calls and is sent what came of each. Every reply begins it anew, and the calls
+that were made before are answered from the request. A message that spells out a call, ``convert {"amount": 5}``, is
+carried out as it stands: users can try their own tools without a pattern.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 
 from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome
@@ -25,13 +26,13 @@ from loom_worker.demo.pattern_queries import (
 )
 from loom_worker.demo.prompts import UNCHANGED, Prompt, asks_again, read_prompt
 from loom_worker.demo.questions import answer, decisions, tables, values
-from loom_worker.demo.questions.clauses import names_left_out
+from loom_worker.demo.questions.clauses import Value, names_left_out
 from loom_worker.demo.questions.compose import NotQueryable, compose
-from loom_worker.demo.questions.parse import read_plan, text_of, unknown_words
+from loom_worker.demo.questions.parse import read_plan, unknown_words
 from loom_worker.demo.questions.plan import Plan
 from loom_worker.demo.questions.shop import shop
 from loom_worker.demo.questions.tables import TableQuestion, read_table_question
-from loom_worker.demo.questions.words import has_terms, idle_left_out, terms
+from loom_worker.demo.questions.words import corrected, has_terms, idle_left_out, plain, terms
 from loom_worker.demo.slots import Slots, read
 from loom_worker.demo.writing import written
 
@@ -41,8 +42,7 @@ _SPELLED_CALL = re.compile(r"\s*([A-Za-z0-9_-]{1,64})\s+(\{.*\})\s*", re.DOTALL)
 """A tool's name and its arguments as a JSON object."""
 _SHOWN_CHARS = 2_000
 """Of what a tool returned for a spelled-out call."""
-
-
+_NOT_CALLED = "I may call no more tools in this turn, so it was not called, and I have no rows."
 _HELP = re.compile(
     r"(?:what|which(?: questions)?|how) (?:else )?(?:can|could|should|may)(?: (?:ask|know|find out|answer|help|work))*"
     r"(?: here| with| about)?|help|what for|how work|examples?|show examples?|who|what|what else|ok|so",
@@ -53,9 +53,13 @@ _SHOP_TABLES = frozenset(
 )
 
 
+Steps = Generator[tuple[str, Json], ToolOutcome, str]
+"""Yields calls, is sent what came of each, and returns what is said in the end."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScriptStep:
-    """What the scripted model does: say a text, call tools, or both."""
+    """What the scripted model does: say a text, or call tools."""
 
     text: str
     calls: tuple[tuple[str, Json], ...] = ()
@@ -63,17 +67,16 @@ class ScriptStep:
 
 @dataclass(frozen=True, slots=True)
 class CurrentTurn:
-    """The current turn of a request, as far as it has come."""
+    """What is asked in the current turn of a request."""
 
-    request: Request
     prompt: Prompt
     slots: Slots
     text: str
     """The question in plain words."""
     notes: tuple[str, ...]
     queries: tuple[PatternQuery, ...]
-    outcomes: tuple[ToolOutcome, ...]
-    """Of this turn's calls, the oldest first."""
+    tools: frozenset[str]
+    """Names of those that may be called."""
 
     @property
     def has_own_patterns(self) -> bool:
@@ -89,79 +92,70 @@ class CurrentTurn:
         best = choose(self.queries, idle_left_out(text or self.text), self.slots, found)
         return (replace(self, slots=best[1]), best[0]) if best else None
 
-    def has(self, tool: str) -> bool:
-        """May this tool be called?"""
-        return any(each.name == tool for each in self.request.tools)
-
-    def outcome(self, tool: str) -> ToolOutcome | None:
-        """What the latest call of a tool gave."""
-        return next((each for each in reversed(self.outcomes) if each.name == tool), None)
-
-    def queried(self, number: int) -> ToolOutcome | None:
-        """What the query of that number (0 is the first) of this turn gave."""
-        made = [each for each in self.outcomes if each.name == "execute_sql"]
-        return made[number] if number < len(made) else None
-
 
 def next_step(request: Request) -> ScriptStep:
     """Decide the next step of the current turn; a pure function of the request."""
     question, outcomes = current(request.messages)
+    steps, made = _steps(request, question), iter(outcomes)
+    try:
+        call = next(steps)
+        while True:
+            outcome = next((each for each in made if each.name == call[0]), None)
+            if outcome is None and request.may_call_tools and any(each.name == call[0] for each in request.tools):
+                return ScriptStep("", (call,))
+            call = steps.send(outcome or ToolOutcome("", call[0], _NOT_CALLED, is_error=True))
+    except StopIteration as end:
+        return ScriptStep(end.value)
+
+
+def _steps(request: Request, question: ChatMessage) -> Steps:
     if call := _spelled_call(request, question.text):
-        return _call_step(request, call, outcomes)
+        outcome = yield call
+        return f"{call[0]} {'failed' if outcome.is_error else 'gave'}: {unfenced(outcome.content)[:_SHOWN_CHARS]}"
     if asks_again(question.text):
-        return ScriptStep(UNCHANGED)
+        return UNCHANGED
     if (made := written(question.text)) is not None:
-        return ScriptStep(made)
+        return made
     prompt = read_prompt(question.text)
     if len(prompt.question) > MOST_CHARS:
-        return ScriptStep(f"I have no answer: I read questions of up to {MOST_CHARS:,} characters. {INTRODUCTION}")
+        return f"I have no answer: I read questions of up to {MOST_CHARS:,} characters. {INTRODUCTION}"
     slots = read(prompt.question, read_today(question.context))
-    text, notes = text_of(slots)
-    turn = CurrentTurn(request, prompt, slots, text, notes, read_queries(question.context), outcomes)
-    step = _within_limits(turn, _answering(turn))
-    is_undecided = prompt.form == "choice" and not step.calls and step.text not in prompt.choices
-    return ScriptStep(decisions.undecided(prompt.choices, step.text)) if is_undecided else step
+    tools = frozenset(each.name for each in request.tools)
+    turn = CurrentTurn(prompt, slots, *corrected(plain(slots.marked)), read_queries(question.context), tools)
+    said = yield from _answering(turn)
+    is_undecided = prompt.form == "choice" and said not in prompt.choices
+    return decisions.undecided(prompt.choices, said) if is_undecided else said
 
 
-def _answering(turn: CurrentTurn) -> ScriptStep:
-    """The next step towards the answer to a question."""
+def _answering(turn: CurrentTurn) -> Steps:
     asked = read_table_question(turn.text) if turn.prompt.form == "text" else None
-    if not turn.text or _HELP.fullmatch(idle_left_out(turn.text)) or not turn.has("execute_sql"):
-        return _examples(turn)
+    if not turn.text or _HELP.fullmatch(idle_left_out(turn.text)) or "execute_sql" not in turn.tools:
+        return (yield from _examples(turn))
     if asked is not None and asked.is_plain:
-        return _tables(turn, asked)
-    parsed = read_plan(turn.text, turn.slots, notes=turn.notes)
-    if parsed.plan is not None and not turn.has_own_patterns:
-        return _planned(turn, parsed.plan, before=0)
+        return (yield from _tables(turn, asked))
+    parsed = _read(turn, turn.text)
+    if isinstance(parsed, Plan):
+        return (yield from _planned(turn, parsed))
     if (chosen := turn.chosen()) is not None:
-        return _by_pattern(*chosen)
-    if turn.has_own_patterns:
-        return _with_names(turn, parsed.unread)
-    if has_terms(terms(turn.text)) or _SAYS_TRADE.search(turn.text):
-        return _with_names(turn, parsed.unread)
-    return ScriptStep(_introduced(turn)) if asked is None else _tables(turn, asked)
+        return (yield from _by_pattern(*chosen))
+    if turn.has_own_patterns or has_terms(terms(turn.text)) or _SAYS_TRADE.search(turn.text):
+        return (yield from _with_names(turn, parsed))
+    return _introduced(turn) if asked is None else (yield from _tables(turn, asked))
 
 
-def _examples(turn: CurrentTurn) -> ScriptStep:
+def _examples(turn: CurrentTurn) -> Steps:
     """What can be asked: the sample shop's examples, or the titles of patterns about the tables there are."""
-    looks: tuple[tuple[str, Json], ...] = tuple(
-        (name, {}) for name in ("list_tables", "list_patterns") if turn.has(name)
-    )
-    if len(looks) < 2 or not turn.request.may_call_tools:
-        return ScriptStep(INTRODUCTION)
-    outcomes = [turn.outcome(name) for name, _ in looks]
-    if None in outcomes:
-        return ScriptStep("", looks)
-    listed, patterns = (unfenced(each.content) if each and not each.is_error else "" for each in outcomes)
-    names = tables.table_names(listed) or ()
+    if "list_patterns" not in turn.tools:
+        return INTRODUCTION
+    names = tables.table_names(_told((yield "list_tables", {}))) or ()
     if not names or set(names) >= _SHOP_TABLES:
-        return ScriptStep(INTRODUCTION)
+        return INTRODUCTION
+    titles = re.findall(r"^- \S+: (.+)$", _told((yield "list_patterns", {})), re.MULTILINE)
     words = {word.rstrip("s") for name in names for word in re.findall(r"[a-z]{3,}", name.lower())}
-    titles = re.findall(r"^- \S+: (.+)$", patterns, re.MULTILINE)
     fitting = [each for each in titles if words & {word.rstrip("s") for word in re.findall(r"[a-z]+", each.lower())}]
     asked = [*fitting[:5], f"How many rows does the table {names[0]} have?", "Show me all tables"]
     first = INTRODUCTION.partition("\n")[0]
-    return ScriptStep("\n".join([first, *(f"- {each}" for each in asked)]))
+    return "\n".join([first, *(f"- {each}" for each in asked)])
 
 
 def current(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, tuple[ToolOutcome, ...]]:
@@ -185,25 +179,7 @@ def _spelled_call(request: Request, text: str) -> tuple[str, Json] | None:
     return (found[1], arguments) if isinstance(arguments, dict) else None
 
 
-def _call_step(request: Request, call: tuple[str, Json], outcomes: tuple[ToolOutcome, ...]) -> ScriptStep:
-    outcome = next((each for each in reversed(outcomes) if each.name == call[0]), None)
-    if outcome is not None:
-        shown = unfenced(outcome.content)[:_SHOWN_CHARS]
-        return ScriptStep(f"{call[0]} {'failed' if outcome.is_error else 'gave'}: {shown}")
-    if not request.may_call_tools:
-        return ScriptStep(f"I may call no more tools in this turn, so {call[0]} was not called.")
-    return ScriptStep(f"I call {call[0]}, as you say.", (call,))
-
-
-def _within_limits(turn: CurrentTurn, step: ScriptStep) -> ScriptStep:
-    if step.calls and not turn.request.may_call_tools:
-        return ScriptStep(
-            f"I may call no more tools in this turn and have no rows yet, so I cannot answer. {INTRODUCTION}"
-        )
-    return step
-
-
-def _with_names(turn: CurrentTurn, unread: str) -> ScriptStep:
+def _with_names(turn: CurrentTurn, unread: str) -> Steps:
     """Words that no rule reads may be names: what the database holds can restrict the query."""
     own = {each for query in turn.queries for each in query.text_slots().items()}
     is_own = turn.has_own_patterns
@@ -211,28 +187,30 @@ def _with_names(turn: CurrentTurn, unread: str) -> ScriptStep:
     unknown = frozenset(turn.text.split()) if is_own else unknown_words(turn.text)
     runs = values.ngrams(turn.text, unknown) if holds else ()
     if not runs:
-        return _refused(turn, f"I cannot put {unread or 'this'} into a query")
-    looked = turn.queried(0)
-    if looked is None:
-        return ScriptStep("", (("execute_sql", {"sql": values.lookup_query(runs, holds)}),))
-    held = None if looked.is_error else read_result(unfenced(looked.content))
+        return _refused(turn, f"I cannot put {unread} into a query")
+    _, held = yield from _query(values.lookup_query(runs, holds))
     if held is None:
         return _refused(turn, f"I cannot put {unread} into a query of this database")
     text, found = values.marked(turn.text, runs, held)
     chosen = turn.chosen(text, {f"@v{n}": each.kinds for n, each in enumerate(found)})
     if chosen is not None:
-        return _by_pattern(*chosen, before=1)
-    parsed = read_plan(text, turn.slots, found, turn.notes)
-    if parsed.plan is not None and not is_own:
-        return _planned(turn, parsed.plan, before=1)
+        return (yield from _by_pattern(*chosen))
+    parsed = _read(turn, text, found)
+    if isinstance(parsed, Plan):
+        return (yield from _planned(turn, parsed))
     rest = names_left_out(text)
-    if found and (read_plan(rest, turn.slots).plan or turn.chosen(rest)):
+    if found and (isinstance(_read(turn, rest), Plan) or turn.chosen(rest)):
         return _refused(turn, f"I cannot restrict this to {' and '.join(each.wording for each in found)}")
-    return _refused(turn, f"I cannot put {parsed.unread} into the query")
+    return _refused(turn, f"I cannot put {parsed} into the query")
 
 
-def _planned(turn: CurrentTurn, plan: Plan, *, before: int) -> ScriptStep:
-    """Carry out a plan; ``before`` queries have been made to look names up."""
+def _read(turn: CurrentTurn, text: str, found: tuple[Value, ...] = ()) -> Plan | str:
+    """A plan over the shop's tables, or what of a text no rule reads."""
+    parsed = read_plan(text, turn.slots, found, turn.notes)
+    return "this" if not parsed or (turn.has_own_patterns and isinstance(parsed, Plan)) else parsed
+
+
+def _planned(turn: CurrentTurn, plan: Plan) -> Steps:
     try:
         sql = compose(plan)
     except NotQueryable as error:
@@ -241,23 +219,28 @@ def _planned(turn: CurrentTurn, plan: Plan, *, before: int) -> ScriptStep:
     if query is not None and turn.prompt.form == "text":
         is_default = turn.slots.n is None and query.defaults.get("n") == str(plan.head.limit)
         n = None if is_default else plan.head.limit
-        return _by_pattern(replace(turn, slots=replace(turn.slots, n=n)), query)
-    queried = turn.queried(before)
-    if queried is None:
-        return ScriptStep("", (("execute_sql", {"sql": sql}),))
-    result = None if queried.is_error else read_result(unfenced(queried.content))
+        return (yield from _by_pattern(replace(turn, slots=replace(turn.slots, n=n)), query))
+    outcome, result = yield from _query(sql)
     if result is None:
-        return ScriptStep(_failed(queried))
+        return _failed(outcome)
     said = decisions.worded(turn.prompt, plan, result, asks_several=turn.slots.n is not None)
-    return ScriptStep(said) if said else _refused(turn, "the rows do not decide this")
+    return said or _refused(turn, "the rows do not decide this")
 
 
-def _by_pattern(turn: CurrentTurn, query: PatternQuery, *, before: int = 0) -> ScriptStep:
-    queried = turn.queried(before)
-    if queried is None:
-        return ScriptStep("", (("execute_sql", {"sql": query.query(turn.slots)}),))
-    result = None if queried.is_error else read_result(unfenced(queried.content))
-    return ScriptStep(pattern_answer(query, turn.slots, result) if result else _failed(queried, query))
+def _by_pattern(turn: CurrentTurn, query: PatternQuery) -> Steps:
+    outcome, result = yield from _query(query.query(turn.slots))
+    return pattern_answer(query, turn.slots, result) if result else _failed(outcome, query)
+
+
+def _query(sql: str) -> Generator[tuple[str, Json], ToolOutcome, tuple[ToolOutcome, Json | None]]:
+    """Yields a query; returns what came of it, and its rows if they can be read."""
+    outcome = yield "execute_sql", {"sql": sql}
+    return outcome, read_result(_told(outcome))
+
+
+def _told(outcome: ToolOutcome) -> str:
+    """The data that a tool gave; empty if it failed."""
+    return "" if outcome.is_error else unfenced(outcome.content)
 
 
 def _fits(query: PatternQuery, plan: Plan) -> bool:
@@ -271,44 +254,25 @@ def _fits(query: PatternQuery, plan: Plan) -> bool:
     return ranks and columns[:2] == (head.group, head.measures[0]) and set(head.measures) <= set(columns)
 
 
-def _tables(turn: CurrentTurn, asked: TableQuestion) -> ScriptStep:
+def _tables(turn: CurrentTurn, asked: TableQuestion) -> Steps:
     """Answer about tables as such."""
-    listed = turn.outcome("list_tables")
-    if listed is None:
-        look = ScriptStep("", (("list_tables", {}),))
-        return look if turn.has("list_tables") else _refused(turn, "I have no tool that lists the tables")
-    names = None if listed.is_error else tables.table_names(unfenced(listed.content))
+    names = tables.table_names(_told((yield "list_tables", {})))
     if names is None:
         return _refused(turn, "I could not read the list of tables")
     if turn.slots.periods:
         return _refused(turn, f'I cannot restrict tables to the period "{turn.slots.periods[0].wording}"')
     if asked.kind == "tables":
-        return ScriptStep("\n".join([f"The database has {len(names)} tables:", *names, "", NO_LLM]))
+        return "\n".join([f"The database has {len(names)} tables:", *names, "", NO_LLM])
     table = tables.named(asked.name, names)
     if table is None:
         return _refused(turn, f'"{asked.name}" is none of the tables ({", ".join(names)})')
-    return _columns(turn, table) if asked.kind == "columns" else _rows(turn, table)
-
-
-def _columns(turn: CurrentTurn, table: str) -> ScriptStep:
-    given = turn.outcome("get_schema")
-    if given is None:
-        look = ScriptStep("", (("get_schema", {"tables": [table]}),))
-        return look if turn.has("get_schema") else _refused(turn, "I have no tool that shows a table's columns")
-    columns = None if given.is_error else tables.columns_worded(table, unfenced(given.content))
-    return (
-        ScriptStep(f"{columns}\n\n{NO_LLM}") if columns else _refused(turn, f"I could not read the columns of {table}")
-    )
-
-
-def _rows(turn: CurrentTurn, table: str) -> ScriptStep:
-    queried = turn.queried(0)
-    if queried is None:
-        return ScriptStep("", (("execute_sql", {"sql": tables.count_rows(table)}),))
-    result = None if queried.is_error else read_result(unfenced(queried.content))
+    if asked.kind == "columns":
+        columns = tables.columns_worded(table, _told((yield "get_schema", {"tables": [table]})))
+        return f"{columns}\n\n{NO_LLM}" if columns else _refused(turn, f"I could not read the columns of {table}")
+    outcome, result = yield from _query(tables.count_rows(table))
     if result is None or not result["rows"]:
-        return ScriptStep(_failed(queried))
-    return ScriptStep(f"The table {table} has {result['rows'][0][0]:,} rows.\n\n{NO_LLM}")
+        return _failed(outcome)
+    return f"The table {table} has {result['rows'][0][0]:,} rows.\n\n{NO_LLM}"
 
 
 def _introduced(turn: CurrentTurn) -> str:
@@ -318,10 +282,10 @@ def _introduced(turn: CurrentTurn) -> str:
     return f'I have no answer: I cannot put "{rest}" into a query. {INTRODUCTION}' if rest else INTRODUCTION
 
 
-def _refused(turn: CurrentTurn, reason: str) -> ScriptStep:
+def _refused(turn: CurrentTurn, reason: str) -> str:
     titles = dict.fromkeys(query.title for query in turn.queries)
     offered = "".join(f"\n- {title}" for title in titles) if turn.has_own_patterns else None
-    return ScriptStep(answer.refusal(reason, offered))
+    return answer.refusal(reason, offered)
 
 
 def _failed(queried: ToolOutcome, query: PatternQuery | None = None) -> str:

@@ -5,16 +5,17 @@ be read by a rule, or the question is refused.
 """
 
 import re
+from difflib import SequenceMatcher
 from functools import cache
 
 from loom_worker.demo.questions.shop import shop
-from loom_worker.demo.slots import number_words
+from loom_worker.demo.slots import NUMBERS
 
 _NEGATED = re.compile(
     r"\b(do|does|did|is|are|was|were|have|has|had|would|could|should)n['’]?t\b|\b(ca)n['’]t\b|\b(wo)n['’]t\b"
 )
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
-_NUMBER_WORDS = re.compile(rf"\b(?:{'|'.join(number_words())})\b")
+_NUMBER_WORDS = re.compile(rf"\b(?:{'|'.join(NUMBERS)})\b")
 _PUNCTUATION = re.compile(r"[^\w@.%-]+|(?<!\d)\.|\.(?!\d)|(?<!\w)-|-(?!\w)")
 
 
@@ -22,7 +23,7 @@ def plain(marked: str) -> str:
     """A question's marked text (``slots.Slots.marked``) in plain words: negations whole, numbers as digits."""
     text = _NEGATED.sub(lambda found: f"{found[1] or found[2] or found[3]} not", marked)
     text = _THOUSANDS.sub("", text.replace("&", " and ").replace("€", " "))
-    text = _NUMBER_WORDS.sub(lambda found: str(number_words()[found[0]]), text)
+    text = _NUMBER_WORDS.sub(lambda found: str(NUMBERS[found[0]]), text)
     nations = shop().words["nations"]
     text = re.sub(rf"\b(?:{'|'.join(nations)})\b", lambda found: nations[found[0]], text)
     return " ".join(_PUNCTUATION.sub(" ", text.replace("_", " ")).split())
@@ -60,28 +61,20 @@ def has_terms(text: str) -> bool:
 
 def corrected(text: str) -> tuple[str, tuple[str, ...]]:
     """A plain text with a word's missing, doubled or swapped letter put right, and what was read for what."""
-    notes = []
-    made = []
-    for word in text.split():
-        right = _meant(word)
-        if right:
-            notes.append(f'I read "{word}" as "{right}".')
-        made.append(right or word)
-    return " ".join(made), tuple(notes)
+    meant = {word: right for word in text.split() if (right := _meant(word)) is not None}
+    notes = tuple(f'I read "{word}" as "{right}".' for word, right in meant.items())
+    return " ".join(meant.get(word, word) for word in text.split()), notes
 
 
 def _meant(word: str) -> str | None:
+    """The word of the shop that a word is with one slip; the first letter is right, and the plural is no slip."""
     slips, own = shop().words["slips"], shop().words["no_slips"]
     if len(word) < 5 or word in (*own, *slips) or not word.isalpha():
         return None
-    return next((right for right in slips if word + "s" != right and _is_slip(word, right)), None)
+    near = (right for right in slips if word[0] == right[0] and word + "s" != right)
+    return next((right for right in near if _is_slip(word, right)), None)
 
 
 def _is_slip(word: str, right: str) -> bool:
-    """One letter left out, one too many, or two neighbours swapped; the first letter is right."""
-    if word[0] != right[0] or abs(len(word) - len(right)) > 1:
-        return False
-    if len(word) == len(right):
-        return any(word == right[:n] + right[n + 1] + right[n] + right[n + 2 :] for n in range(1, len(right) - 1))
-    longer, shorter = sorted((word, right), key=len, reverse=True)
-    return any(longer[:n] + longer[n + 1 :] == shorter for n in range(len(longer)))
+    """One letter left out or one too many, or the letters in another order."""
+    return sorted(word) == sorted(right) or SequenceMatcher(None, word, right).ratio() > 0.9

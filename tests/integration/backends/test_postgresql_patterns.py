@@ -119,7 +119,7 @@ def copy(shop_path: Path, connection: Any) -> None:
     """Tables and rows of the shop, as they are."""
     connection.execute(shop.statements("tables"))
     with closing(sqlite3.connect(shop_path)) as source:
-        for table in shop.TABLES:
+        for table in shop.tables():
             with connection.cursor().copy(f"COPY {table} FROM STDIN") as target:
                 for row in source.execute(f"SELECT * FROM {table}"):
                     target.write_row(row)

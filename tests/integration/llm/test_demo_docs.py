@@ -29,7 +29,7 @@ from tests.integration.llm.test_demo_questions import QUESTIONS, REFUSED, answer
 pytestmark = pytest.mark.heavy
 
 ROOT = Path(__file__).parents[3]
-_ASKED = re.compile(r'\\?"input\\?": \\?"([^"\\]+)\\?"|loom ask "([^"]+)"')
+_ASKED = re.compile(r'\\?"input\\?": \\?"([^"\\]+)\\?"(?!, "said_at")|loom ask "([^"]+)"')
 
 MARCH = "Why did sales drop in March?"
 BERLIN = "customers who spent more than 500 and live in Berlin"

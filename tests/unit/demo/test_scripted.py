@@ -156,6 +156,8 @@ def test_a_question_is_answered_with_figures_of_the_shop(question: str, fact: st
         ("revenue by payment method", 'group revenue by "method"'),
         ("average order value of Tents", 'restrict average order value to "tents"'),
         ("drop in sales?", "drop in revenue"),
+        ("revenue on mondays, on sundays", "on sundays"),
+        ("share of revenue of category by country", "share of revenue of category"),
         ("Compare revenue for spring 2025 with the period before it", '"period"'),
         ("Compare revenue for 2025 with the period before it, the largest drop first", '"period"'),
         ("Products sold in March", "product sold march"),

@@ -29,6 +29,8 @@ PERIODS = {
     "on 5 March 2025": ("2025-03-05", "2025-03-06", "5 march 2025"),
     "the first half of 2025": ("2025-01-01", "2025-07-01", "the first half of 2025"),
     "from 2024 to 2025": ("2024-01-01", "2026-01-01", "from 2024 to 2025"),
+    "the second half of 2026": ("2026-07-01", "2026-11-22", "the second half of 2026"),
+    "year to date": ("2026-01-01", "2026-11-22", "year to date"),
     "in 2026": ("2026-01-01", "2026-11-22", "2026"),
     "in 2031": ("2031-01-01", "2032-01-01", "2031"),
     "from March to May 2025": ("2025-03-01", "2025-06-01", "from march to may 2025"),
@@ -101,7 +103,7 @@ def test_without_today_only_named_dates_are_understood() -> None:
 
 @pytest.mark.parametrize("text", ["on 2025-02-31", "in 2025-13", "31 february 2025"])
 def test_an_impossible_day_or_month_is_no_part_of_a_possible_one(text: str) -> None:
-    assert re.search("31|13", read(text, TODAY).rest)
+    assert re.search("31|13", read(text, TODAY).marked)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +115,8 @@ def test_two_periods_are_never_made_into_one(question: str) -> None:
     assert len(slots.periods) == 2
 
 
-def test_the_rest_is_the_question_without_its_periods() -> None:
-    assert read("Revenue per Month in 2025 by city", TODAY).rest.split() == ["revenue", "per", "month", "by", "city"]
+def test_a_period_of_the_question_is_marked_with_the_word_in_front_of_it() -> None:
+    assert read("Revenue per Month in 2025 by city", TODAY).marked == "revenue per month @p0 by city"
 
 
 def test_a_month_before_a_leap_day_has_its_own_length() -> None:

@@ -1,4 +1,4 @@
-"""Reports, summaries, consensus and checks: made of the answers that stand in a prompt, and of nothing else."""
+"""Reports, summaries and checks: made of the answers that stand in a prompt, and of nothing else."""
 
 from datetime import date
 from typing import Any
@@ -76,18 +76,10 @@ def test_lines_that_look_like_the_next_heading_end_no_answer() -> None:
     assert found.end.output == "Agent-0\nFirst\n\n3. c:\nstill the first\n\nAgent-1\nSecond"
 
 
-def test_a_consensus_is_what_all_say_alike() -> None:
-    assert merged("consensus", f"Orders: 7\n\nA remark. {NO_LLM}", f"Orders: 7\n\n{NO_LLM}").end.output == (
-        f"Orders: 7\n\nA remark. {NO_LLM}"
-    )
-    differing = merged("consensus", "Orders: 7", "Orders: 8").end.output
-    assert str(differing).startswith("I have no answer, as I do not guess: the answers differ")
-
-
-def test_which_answer_is_the_best_is_not_said() -> None:
-    found = merged("best", "one", "two")
-    assert found.outputs["merge"].startswith("I have no answer, as I do not guess: I cannot say which")
-    assert not any(letter.isdigit() for letter in found.outputs["merge"])
+@pytest.mark.cases("strategy", ["consensus", "best"])
+def test_answers_are_neither_weighed_nor_chosen_from(strategy: str) -> None:
+    found = merged(strategy, "Revenue: 7", "Revenue: 7")
+    assert found.outputs["merge"].startswith("I have no answer")
 
 
 @pytest.mark.cases(
