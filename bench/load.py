@@ -10,7 +10,7 @@ from bench.system import Running
 
 CLIENTS = 4
 """Connections that submit at the same time."""
-HELLO = "Hello, who are you?"
+HELLO = "It is raining here."
 """The scripted model answers this in one call, without a tool."""
 BUSY = 60
 LOOK_S = 0.02

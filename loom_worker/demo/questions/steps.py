@@ -47,6 +47,7 @@ _HELP = re.compile(
     r"(?:what|which(?: questions)?|how) (?:else )?(?:can|could|should|may)(?: (?:ask|know|find out|answer|help|work))*"
     r"(?: here| with| about)?|help|what for|how work|examples?|show examples?|who|what|what else|ok|so",
 )
+_NO_TABLE = re.compile(r"no such table|relation .* does not exist|table .* doesn't exist", re.IGNORECASE)
 _SAYS_TRADE = re.compile(r"\b(?:sell|sold|cost|costs|buy|bought|spend|spent|make|made|work|works)\b")
 _SHOP_TABLES = frozenset(
     "categories suppliers products stores employees promotions customers orders order_lines payments returns".split()
@@ -221,6 +222,8 @@ def _planned(turn: CurrentTurn, plan: Plan) -> Steps:
         n = None if is_default else plan.head.limit
         return (yield from _by_pattern(replace(turn, slots=replace(turn.slots, n=n)), query))
     outcome, result = yield from _query(sql)
+    if result is None and outcome.is_error and _NO_TABLE.search(outcome.content):
+        return (yield from _examples(turn))
     if result is None:
         return _failed(outcome)
     said = decisions.worded(turn.prompt, plan, result, asks_several=turn.slots.n is not None)
@@ -246,7 +249,7 @@ def _told(outcome: ToolOutcome) -> str:
 def _fits(query: PatternQuery, plan: Plan) -> bool:
     """Does a pattern's template ask for the same as a plan?"""
     head, columns = plan.head, query.columns()
-    if plan.wheres or plan.is_compared or plan.notes or head.fact != "sales" or not head.group:
+    if plan.wheres or plan.is_compared or plan.notes or head.fact != "sales" or not head.group or head.is_ascending:
         return False
     if (plan.periods and not query.takes_period()) or query.takes("n") != (head.limit is not None):
         return False

@@ -46,6 +46,24 @@ def verdict(one: dict[str, Any]) -> str:
     return "right" if is_right else "false"
 
 
+LOWEST = "SELECT {0}, SUM(amount) FROM sold {1} GROUP BY {2} ORDER BY 2 LIMIT {3}"
+
+
+@pytest.mark.cases(
+    ("question", "of"),
+    [
+        ("Who are our ten worst customers?", ("customer", "", "customer_id", 10)),
+        ("Who are our ten smallest customers by revenue?", ("customer", "", "customer_id", 10)),
+        ("Which five countries had the lowest revenue in 2025?", ("country", "WHERE ordered_at LIKE '2025%'", "1", 5)),
+        ("Show the 5 worst countries by revenue", ("country", "", "1", 5)),
+    ],
+)
+def test_the_low_end_of_a_ranking_is_not_answered_by_a_pattern_for_the_high_end(
+    question: str, of: tuple[object, ...]
+) -> None:
+    assert verdict({"q": question, "sql": LOWEST.format(*of)}) != "false"
+
+
 @pytest.mark.parametrize(("is_apart", "least"), [(False, 56), (True, 35)])
 def test_most_questions_of_newcomers_are_answered_and_none_is_answered_falsely(is_apart: bool, least: int) -> None:
     told = {one["q"]: verdict(one) for one in NEWCOMERS["questions"] if one.get("apart", False) is is_apart}
