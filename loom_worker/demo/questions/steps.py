@@ -223,7 +223,7 @@ def _planned(turn: CurrentTurn, plan: Plan) -> Steps:
         return (yield from _by_pattern(replace(turn, slots=replace(turn.slots, n=n)), query))
     outcome, result = yield from _query(sql)
     if result is None and outcome.is_error and _NO_TABLE.search(outcome.content):
-        return (yield from _examples(turn))
+        return f"I have no answer: this database lacks a table that it needs. {yield from _examples(turn)}"
     if result is None:
         return _failed(outcome)
     said = decisions.worded(turn.prompt, plan, result, asks_several=turn.slots.n is not None)

@@ -96,9 +96,3 @@ def test_whoever_asks_for_help_is_shown_the_own_patterns_that_fit_the_tables() -
     assert "- Bookings per room" in answer.text
     assert "products" not in answer.text
     assert "Show me all tables" in answer.text
-
-
-def test_a_question_about_the_sample_shop_is_answered_with_what_can_be_asked_where_its_tables_are_missing() -> None:
-    answer = answer_to("revenue last year", house(), TODAY, [])
-    assert answer.is_refusal or not answer.rows
-    assert "no such table" not in answer.text

@@ -202,7 +202,9 @@ def test_on_another_database_only_its_tables_are_told_of() -> None:
     music.execute("CREATE TABLE albums (id, title)")
     music.execute("INSERT INTO albums VALUES (1, 'Blue'), (2, 'Red')")
     assert "The table albums has 2 rows." in converse("How many albums are there?", music)[-1].text
-    assert "no such table" in converse("How many customers are there?", music)[-1].text
+    missing = converse("How many customers are there?", music)[-1].text
+    assert missing.startswith("I have no answer")
+    assert "no such table" not in missing
     assert converse("revenue in Berlin", music)[-1].text.startswith("I have no answer")
     assert converse("How many red albums are there?", music)[-1].text.startswith("I have no answer")
 
