@@ -113,7 +113,11 @@ def test_of_kinds_that_overlap_the_one_with_the_strictest_action_counts() -> Non
         assert check("input", text, rules).blocked_for == (strict,)
         assert check("input", text, {**rules, strict: "redact"}).kept != text
         stream = StreamFilter(rules)
-        assert (stream.feed(text) + stream.end(), stream.found) == (f"password={marker_of(strict)}", [strict])
+        assert stream.feed(text) + stream.end() == f"password={marker_of(strict)}"
+        assert (stream.found[0], set(stream.found)) == (strict, set(rules))
+        assert {(each["name"], each["outcome"]) for each in check("input", text, rules).decisions} == {
+            (f"input.{kind}", action) for kind, action in rules.items()
+        }
 
 
 def test_of_two_numbers_in_a_row_both_are_found() -> None:
