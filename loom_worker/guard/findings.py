@@ -50,7 +50,7 @@ def scan(text: str, kinds: Collection[str] = SENSITIVE) -> tuple[Finding, ...]:
         ):  # a URL's password and its host are no e-mail address
             last = merged[-1]
             kind = max(last.kind, each.kind, key=lambda one: _strictness(one, kinds))
-            others = tuple({last.kind, each.kind, *last.others} - {kind})
+            others = tuple(sorted({last.kind, each.kind, *last.others} - {kind}))
             merged[-1] = Finding(last.start, max(each.end, last.end), kind, others)
     return tuple(merged)
 

@@ -85,9 +85,7 @@ def test_an_input_that_is_harmless_or_only_noted_is_answered(
     assert decided(stage) == ([("input.injection", outcome)] if outcome else [])
 
 
-@pytest.mark.cases(
-    "answer", [Say("I cannot tell."), Plain(400, b"{}"), Say('{"not_injection": true}')]
-)
+@pytest.mark.cases("answer", [Say("I cannot tell."), Plain(400, b"{}"), Say('{"not_injection": true}')])
 def test_without_a_verdict_the_rules_count_alone_and_the_audit_says_so(
     stage: Stage, server: MessagesServer, answer: Any
 ) -> None:
