@@ -170,7 +170,8 @@ _NAMED = (
     ),
     _Shape(
         re.compile(
-            r"(?:convertto-securestring (?:-string )?|define\(\s?['\"][a-z_]{0,40}(?:password|key|salt|secret)['\"],\s{0,9})"
+            r"(?:convertto-securestring (?:-string )?"
+            r"|define\(\s?['\"][a-z_]{0,40}(?:password|key|salt|secret)['\"],\s{0,9})"
             r"(?:'([^'\n\0]+)|\"([^\"\n\0]+))"
         ),
         is_one=_is_value,
