@@ -63,7 +63,7 @@ def models(agent: Agent, providers: Providers) -> Iterator[Problem]:
     """Report a provider without a key or its packages, and a model that another provider has."""
     llm = providers.llm
     provider = agent.provider or llm.provider
-    yield from _provider(agent, "llm", agent.provider, providers)
+    yield from _provider(agent, "llm.provider", agent.provider, providers)
     if agent.provider is None and provider == "bedrock" and not providers.has_aws:
         yield Problem("the provider bedrock needs AWS' packages", "pip install boto3", field="LOOM_PROVIDER")
     if provider == "scripted" and agent.provider is None and agent.model and not agent.model.startswith("scripted"):
@@ -73,13 +73,14 @@ def models(agent: Agent, providers: Providers) -> Iterator[Problem]:
         text = f"no model is named, and {llm.model!r} (LOOM_MODEL) is one of the provider {llm.provider}"
         yield agent.problem(agent.at("llm.provider"), text, f"add the model, as {agent.at('llm.model')}")
     for member, chosen in (("compressor_llm", agent.compressor), ("judge_llm", agent.judge_model)):
-        yield from _provider(agent, member, chosen.provider, providers)
+        yield from _provider(agent, f"{member}.provider", chosen.provider, providers)
         if chosen.provider not in (None, "scripted", provider) and chosen.model is None:
             text = f"no model is named, and the agent's own is one of the provider {provider}"
             fix = f"add the model, as {agent.at(f'{member}.model')}"
             yield agent.problem(agent.at(f"{member}.provider"), text, fix)
     for stage, named in agent.guardrails.models.items():
-        yield from _provider(agent, f"guardrails.{stage}", named.partition("/")[0], providers)
+        n = next(n for n, rule in enumerate(_spec(agent)["guardrails"][stage]) if rule.get("model"))
+        yield from _provider(agent, f"guardrails.{stage}[{n}].model", named.partition("/")[0], providers)
     if agent.has_llm_judges and (agent.judge_model.provider or provider) == "scripted":
         text = "the demo model cannot judge, so its LLM judges give no verdict"
         yield agent.problem(agent.at("judges"), text, f"name a model, as {agent.at('judge_llm')}", is_warning=True)
@@ -136,7 +137,7 @@ def remote(agent: Agent, secrets: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _provider(agent: Agent, member: str, provider: str | None, providers: Providers) -> Iterator[Problem]:
-    path = agent.at(f"{member}.provider")
+    path = agent.at(member)
     if provider == "anthropic" and not (providers.llm.api_key or providers.llm.base_url):
         yield agent.problem(path, "the provider anthropic has no key", KEY_FIX)
     if provider == "bedrock" and not providers.has_aws:

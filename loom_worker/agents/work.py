@@ -84,8 +84,10 @@ def guardrails(spec: Fields) -> Guardrails:
         if isinstance(fields.get(stage), list):
             entries = fields.each(stage)
             found[stage] = by_kind([_rule(entry, stage) for entry in entries])
-            if models := [model for entry in entries if (model := _checking_model(entry, stage))]:
-                found.setdefault("models", {})[stage] = models[-1]
+            for entry in entries:
+                model = _checking_model(entry, stage)
+                if model and found.setdefault("models", {}).setdefault(stage, model) != model:
+                    raise entry.invalid("model", f"{found['models'][stage]!r} (each stage asks one model)", model)
         elif fields.get(stage) is not None:
             found[stage] = _rules_by_kind(fields.under(stage), stage)
     return Guardrails.of(found)

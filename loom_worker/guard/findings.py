@@ -30,10 +30,12 @@ class Finding:
     end: int
     kind: str
     """One of KINDS."""
+    others: tuple[str, ...] = ()
+    """Kinds of findings that became part of this one."""
 
 
 def scan(text: str, kinds: Collection[str] = SENSITIVE) -> tuple[Finding, ...]:
-    """All findings in order; those that overlap become one, of the kind that begins first.
+    """All findings in order; those that overlap become one, of the kind that begins first, which names the others.
 
     Args:
         kinds: what to look for, of KINDS. With the rules of a stage, the kind with the strictest action counts instead.
@@ -46,8 +48,10 @@ def scan(text: str, kinds: Collection[str] = SENSITIVE) -> tuple[Finding, ...]:
         elif not (
             each.kind == "email" and text.startswith("@", merged[-1].end)
         ):  # a URL's password and its host are no e-mail address
-            stricter = max(merged[-1], each, key=lambda one: _strictness(one.kind, kinds))
-            merged[-1] = Finding(merged[-1].start, max(each.end, merged[-1].end), stricter.kind)
+            last = merged[-1]
+            kind = max(last.kind, each.kind, key=lambda one: _strictness(one, kinds))
+            others = tuple(sorted({last.kind, each.kind, *last.others} - {kind}))
+            merged[-1] = Finding(last.start, max(each.end, last.end), kind, others)
     return tuple(merged)
 
 

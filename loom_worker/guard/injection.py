@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from loom_worker.guard.injection_rules import RESULT_RULES, RULES, Rule
 
 MOST_CHARS = 4_000
-"""Of a paragraph that is looked at in one piece."""
+"""Characters of a paragraph that are looked at in one piece."""
 
 
 def injections(text: str, *, in_result: bool = False) -> Iterator[tuple[int, int]]:
@@ -45,7 +45,7 @@ def _is_one(paragraph: str, rules: tuple[Rule, ...]) -> bool:
 
 
 def _forms(paragraph: str) -> Iterator[str]:
-    """The words as they are meant: without disguises. What was decoded is not decoded again."""
+    """The words as they are meant: without disguises. A code within the same code is decoded, too."""
     shown = _unescaped(_shown(paragraph))
     plain = _words(shown)
     yield plain
@@ -55,6 +55,9 @@ def _forms(paragraph: str) -> Iterator[str]:
         yield plain.translate(_LEET)
     if _SPACED.search(shown):
         yield _words(_SPACED.sub(lambda found: _RUN_TOGETHER.sub(r"\g<0> ", found[0].replace(found[1], "")), shown))
+    joined = shown.replace("\n", "").casefold()
+    if len(joined) < len(shown) and any(joined.count(word) > plain.count(word) for word in _KEY_WORDS):
+        yield _words(_RUN_TOGETHER.sub(r"\g<0> ", joined))
     if _TURNED.search(plain):
         yield from (plain[::-1], " ".join(word[::-1] for word in plain.split()), codecs.encode(plain, "rot13"))
     if pieces := "\n".join(filter(None, _decoded(paragraph, shown))):
@@ -66,6 +69,7 @@ def _decoded(paragraph: str, shown: str) -> Iterator[str]:
         for found in pattern.finditer(paragraph if pattern is _BASE64 else shown):
             try:
                 text = decode(found[0])
+                text = decode(text) if pattern.fullmatch(text) else text
             except ValueError:  # no bytes, or no text in UTF-8
                 continue
             yield _words(text) if any(map(str.isalpha, text)) else ""
@@ -99,10 +103,11 @@ def _base(decode: Callable[[str], bytes], text: str, unit: int) -> str:
 
 _BEGINNING = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,3}")
 _STEMS: dict[str, list[str]] = {}
-"""What rules need, by how its first word begins; a text is asked for no more of them than it can hold."""
+"""Stems that rules need, by how their first words begin; a text is asked for no more of them than it can hold."""
 for _stem in frozenset[str]().union(*(stems for stems, _ in (*RULES, *RESULT_RULES))):
     _STEMS.setdefault(next(iter(_BEGINNING.findall(_stem)), ""), []).append(_stem)
-_PARAGRAPH = re.compile(r"(?:[^\n]+\n?)+")
+_PARAGRAPH = re.compile(r"(?:[^\n]{1,24}\n{2,}){2,60}[^\n]{1,24}(?![^\n])|(?:[^\n]+\n?)+")
+"""Lines up to an empty one; a word or two with nothing but empty lines between them are one paragraph."""
 _OVERLAP_CHARS = 200
 _HIDDEN = re.compile(r"[\U000e0020-\U000e007f]{3}|[\u202a-\u202e\u2066-\u2069]{2}|[\u200b\u2060\ufeff]{4}")
 """Tags, turned directions and invisible characters in a row, in which no person writes."""

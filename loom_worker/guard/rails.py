@@ -64,7 +64,7 @@ class _Search:
         return text
 
     def text(self, text: str) -> str:
-        kinds = dict.fromkeys(each.kind for each in scan(text, self._rules))
+        kinds = dict.fromkeys(kind for each in scan(text, self._rules) for kind in (each.kind, *each.others))
         self._found.update(kinds)
         taken = [kind for kind in kinds if self._rules[kind] == "redact"]
         return redacted(text, taken) if taken else text

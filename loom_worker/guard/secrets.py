@@ -31,6 +31,7 @@ class _Shape:
 
 def secrets(text: str) -> Iterator[tuple[int, int]]:
     """Where secrets begin and end, in no order; some may overlap."""
+    text = _PUBLIC_BLOCK.sub(lambda block: " " * len(block[0]), text)
     yield from _shaped(text, text, _SHAPES)
     # The one character that becomes two in lower case.
     yield from _shaped(text, text.replace("\u0130", "i").lower(), _NAMED)
@@ -60,25 +61,14 @@ def _has_digit(value: str, _rest: str) -> bool:
 
 def _is_value(value: str, rest: str) -> bool:
     """False for what stands where a secret could but is none: a placeholder, or a name in code."""
-    return not _NO_VALUE.fullmatch(value) and not (_IDENTIFIER.fullmatch(value) and rest[:1] in _AFTER_NAME)
+    is_name = _IDENTIFIER.fullmatch(value) and rest[:1] in _AFTER_NAME
+    return not (_NO_VALUE.fullmatch(value) or is_name or (rest[:1] not in ("'", '"') and _CODE.fullmatch(value)))
 
 
-def _is_token(value: str, rest: str) -> bool:
-    """False for a count of tokens."""
-    return _is_value(value, rest) and not (value.isdecimal() and len(value) < 6)
-
-
-def _is_pass(value: str, rest: str) -> bool:
-    """False for a count, a word such as "ok", and a name: a password has other characters beside its letters."""
-    return _is_value(value, rest) and len(value) >= 6 and not _PLAIN.fullmatch(value)
-
-
-def _is_login(value: str, rest: str) -> bool:
-    return _is_pass(value, rest) or (len(value) >= 10 and value.isalpha() and not value.islower())
-
-
-def _is_list(value: str, rest: str) -> bool:
-    return len(value) >= 16 and _has_digit(value, rest) and _is_value(value, rest)
+def _value_but(never: str) -> Callable[[str, str], bool]:
+    """A test that is also false for values that match in whole."""
+    pattern = re.compile(never)
+    return lambda value, rest: not pattern.fullmatch(value) and _is_value(value, rest)
 
 
 def _is_credential(value: str, rest: str) -> bool:
@@ -106,12 +96,18 @@ _NO_VALUE = re.compile(
     r"true|false|yes|no|null|none|nil|undefined|str(?:ing)?|bytes|int|optional|required"
     r"|[{<\[(].*|\$(?:[{(].*|[a-z_]+)|%(?:[{(].*|[a-z_]+%?)|.*(?:\.\.\.|…|[}>]`?)|(.)\1*"
     r"|(?:your|my|the|an?|some|new|old)[_-]\D*|.*(?:example|placeholder|changeme|change_me|dummy|redacted).*"
-    r"|[a-z]+_(?:password|passwd|secret|token|key)|password|passwd|secret|token",
+    r"|[a-z]+_(?:password|passwd|secret|token|key)|password|passwd|secret|token|0x[0-9a-f]{40}"
+    r"|(?-i:[.~]{0,2}(?:/[a-z0-9_.-]+){2,})",
     re.IGNORECASE | re.DOTALL,
 )
 """A word, ``${NAME}``, ``<password>``, ``your-key``, ``***`` and the like: where a secret belongs in documentation."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_.]*")
-_PLAIN = re.compile(r"\d+|[A-Za-z_]+[.,;)]?|.*[.(\[].*")
+_CODE = re.compile(
+    r"await|new|(?:self|this|cls|settings|config|cfg|conf|process|os|env|args|opts|options|req|request|res|response"
+    r"|app|ctx|context|params|props|user|data|state|session|client)\??\.[\w.?]+|[a-z_][A-Za-z_.]*[(\[].*"
+)
+_PLAIN = r".{0,5}|\d+|[A-Za-z_]+[.,;)]?|.*[.(\[].*|[A-Z]*\d+(?:[/-][A-Z0-9]+)+"
+"""A count, a word such as "ok", a name or a seat: a password has other characters beside its letters."""
 _AFTER_NAME = frozenset(",)([")
 """``connect(user, password=name, timeout=5)``: what an argument is called says nothing of its value."""
 _AWS_ID = re.compile(r"(?<![A-Za-z0-9])A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}(?![A-Za-z0-9])")
@@ -132,10 +128,20 @@ _NAMES = (
     r"(?:pass(?:word|wd|phrase)|pwd|secret(?:[_-]?(?:access[_-]?)?key)?(?:[_-]?base)?|credentials?"
     r"|(?:api|access|account|private|signing|encryption)[_-]?key)"
 )
+_PUBLIC = r"[A-Z0-9 ]{0,30}(?:CERTIFICATE|PUBLIC|SIGNATURE|SIGNED|PARAMETERS|CRL)"
+_PUBLIC_BLOCK = re.compile(rf"-----BEGIN {_PUBLIC}[A-Z0-9 ]{{0,10}}-----[^-\0]{{0,20000}}+-----END ")
+_PAGING = "".join(
+    f"(?<!{name}{gap}token)" for name in "next page continuation input sync".split() for gap in ("", "_", "-")
+)
+_PASS = _value_but(_PLAIN)
 _SHAPES = (
     _Shape(re.compile(r"[A-Z]_PASS=([^\s\"'&;<>\\\0]{4,})"), is_one=_is_value),
     _Shape(re.compile(r"://[^\s:/@\"'<>\0]{0,256}:([^\s/\"'<>\0]{1,512})@")),
-    _Shape(re.compile(r"-----BEGIN [A-Z0-9 ]{1,40}-----(?:[^-\0]|-(?!----))*+(?:-----END [^-\n\0]{0,64}-----)?")),
+    _Shape(
+        re.compile(
+            rf"-----BEGIN (?!{_PUBLIC})[A-Z0-9 ]{{1,40}}-----(?:[^-\0]|-(?!----))*+(?:-----END [^-\n\0]{{0,64}}-----)?"
+        )
+    ),
 )
 _NAMED = (
     _Shape(
@@ -151,12 +157,32 @@ _NAMED = (
     ),
     _Shape(re.compile(r"b(?:earer|asic)[ \t]{1,5}([a-z0-9._~+/=-]{8,})"), is_one=_is_credential),
     _Shape(re.compile(rf"{_NAMES}(?:{_VALUE})"), is_one=_is_value),
-    _Shape(re.compile(rf"token(?:{_VALUE})"), is_one=_is_token),
-    _Shape(re.compile(rf"pass(?<![a-z]pass)(?:{_SET}(?:{_QUOTED}|{_BARE}))"), is_one=_is_pass),
-    _Shape(re.compile(rf"(?:keys|tokens|secrets){_SET}[\"']?([^\s\"'&;<>\\\0()\[\]{{}}]+)"), is_one=_is_list),
+    _Shape(re.compile(rf"token{_PAGING}(?:{_VALUE})"), is_one=_value_but(r"\d{1,5}")),
     _Shape(
-        re.compile(r"(?:-u|--user)(?<!\S-u)[ =]{1,3}[\"']?[^\s:\"'\0]{0,64}[\"']?:[\"']?([^\s\"'\0]+)"),
-        is_one=_is_login,
+        re.compile(
+            rf"(?:pass(?<![a-z]pass)|passwort|kennwort|wachtwoord|mot de passe|contraseña|senha|пароль)"
+            rf"(?:{_SET}(?:{_QUOTED}|{_BARE}))"
+        ),
+        is_one=_PASS,
+    ),
+    _Shape(
+        re.compile(r"(?:login\s{1,9}[^\s\0]{1,99}\s{1,9}password\s|mysql[^\n\0]{0,99}?\s-p)([^\s'\"\0]+)"), is_one=_PASS
+    ),
+    _Shape(
+        re.compile(
+            r"(?:convertto-securestring (?:-string )?"
+            r"|define\(\s?['\"][a-z_]{0,40}(?:password|key|salt|secret)['\"],\s{0,9})"
+            r"(?:'([^'\n\0]+)|\"([^\"\n\0]+))"
+        ),
+        is_one=_is_value,
+    ),
+    _Shape(
+        re.compile(rf"(?:keys|tokens|secrets){_SET}[\"']?([^\s\"'&;<>\\\0()\[\]{{}}]+)"),
+        is_one=_value_but(r".{0,15}|\D*"),
+    ),
+    _Shape(
+        re.compile(r"push -u \S+|(?:-u|--user)(?<!\S-u)[ =]{1,3}[\"']?[^\s:\"'\0]{0,64}[\"']?:[\"']?([^\s\"'\0]+)"),
+        is_one=_value_but(rf"(?=[a-z]|.{{0,9}}$)(?:{_PLAIN})|push .*"),
     ),
     _Shape(re.compile(r"[?&]sig=([^\s\"'&;<>\\\0]{16,})")),
     _Shape(re.compile(rf"--(?<!\S--)[a-z-]{{0,30}}?(?:{_NAMES}|token)[ \t]{{1,3}}[\"']?([^\s\"'\0]+)")),

@@ -49,7 +49,7 @@ class StreamFilter:
         for each in findings:
             if each.end > at and each.end <= end:
                 parts += [self._text[at : max(at, each.start)], marker_of(each.kind)]
-                self.found.append(each.kind)
+                self.found += (each.kind, *each.others)
                 at = each.end
         end = max(end, at)
         parts.append(self._text[at:end])

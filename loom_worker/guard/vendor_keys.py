@@ -64,7 +64,7 @@ def _is_key(value: str, before: str) -> bool:
     prefix = prefix if prefix and 2 * prefix.end() < len(value) else None
     body = value[prefix.end() :] if prefix else value
     words = re.findall("[a-z]+", prefix[0].lower()) if prefix else ()
-    is_id = _ULID.fullmatch(body) or _words()["prefixes of ids"].intersection(words)
+    is_id = _ID.fullmatch(body) or _ID.fullmatch(value) or _words()["prefixes of ids"].intersection(words)
     if is_id or not _is_random(body, least_changes=TOLD_CHANGES):
         return False
     told = _told(f"{before}{prefix[0] if prefix else ''}")
@@ -73,17 +73,19 @@ def _is_key(value: str, before: str) -> bool:
     is_given = prefix is not None or before.rstrip().endswith(("=", ":", "'", '"', "`"))
     least = LEAST_GIVEN_CHARS if is_given else LEAST_BARE_CHARS
     is_value = len(body) >= least and _is_random(body) and not _HEX_OR_PATH.fullmatch(body)
-    return is_value and not before.endswith(("base64,", "/", "#"))
+    return is_value and not before.endswith(("base64,", "/", "#", "list=", "bh=", " b=", 'W/"'))
 
 
 def _told(before: str) -> bool | None:
-    """What the words before a value say of it: a key, none, or nothing. The nearest that says anything counts."""
+    """Whether the words before a value tell of a key; the nearest that tells counts, and None says nothing."""
     words, names = _words(), [word.lower() for word in _WORD.findall(before)]
     keys = words["services"] | words["keys"]
     for leading, name in reversed([*zip(["", *names], names, strict=False)]):
         if name == "id" and leading in ("client", "app"):
             return True
-        if name in words["no keys"] or (name == "key" and leading in words["kinds of keys that are no secrets"]):
+        if name in words["no keys"] or (
+            name in ("key", "token") and leading in words["kinds of keys that are no secrets"]
+        ):
             return False
         if any(name[:size] in keys for size in range(min(len(name), 4), min(len(name), 16) + 1)):
             return True
@@ -111,9 +113,12 @@ _VALUE = re.compile(
 )
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9]{0,11}(?:[_-][A-Za-z][A-Za-z0-9]{0,9}){0,2}[_-](?=[A-Za-z0-9])")
 _WORD = re.compile(r"[A-Z]?[a-z]+(?:\d+(?![A-Za-z]))?|[A-Z]+(?:\d+(?![A-Za-z]))?")
-_HEX_OR_PATH = re.compile(r"[0-9a-f-]+|[0-9A-F-]+|.*[/.].*")
-_ULID = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{25}|[0-7][0-9A-HJKMNP-TV-Z]{25}")
-"""Sortable ids, as Loom makes them."""
+_HEX_OR_PATH = re.compile(r"0x[0-9A-Fa-f]+|[0-9a-f-]+|[0-9A-F-]+|.*[/.].*")
+_ID = re.compile(
+    r"[0-7][0-9a-hjkmnp-tv-z]{25}|[0-7][0-9A-HJKMNP-TV-Z]{25}|0x[0-9A-Fa-f]{40}|pk_(?:live|test)_\w+"
+    r"|(?:bc|tb|ltc|addr|stake|cosmos|osmo|npub)1[02-9ac-hj-np-z]{25,}|Qm[1-9A-HJ-NP-Za-km-z]{44}|baf[a-z2-7]{50,}"
+)
+"""Sortable ids, as Loom makes them, publishable keys, addresses on blockchains and of contents."""
 _DIGIT_CHANGE = re.compile(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d", re.ASCII)
 _CASE_CHANGE = re.compile(r"(?<=[a-z])[A-Z]|(?<=[A-Z])[a-z]")
 _WORD_IN_MIXED = re.compile(r"[A-Z][a-z]{2,}|[a-z]{3,}|[A-Z]{4,}")

@@ -19,7 +19,7 @@ WITHHELD = "GUARDRAIL"
 
 
 def allowed(outcome: Outcome, rules: StageRules, runtime: AgentRuntime, caller: Caller) -> Outcome:
-    """What the model may read of a tool's outcome; a model of the agent's may be asked about it."""
+    """Return what the model may read of a tool's outcome; a model of the agent's may be asked about it."""
     if not rules:
         return outcome
     content, detail = (check("tool_result", text, rules) for text in (outcome.content, outcome.detail))
@@ -140,7 +140,8 @@ class _Answer:
 
     def of(self, reply: Reply) -> Reply:
         text = "".join(self._seen)
-        decisions = decisions_on("output", self._filter.found, self._rules) + self._flags(text).decisions
+        whole = text if self._is_stopped else reply.text  # what is only noted may be part of what was taken out
+        decisions = decisions_on("output", self._filter.found, self._rules) + self._flags(whole).decisions
         if not decisions:
             return reply
         if self._is_stopped:

@@ -63,6 +63,12 @@ def test_an_agent_without_a_list_of_tools_names_none_in_vain(tmp_path: Path) -> 
             "scripted",
             (5, "agent.compressor_llm.provider"),
         ),
+        (
+            "  guardrails:\n    input:\n    - {find: card, action: flag}\n"
+            "    - {find: injection, action: flag, model: bedrock/m}\n",
+            "scripted",
+            (6, "agent.guardrails.input[1].model"),
+        ),
     ],
 )
 def test_bedrock_without_its_packages_is_told_where_it_is_chosen(

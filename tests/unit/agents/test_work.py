@@ -177,6 +177,11 @@ def test_a_model_can_be_asked_about_injection_where_somebody_else_wrote_the_text
         ("{guardrails: {arguments: [{find: injection, action: flag, model: ollama/q}]}}", "input and tool_result"),
         ("{guardrails: {input: [{find: injection, action: flag, model: haiku}]}}", "provider/model"),
         ("{guardrails: {input: [{find: injection, action: flag, model: scripted/x}]}}", "anthropic, bedrock, ollama"),
+        (
+            "{guardrails: {input: [{find: injection, action: flag, model: ollama/a},"
+            " {find: injection, action: block, model: ollama/b}]}}",
+            "'ollama/a' (each stage asks one model)",
+        ),
     ],
 )
 def test_guardrails_that_cannot_be_meant_are_told_with_their_line(tmp_path: Path, spec: str, text: str) -> None:

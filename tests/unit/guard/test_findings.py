@@ -64,6 +64,15 @@ FOUND = [
     ("secret", "x acme_Zq7Tn5\u200bXw2Lk9Rb4Vc8Mh1J y", "acme_Zq7Tn5\u200bXw2Lk9Rb4Vc8Mh1J"),
     ("secret", r"x acme\u002dZq7Tn5Xw2Lk9Rb4Vc8Mh1J y", r"acme\u002dZq7Tn5Xw2Lk9Rb4Vc8Mh1J"),
     ("secret", "zorblix secret 0a1b2c3d4e5f67890a1b", "0a1b2c3d4e5f67890a1b"),
+    ("secret", "sonar.login=0a1b2c3d4e5f67890a1b2c3d4e5f67890a1b2c3d", "0a1b2c3d4e5f67890a1b2c3d4e5f67890a1b2c3d"),
+    ("secret", "define('DB_PASSWORD', 'k8!sdf\"W2');", 'k8!sdf"W2'),
+    ("secret", "define( 'NONCE_SALT',   'a;b&c<d>e f' );", "a;b&c<d>e f"),
+    *(("secret", f"{name}: Winter2024!", "Winter2024!") for name in ("Passwort", "Mot de passe ", "contraseña")),
+    ("secret", "machine h login ann password Zq7!Tn5 port x", "Zq7!Tn5"),
+    ("secret", "mysqldump -h h -u root -pZq7Tn5 db", "Zq7Tn5"),
+    ("secret", "ann:$apr1$Zq7Tn5Xw$2Lk9Rb4Vc8Mh1J/aB3dE6.", "$apr1$Zq7Tn5Xw$2Lk9Rb4Vc8Mh1J/aB3dE6."),
+    ("secret", 'ConvertTo-SecureString "Zq7$Tn5 Xw" -Force', "Zq7$Tn5 Xw"),
+    ("secret", 'password="self.made(1)"', "self.made(1)"),
     ("ssn", "853-37-1694", "853-37-1694"),
     ("iban", "AT61 1904 3002 3457 3201", "AT61 1904 3002 3457 3201"),
     ("email", "jo@example.org", "jo@example.org"),
@@ -79,6 +88,27 @@ HARMLESS = [
         "Idempotency-Key: 0a1b2c3d4e5f67890a1b",
     ),
     *secret_texts()["harmless"],
+    *(
+        f"paid by 0x{'52908400098527886E0F7030069857D2E4169EE7'}",
+        f"token: 0x{'8617e340b3d01fa5f11f306f4090fd50e238070d'}",
+    ),
+    *(f"tx 0x{'0a1b2c3d4e5f6789' * 4}", "a/go.mod h1:WOE5zTA5Wn7bKo1VPk2j1ojgATWiJ20hIII2+xFcTrs="),
+    *("to bc1qmc0pn99puhpthhmz9ft8amv36kpavf2ypart3c", "bafybeigqr3hysz43pfinxopryk5w2yirwfvkzeyhslb7mb47evvkp4atk6"),
+    *("watch?v=x&list=PLx0sYbCqOb8TBPRdmBHs5Iftvv9TPboYG", "bh=ywzpX8cI9AbCc2tsXHwRnOHzUVx3v+FQhvLGso4jpqG=;"),
+    *('W/"5e8-GKvG68Zmrz6n4DrFvl5G7u9nMGT"', "https://facebook.com/?fbclid=IwAR0Zq7Tn5Xw2Lk9Rb4Vc8Mh1JaB3dE6gH9"),
+    *(
+        "boarding pass: LH1234/12A",
+        "Pass: 4711-4712",
+        "git push -u origin:Feature-12345x",
+        "pk_live_Zq7Tn5Xw2Lk9Rb4Vc8Mh1JaB",
+    ),
+    *("secrets=/run/secrets/db2_pw_file", "password=/run/secrets/db2_pw", '"nextToken": "Zq7Tn5Xw2Lk9Rb4Vc8Mh1J"'),
+    *("next_page_token=Zq7Tn5Xw2Lk9Rb4V", "continuationToken: Zq7Tn5Xw2Lk9Rb4V", "input_token=Zq7Tn5Xw2Lk9Rb4V"),
+    *("token = await get(1)", "secret = settings.secret", "auth_token = self.auth_token", "pwd = context.hash(pw, 2)"),
+    *(
+        f"-----BEGIN {kind}-----\nMIIDZq7Tn5Xw2Lk9Rb4Vc8Mh1JaB3dE6gH9\n-----END {kind}-----"
+        for kind in ("CERTIFICATE", "PUBLIC KEY")
+    ),
     *("in 2024 12 345 678 items", "2026-11-24 09:30", "24.11.2026", "sku 6777246137", "id 1732261200000"),
     *("call 42 of 100", "message 12345678901", "00000000", "$ 12 345 678", "1 2 3 4 5 6 7 8"),
     *("connect(user, password=name, timeout=5)", "password=get_password()", "password: str", "token=None"),
@@ -113,7 +143,11 @@ def test_of_kinds_that_overlap_the_one_with_the_strictest_action_counts() -> Non
         assert check("input", text, rules).blocked_for == (strict,)
         assert check("input", text, {**rules, strict: "redact"}).kept != text
         stream = StreamFilter(rules)
-        assert (stream.feed(text) + stream.end(), stream.found) == (f"password={marker_of(strict)}", [strict])
+        assert stream.feed(text) + stream.end() == f"password={marker_of(strict)}"
+        assert (stream.found[0], set(stream.found)) == (strict, set(rules))
+        assert {(each["name"], each["outcome"]) for each in check("input", text, rules).decisions} == {
+            (f"input.{kind}", action) for kind, action in rules.items()
+        }
 
 
 def test_of_two_numbers_in_a_row_both_are_found() -> None:

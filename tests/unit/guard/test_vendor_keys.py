@@ -53,6 +53,11 @@ EXAMPLES = {
     "Pulumi": "pul" + "-" + HEX[:40],
     "RubyGems": "rubygems" + "_" + HEX,
     "Square": "EAAA" + MIXED[:56],
+    "Asana": "1/" + "6068827397402625:" + HEX[:32],
+    "Dropbox": "sl" + "." + MIXED * 3,
+    "Laravel": "base64" + ":" + MIXED[:43] + "=",
+    "Resend": "re" + "_" + MIXED[:8] + "_" + MIXED[:24],
+    "Sonar": "squ" + "_" + HEX[:40],
     "Fly": "fo1" + "_" + MIXED[:43],
 }
 

@@ -118,6 +118,12 @@ def test_what_is_only_flagged_is_said(stage: Stage) -> None:
     assert decided(stage) == [{"kind": "guard", "name": "output.card", "outcome": "flag"}]
 
 
+def test_what_is_noted_is_noted_although_it_is_part_of_what_is_taken_out(stage: Stage) -> None:
+    under(stage, output={"secret": "flag", "email": "redact"})
+    stage.answered(says("It is password=ab/jo@mail.test, you see."))
+    assert {each["name"] for each in decided(stage)} == {"output.secret", "output.email"}
+
+
 def test_the_stricter_rule_of_agent_and_workspace_holds(stage: Stage) -> None:
     under(stage, output={"card": "flag"})
     Workspaces(stage.database).patch(WORKSPACE, {"guardrails": {"output": {"card": "redact"}}}, now_ms=1)
