@@ -136,7 +136,7 @@ def written(tx: Connection, lanes: SearchedLanes, role: str) -> list[int]:
 
 
 def beginnings(tx: Connection, lanes: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
-    """By session role and beginning of its newest messages; of the first HEARD_LANES sessions."""
+    """Role and beginning of the newest messages of each session, by its internal key; of the first HEARD_LANES."""
     return {lane: [(*row,) for row in tx.execute(_HEARD, {"our_lane": lane})] for lane in lanes[:HEARD_LANES]}
 
 
