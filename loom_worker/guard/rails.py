@@ -30,7 +30,7 @@ class Checked(Generic[T]):
 def check(stage: Stage, text: str, rules: StageRules) -> Checked[str]:
     """Search a text for what the rules of its stage name."""
     search = _Search(rules)
-    return search.done(stage, search.text(search.result(text) if stage == "tool_result" else text))
+    return search.done(stage, search.result(text) if stage == "tool_result" else search.text(text))
 
 
 def check_json(stage: Stage, value: T, rules: StageRules, *, name: str = "") -> Checked[T]:
@@ -61,10 +61,12 @@ class _Search:
             self._found[INJECTION] = None
             if self._rules[INJECTION] == "redact":
                 text = text[:start] + marker_of(INJECTION) + text[end:]
-        return text
+        # Injection has been sought, by more rules than for other texts.
+        return self.text(text, {kind: action for kind, action in self._rules.items() if kind != INJECTION})
 
-    def text(self, text: str) -> str:
-        kinds = dict.fromkeys(kind for each in scan(text, self._rules) for kind in (each.kind, *each.others))
+    def text(self, text: str, rules: StageRules | None = None) -> str:
+        found = scan(text, self._rules if rules is None else rules)
+        kinds = dict.fromkeys(kind for each in found for kind in (each.kind, *each.others))
         self._found.update(kinds)
         taken = [kind for kind in kinds if self._rules[kind] == "redact"]
         return redacted(text, taken) if taken else text
