@@ -160,17 +160,16 @@ def room_of_l1(runtime: AgentRuntime, *, rom: str, kernel: Json, ratio: float) -
     return runtime.l1.beside(fixed_tokens + known_tokens + lost_tokens)
 
 
-def is_pressed(runtime: AgentRuntime, remembered: Remembered, said: Sequence[Message], *, room: L1Room) -> bool:
-    """True if L1 is to be compressed once these messages are in it.
-
-    Args:
-        room: see room_of_l1; what compression keeps is not yet taken off.
-    """
+def is_pressed(
+    runtime: AgentRuntime, remembered: Remembered, said: Sequence[Message], *, rom: str, kernel: Json, ratio: float
+) -> bool:
+    """True if L1 is to be compressed once these messages are in it; the further arguments are those of room_of_l1."""
     policy = runtime.agent.memory
     history = (*remembered.history, *said)
     # The policy's least is looked at first: most turns need no counting.
     if len(history) <= policy.min_l1_messages:
         return False
+    room = room_of_l1(runtime, rom=rom, kernel=kernel, ratio=ratio)
     room = room.beside(kept_tokens(remembered.state, runtime.count))
     return batch(history, room=room, policy=policy, sizes=runtime.sizes) is not None
 

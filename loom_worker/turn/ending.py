@@ -29,7 +29,7 @@ from loom_worker.store.journal import Final
 from loom_worker.trace.call_spans import last_request
 from loom_worker.turn.channel import parts_of
 from loom_worker.turn.children import by_reference, tell_others
-from loom_worker.turn.context import is_pressed, kernel_of, over_bound, room_of_l1
+from loom_worker.turn.context import is_pressed, kernel_of, over_bound
 from loom_worker.turn.reporting import tell_end
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.transcript import said, usage_of
@@ -108,8 +108,7 @@ def _makes_work(messages: Sequence[Message], state: TurnState, execution: Execut
         return True
     session, runtime, claim = execution.session, execution.runtime, state.claim
     ratio = over_bound(runtime, state.correction)
-    room = room_of_l1(runtime, rom=session.rom, kernel=kernel_of(claim), ratio=ratio)
-    return is_pressed(runtime, session.memory, messages, room=room)
+    return is_pressed(runtime, session.memory, messages, rom=session.rom, kernel=kernel_of(claim), ratio=ratio)
 
 
 def _send_what_follows(turn: Turn, final: Final, worker: TurnWorker) -> None:
