@@ -4,6 +4,7 @@ All raise InvalidField for a value that cannot be used.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -84,10 +85,8 @@ def guardrails(spec: Fields) -> Guardrails:
         if isinstance(fields.get(stage), list):
             entries = fields.each(stage)
             found[stage] = by_kind([_rule(entry, stage) for entry in entries])
-            for entry in entries:
-                model = _checking_model(entry, stage)
-                if model and found.setdefault("models", {}).setdefault(stage, model) != model:
-                    raise entry.invalid("model", f"{found['models'][stage]!r} (each stage asks one model)", model)
+            if model := _model_of(entries, stage):
+                found.setdefault("models", {})[stage] = model
         elif fields.get(stage) is not None:
             found[stage] = _rules_by_kind(fields.under(stage), stage)
     return Guardrails.of(found)
@@ -98,6 +97,17 @@ def _rule(entry: Fields, stage: Stage) -> tuple[str, Action]:
         entry.required(name)
     found = entry.choice("find", (*kinds_at(stage), *OTHER_WORDS))
     return cast(str, found), cast(Action, entry.choice("action", ACTIONS))
+
+
+def _model_of(entries: Sequence[Fields], stage: Stage) -> str | None:
+    """The model that the rules of a stage name; all that name one name the same."""
+    first = None
+    for entry in entries:
+        named = _checking_model(entry, stage)
+        if first and named and named != first:
+            raise entry.invalid("model", f"{first!r} (each stage asks one model)", named)
+        first = first or named
+    return first
 
 
 def _checking_model(entry: Fields, stage: Stage) -> str | None:
