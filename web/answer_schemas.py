@@ -263,22 +263,19 @@ _PATTERN = answer(
         ),
         "effect": _EFFECT,
         "effect_of_all_versions": _EFFECT,
-        "boost": described(NUMBER, "What that makes of its place among candidates; 1: nothing."),
-        "boost_why": TEXT,
     },
     description="A pattern, whole; `extra` are keys of its file that Loom does not know.",
 )
 _PATTERN_MATCH = answer(
     members(
         PatternMatch,
-        "id object title score confidence terms boost",
+        "id object title score confidence terms",
         id=TEXT,
         object={"const": "pattern_match"},
         title=TEXT,
         score=described(NUMBER, "How alike question and pattern are, 0 to 1."),
         confidence=described(NUMBER, "The chance that it is the right one, 0 to 1."),
         terms=described(array(TEXT), "The words that counted, the weightiest first."),
-        boost=described(NUMBER, "What earlier turns make of its place; 1: nothing."),
     ),
     description="A candidate for a question.",
 )

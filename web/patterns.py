@@ -60,8 +60,6 @@ class PatternViews:
         outcomes = {
             "effect": _effect(account.effect),
             "effect_of_all_versions": _effect(account.all_time),
-            "boost": round(account.boost, 3),
-            "boost_why": account.why,
         }
         return json_answer({**fields, **_line(account.pattern), **outcomes})
 
@@ -75,7 +73,7 @@ class PatternViews:
         if agent is not None and agent not in known:
             detail = f"There is no agent {agent!r}; there are: {', '.join(known)}."
             raise Invalid(detail, (Flaw("/agent", "unknown agent"),))
-        found = self._service.patterns.match(caller().workspace, question, most, agent)
+        found = self._service.patterns.match(question, most, agent)
         return list_answer(map(PatternMatch.as_json, found))
 
 

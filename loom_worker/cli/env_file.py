@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from loom_worker.core.env import KNOWN, NAMED_PREFIX, PROVIDER_PREFIXES
+from loom_worker.core.env import GONE, KNOWN, NAMED_PREFIX, PROVIDER_PREFIXES
 from loom_worker.core.errors import BadSettings
 
 FILE = ".env"
@@ -32,7 +32,7 @@ def settings_of(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
         raise BadSettings(f"{folder / FILE}: cannot be read ({error})") from error
     if "LOOM_HOME" not in found:
         return {}
-    unknown = [name for name in found if name.startswith("LOOM_") and not _is_setting(name)]
+    unknown = [name for name in found if name.startswith("LOOM_") and name not in GONE and not _is_setting(name)]
     if unknown:
         raise BadSettings("\n".join(f"{folder / FILE}: there is no setting {name}" for name in unknown))
     tools = {name.strip() for name in (environ.get("LOOM_TOOL_ENV") or found.get("LOOM_TOOL_ENV", "")).split(",")}

@@ -20,6 +20,8 @@ NAMED_PREFIX = "LOOM_SECRET_"
 """``LOOM_SECRET_<NAME>``: a secret that agent files refer to by its name; there may be any number of them."""
 PROVIDER_PREFIXES = ("ANTHROPIC_", "AWS_")
 """What the models' own packages read: keys, tokens, addresses."""
+GONE = frozenset({"LOOM_PATTERNS_LEARN"})
+"""Settings of earlier versions, which have no effect now."""
 CLIENTS = frozenset({"LOOM_URL"})
 """Read by commands that send requests to a Loom server."""
 FOR_TESTS = "LOOM_TEST_"
@@ -34,6 +36,9 @@ def misnamed(environ: Mapping[str, str]) -> Iterator[Problem]:
     """Variables that look like Loom's settings but are not; their values are left out, since they may be secrets."""
     for name in sorted(name for name, value in environ.items() if value.strip()):
         if name in KNOWN or name in CLIENTS or name.startswith((NAMED_PREFIX, FOR_TESTS)):
+            continue
+        if name in GONE:
+            yield Problem("has no effect any more", "take it out", field=name, is_warning=True)
             continue
         meant = _meant(name.upper().replace("-", "_"))
         is_there = bool(environ.get(meant, "").strip())

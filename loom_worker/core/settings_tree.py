@@ -241,8 +241,6 @@ class PatternSettings:
     """The package's patterns are offered in addition to the user's own, which win under the same id."""
     debounce_ms: int = setting("LOOM_PATTERNS_DEBOUNCE_MS", Whole(0, 60_000), 100)
     """Quiet time after a change of its files before they are read."""
-    learns: bool = setting("LOOM_PATTERNS_LEARN", YesNo(), True)
-    """Similar candidates are ordered by the outcome of turns that used them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ builds one, ``chunks`` reads its parts, ``fields`` single values, and ``aliases`
 
 From patterns to questions: ``match`` ranks the patterns with ``index`` (numpy alone), which ``fit`` makes with
 scikit-learn and ``index_store`` keeps in files; ``words`` cuts texts into terms, with the meanings of ``synonyms.txt``;
-``effectiveness`` weighs earlier outcomes, and ``rerank`` lets a model decide close calls.
+``rerank`` lets a model decide close calls.
 
 At run time: ``live`` follows the files with ``watch``, ``events`` publishes what changed, ``render`` and ``tools`` show
 patterns to the model.

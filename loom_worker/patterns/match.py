@@ -4,13 +4,12 @@ import logging
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp
 from typing import TYPE_CHECKING, Protocol
 
 from loom_worker.core.values.patterns import Pattern, PatternMatch
 from loom_worker.core.words import stemmed
-from loom_worker.patterns import effectiveness
 from loom_worker.patterns.aliases import BACKENDS
 from loom_worker.patterns.index import Index, Texts
 from loom_worker.patterns.words import FUNCTION_WORDS, meanings, words
@@ -25,7 +24,7 @@ _HEAD_CHARS, _TAIL_CHARS = 800, 400
 """Characters of a question that are matched: people ask before or after what they paste, and a long paste must not
 cost more."""
 _CONTENDERS = 10
-"""Candidates whose scores make the confidence, and among which boosts may change the order."""
+"""Candidates whose scores make the confidence."""
 _SHOWN_PIECES = 3
 DESCRIPTION_WEIGHT = 0.5
 """Weight of use cases and descriptions, which are about the pattern, against the words that people ask with."""
@@ -143,19 +142,11 @@ class Matcher:
         """The ids of all patterns, in the library's order."""
         return tuple(self._by_id)
 
-    def match(
-        self,
-        question: str,
-        k: int = 3,
-        *,
-        kinds: frozenset[str] | None = None,
-        boosts: Mapping[str, float] | None = None,
-    ) -> tuple[PatternMatch, ...]:
+    def match(self, question: str, k: int = 3, *, kinds: frozenset[str] | None = None) -> tuple[PatternMatch, ...]:
         """The best ``k`` patterns with a score above 0, best first; equal ones by priority, then by id.
 
         Args:
             kinds: only patterns whose backend_type is one of these, empty, or unknown to Loom; None: all patterns.
-            boosts: id to a factor (kept within 0.9-1.1) that may change a candidate's place, not its score.
         """
         if self._index is None:
             return ()
@@ -165,14 +156,10 @@ class Matcher:
         asked, asked_words = index.contributions(excerpt), words(excerpt)
         contenders = self._contenders(asked.scores(), kinds, max(k, _CONTENDERS))
         chances = confidences([score for _, score in contenders], asked.everyday)
-        given = [(boosts or {}).get(self.patterns[n].id, 1.0) for n, _ in contenders]
-        factors = [min(max(factor, effectiveness.LEAST), effectiveness.MOST) for factor in given]
-        found = [
-            (PatternMatch(self.patterns[n], score, confidence=chance, boost=factor), n)
-            for (n, score), chance, factor in zip(contenders, chances, factors, strict=True)
-        ]
-        found.sort(key=lambda each: -round(each[0].score * each[0].boost, _SCORE_DIGITS))
-        return tuple(replace(match, terms=counted(asked_words, asked.parts(n))) for match, n in found[: max(k, 0)])
+        return tuple(
+            PatternMatch(self.patterns[n], score, counted(asked_words, asked.parts(n)), chance)
+            for (n, score), chance in zip(contenders[: max(k, 0)], chances, strict=False)
+        )
 
     def _contenders(
         self, scores: "NDArray[float64]", kinds: frozenset[str] | None, most: int

@@ -11,8 +11,7 @@ from loom_worker.llm.rerank import RankingPrompt, Reranker
 log = logging.getLogger(__name__)
 
 CLOSE_SHARE = 0.9
-"""The second candidate is close where its score is at least this share of the first one's. Outcomes of earlier turns
-move a score by a tenth, so a decision by them alone is close."""
+"""The second candidate is close where its score is at least this share of the first one's."""
 LEAST_CONFIDENCE = 0.2
 """Confidence of the best candidate, below which most messages want no pattern at all; asking would cost a call each."""
 UNSURE_FROM, UNSURE_TO = 0.35, 0.65

@@ -51,6 +51,7 @@ from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.facts import Facts
 from loom_worker.store.journal import Journal
+from loom_worker.store.patterns import PatternUses
 from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.turns import Turns, TurnStatuses
 from loom_worker.store.vectors import MessageVectors
@@ -130,7 +131,7 @@ def service(settings: Settings) -> Service:
         runtimes=fitted.registry,
         contexts=contexts,
         semantics=fitted.registry.embedders,
-        patterns=_pattern_catalog(fitted, client),
+        patterns=_pattern_catalog(fitted, database, client),
         references=fitted.expiring.references,
         bodies=_bodies(settings),
         health=health,
@@ -171,15 +172,13 @@ def _workflow_runs(
     )
 
 
-def _pattern_catalog(fitted: Components, client: Any) -> PatternCatalog:
+def _pattern_catalog(fitted: Components, database: Database, client: Any) -> PatternCatalog:
     return PatternCatalog(
         library=fitted.knowledge.library,
-        uses=fitted.knowledge.uses,
-        matcher=fitted.knowledge,
+        uses=PatternUses(database),
         agents=fitted.registry,
         library_events=fitted.library_events,
         workers=LiveWorkers(client),
-        learns=fitted.knowledge.learns,
     )
 
 

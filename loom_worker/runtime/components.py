@@ -34,7 +34,6 @@ from loom_worker.store.facts import Facts
 from loom_worker.store.learned import LearnedLayers
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.metric_values import MetricValues
-from loom_worker.store.patterns import PatternUses
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared_memory import SharedMemory
 from loom_worker.tools import child_main
@@ -170,13 +169,11 @@ def _knowledge(
     return Knowledge(
         library=library,
         skills=RuledSkills(settings.workspaces_dir, RulesCache(database)),
-        uses=PatternUses(database),
         ledger=Ledger(database),
         sessions=Sessions(database),
         facts=Facts(database),
         budgets=Budgets(database),
         layers=LearnedLayers(database),
-        learns=own.learns,
     )
 
 

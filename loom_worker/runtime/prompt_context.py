@@ -1,8 +1,7 @@
 """What is added to a user's message: the date, and the facts, patterns and skills chosen for it."""
 
 import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
@@ -25,9 +24,7 @@ from loom_worker.llm.model import Model
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import Count
 from loom_worker.memory.tier_tools import as_text, ranked
-from loom_worker.patterns.effectiveness import boosts
 from loom_worker.patterns.live import LiveLibrary
-from loom_worker.patterns.match import Matcher
 from loom_worker.patterns.render import for_message
 from loom_worker.patterns.rerank import is_close, rerank
 from loom_worker.patterns.tools import pattern_tools
@@ -40,7 +37,6 @@ from loom_worker.store.budgets import Budgets
 from loom_worker.store.facts import Facts
 from loom_worker.store.learned import AgentOf, LearnedLayers
 from loom_worker.store.ledger import Charge, Ledger
-from loom_worker.store.patterns import PatternUses
 from loom_worker.store.sessions import Sessions
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
 from loom_worker.turn.channel import hint
@@ -54,8 +50,6 @@ STANDING_SHARE = 0.10
 """Of the input budget: what the system text may say of skills."""
 CHARS_PER_TOKEN = 3
 """Of prose and code by cl100k there are four; texts in denser scripts are cut once more."""
-EFFECTS_FOR_S = 30.0
-"""For how long a workspace's figures are taken for true: they change slowly, and a turn must not wait for them."""
 MOST_PROBLEM_CHARS = 500
 """Of a complaint about a skill, in the log."""
 MOST_FACTS, FACTS_PART = 5, 4
@@ -99,27 +93,17 @@ class RankingAccounts:
         return Payer(caller.workspace, caller.lane, self.agent.name, self.agent.budget, caller.turn_id)
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    boosts: Mapping[str, float]
-    matcher: Matcher
-    until_s: float
-
-
 @dataclass(slots=True)
 class Knowledge:
     """Patterns and skills of a process; any thread may ask."""
 
     library: LiveLibrary
     skills: Skills
-    uses: PatternUses
     ledger: Ledger
     sessions: Sessions
     facts: Facts
     budgets: Budgets
     layers: LearnedLayers
-    learns: bool
-    _seen: dict[str, _Seen] = field(default_factory=dict)
     _told: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Workspace to what was last logged about its skills."""
 
@@ -206,17 +190,6 @@ class Knowledge:
         fitting = longest(len(found), lambda most: runtime.count(as_text(found[:most], turn.id)) <= room)
         return as_text(found[:fitting], turn.id)
 
-    def match(
-        self, workspace: str, question: str, *, k: int, kinds: frozenset[str] | None = None
-    ) -> tuple[PatternMatch, ...]:
-        """The patterns that fit a question best.
-
-        Args:
-            kinds: of what the patterns may work on; None: on anything.
-        """
-        matcher = self.library.current()
-        return matcher.match(question, k, kinds=kinds, boosts=self._boosts(workspace, matcher))
-
     def version_of(self, pattern_id: str) -> str | None:
         """The digest of a pattern as it reads now."""
         pattern = self.library.by_id(pattern_id)
@@ -231,7 +204,7 @@ class Knowledge:
         if not agent.patterns_enabled or not agent.max_patterns_per_turn:
             return ()
         k = max(CANDIDATES, agent.max_patterns_per_turn)
-        found = self.match(turn.workspace, turn.input, k=k, kinds=runtime.kinds)
+        found = self.library.current().match(turn.input, k, kinds=runtime.kinds)
         if agent.reranks_patterns and runtime.compressor is not None and is_close(found):
             settled = self._reranked(turn, found, runtime, runtime.compressor)
             if settled is not found:  # else the model gave no verdict, and confidence decides as ever
@@ -246,20 +219,6 @@ class Knowledge:
         reranker = Reranker(compressor, accounts, RERANK_S)
         caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call_id="", agent=turn.agent)
         return rerank(turn.input, found, reranker, caller)
-
-    def _boosts(self, workspace: str, matcher: Matcher) -> Mapping[str, float]:
-        """By pattern, from what was known half a minute ago at most; none while the database does not answer."""
-        if not self.learns:
-            return {}
-        seen = self._seen.get(workspace)
-        if seen is None or seen.matcher is not matcher or time.monotonic() > seen.until_s:
-            try:
-                found = boosts(matcher.patterns, self.uses.effects(workspace))
-            except LoomError as error:
-                log.warning("patterns are ordered without what is known of their effect: %s", error)
-                found = {}
-            seen = self._seen[workspace] = _Seen(found, matcher, time.monotonic() + EFFECTS_FOR_S)
-        return seen.boosts
 
 
 def _called(turn: Turn, runtime: AgentRuntime) -> tuple[tuple[Skill, Literal["manual", "keyword"]], ...]:

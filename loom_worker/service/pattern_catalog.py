@@ -2,20 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
 from loom_worker.lanes.lease_renewer import LiveWorkers
-from loom_worker.patterns.effectiveness import boost, typical_rate, why
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LibraryState, LiveLibrary
 from loom_worker.store.patterns import PatternUses
 from loom_worker.turn.agent_runtime import AgentRuntimes
-
-_OFF = "LOOM_PATTERNS_LEARN is off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +23,6 @@ class Account:
     """Of its text as it reads now."""
     all_time: Effect
     """Of all its texts together."""
-    boost: float
-    """What that makes of its place among candidates; 1: nothing."""
-    why: str
-    """In words."""
-
-
-class PatternMatcher(Protocol):
-    """Finds patterns for a question (``runtime/prompt_context.py``: Knowledge)."""
-
-    def match(
-        self, workspace: str, question: str, *, k: int, kinds: frozenset[str] | None = None
-    ) -> Sequence[PatternMatch]:
-        """The patterns that fit a question best.
-
-        Args:
-            kinds: of what the patterns may work on; None: on anything.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +31,14 @@ class PatternCatalog:
 
     library: LiveLibrary
     uses: PatternUses
-    matcher: PatternMatcher
     agents: AgentRuntimes
     library_events: LibraryEvents
     workers: LiveWorkers
-    learns: bool
-    """False: what came of patterns changes nothing."""
 
-    def match(self, workspace: str, question: str, k: int, agent: str | None) -> Sequence[PatternMatch]:
+    def match(self, question: str, k: int, agent: str | None) -> Sequence[PatternMatch]:
         """The patterns that fit a question best, of those an agent can use; None: of any backend."""
         kinds = None if agent is None else self.agents.kinds(agent)
-        return self.matcher.match(workspace, question, k=k, kinds=kinds)
+        return self.library.current().match(question, k, kinds=kinds)
 
     def state(self) -> LibraryState:
         """The library as it is now; problems name files by their place in it, not by that on this machine."""
@@ -94,11 +70,7 @@ class PatternCatalog:
         pattern = self.library.by_id(pattern_id)
         if pattern is None:
             raise NotFound("no such pattern")
-        effect, all_time = self.uses.effect(workspace, pattern.id, pattern.digest)
-        typical = typical_rate(self.uses.effects(workspace))
-        factor = boost(effect, typical) if self.learns else 1.0
-        reason = why(effect, factor, typical) if self.learns else f"{why(effect, factor, typical)}, as {_OFF}"
-        return Account(pattern, effect, all_time, factor, reason)
+        return Account(pattern, *self.uses.effect(workspace, pattern.id, pattern.digest))
 
 
 def _is_of(pattern: Pattern, category: str) -> bool:

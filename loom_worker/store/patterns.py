@@ -1,6 +1,6 @@
 """What came of turns that used a pattern: sums by workspace, pattern and text, which outlive the turns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypedDict, Unpack
 
 from sqlalchemy import Connection, bindparam, select
@@ -11,9 +11,7 @@ from loom_worker.store.schema import pattern_uses as rows
 from loom_worker.store.turn_statements import COUNT_USES
 
 _SUMMED = ("uses", "succeeded", "failed", "cost_usd", "tokens")
-_OURS = rows.c.workspace == bindparam("our_workspace")
-_ALL = select(rows).where(_OURS)
-_ONE = _ALL.where(rows.c.pattern_id == bindparam("our_pattern"))
+_ONE = select(rows).where(rows.c.workspace == bindparam("our_workspace"), rows.c.pattern_id == bindparam("our_pattern"))
 
 
 class Ended(TypedDict):
@@ -48,16 +46,6 @@ class PatternUses:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    def effects(self, workspace: str) -> Mapping[tuple[str, str], Effect]:
-        """What came of every pattern that was used, by its id and the digest of its text.
-
-        Raises:
-            Unavailable: the database did not answer.
-        """
-        with self._database.read() as tx:
-            found = tx.execute(_ALL, {"our_workspace": workspace}).mappings()
-            return {(row["pattern_id"], row["digest"]): _effect(row) for row in found}
 
     def effect(self, workspace: str, pattern_id: str, digest: str) -> tuple[Effect, Effect]:
         """What came of one text of a pattern, and of all its texts together.

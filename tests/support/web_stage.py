@@ -35,7 +35,6 @@ from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.sizes import Sizes
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
-from loom_worker.runtime.prompt_context import Knowledge
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
@@ -46,17 +45,11 @@ from loom_worker.service.terms import Terms
 from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.wait_reports import WaitReports
 from loom_worker.service.workflow_runs import WorkflowRuns
-from loom_worker.skills.index import Skills
 from loom_worker.store.blobs import BlobRows
-from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
-from loom_worker.store.facts import Facts
-from loom_worker.store.learned import LearnedLayers
-from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory_tables import memory_snapshots
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.schema import sessions, turns
-from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns, TurnStatuses
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry
@@ -265,8 +258,6 @@ class WebStage:
             traces=TurnTraces.at(database, settings.trace),
             waits=waits,
         )
-        kinds = (Ledger, Sessions, Facts, Budgets, LearnedLayers)
-        stores_of_knowledge: Any = [kind(database) for kind in kinds]
         parts = ServiceParts(
             announcer=announcer,
             runs=runs,
@@ -277,11 +268,9 @@ class WebStage:
             patterns=PatternCatalog(
                 library=library,
                 uses=uses,
-                matcher=Knowledge(library, Skills(self.patterns), uses, *stores_of_knowledge, learns=True),
                 agents=runtimes,
                 library_events=library_events,
                 workers=LiveWorkers(client),
-                learns=True,
             ),
             references=references,
             bodies=WebhookBodies("http://loom"),

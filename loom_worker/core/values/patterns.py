@@ -96,8 +96,6 @@ class PatternMatch:
     """The words that counted, the weightiest first."""
     confidence: float = 0.0
     """The chance (0-1) that it is the right pattern, as measured on labelled questions."""
-    boost: float = 1.0
-    """What the outcomes of earlier turns make of its place; 1: nothing."""
 
     def as_json(self) -> Json:
         """A candidate as the API returns it."""
@@ -108,7 +106,6 @@ class PatternMatch:
             "score": round(self.score, 4),
             "confidence": round(self.confidence, 4),
             "terms": list(self.terms),
-            "boost": round(self.boost, 3),
         }
 
 

@@ -49,6 +49,10 @@ def test_a_name_of_looms_that_resembles_none_is_a_warning() -> None:
     assert found({"LOOM_SERVICE_HOST": "x"}) == {"LOOM_SERVICE_HOST": ("docs/settings.md lists them all", True)}
 
 
+def test_a_setting_of_an_earlier_version_is_a_warning() -> None:
+    assert found({"LOOM_PATTERNS_LEARN": "0"}) == {"LOOM_PATTERNS_LEARN": ("take it out", True)}
+
+
 def test_a_slip_beside_the_right_name_is_a_warning_and_one_without_value_is_nothing() -> None:
     assert found({"LOOM_MODLE": "x", "LOOM_MODEL": "y"})["LOOM_MODLE"][1]
     assert found({"ANTHROPIC_KEY": "x", "ANTHROPIC_API_KEY": "y"}) == {}

@@ -237,28 +237,6 @@ def test_priority_settles_a_tie_and_nothing_else() -> None:
     assert ids(Matcher([high, replace(low, priority=90)]).match("orders")) == ["x/a", "x/b"]
 
 
-def test_a_boost_changes_the_order_and_neither_score_nor_confidence() -> None:
-    plain = shipped_matcher().match("sales by country and category")
-    close = Matcher([Pattern("x/a", "n", "orders"), Pattern("x/b", "n", "orders")])
-    before, after = close.match("orders"), close.match("orders", boosts={"x/b": 1.05})
-    assert (ids(before), ids(after)) == (["x/a", "x/b"], ["x/b", "x/a"])
-    assert [(match.score, match.boost) for match in after] == [(before[1].score, 1.05), (before[0].score, 1.0)]
-    assert after[0].confidence == before[1].confidence
-    assert shipped_matcher().match("sales by country and category", boosts={"sql/nothing": 1.1}) == plain
-
-
-@pytest.mark.cases(("asked", "used"), [(50.0, 1.1), (1.1, 1.1), (0.0, 0.9), (-3.0, 0.9), (0.95, 0.95)])
-def test_a_boost_is_bounded(asked: float, used: float) -> None:
-    assert Matcher([Pattern("x/a", "n", "orders")]).match("orders", boosts={"x/a": asked})[0].boost == used
-
-
-def test_a_boost_never_lifts_a_pattern_over_a_much_better_one() -> None:
-    question = "Who are our best customers?"
-    every = {pattern.id: 1.1 for pattern in LIBRARY if pattern.id != "sql/customer_ranking"}
-    best = shipped_matcher().match(question, kinds=SHOP, boosts={**every, "sql/customer_ranking": 0.9})[0]
-    assert best.pattern.id == "sql/customer_ranking"
-
-
 def test_two_patterns_that_say_the_same_share_the_confidence() -> None:
     alone = Matcher([Pattern("x/a", "n", "orders by month"), Pattern("x/b", "m", "cats")]).match("orders by month")
     both = Matcher([Pattern("x/a", "n", "orders by month"), Pattern("x/b", "n", "orders by month")]).match(

@@ -15,7 +15,6 @@ from loom_worker.core.settings import PatternSettings, Settings
 from loom_worker.core.text import fence_key
 from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.channels import Channel
-from loom_worker.core.values.patterns import PatternUse
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.tiers import MemoryTiers
@@ -24,7 +23,6 @@ from loom_worker.patterns.library import packaged_root
 from loom_worker.runtime.components import Components
 from loom_worker.runtime.prompt_context import Knowledge, addition_tokens
 from loom_worker.store.database import Database
-from loom_worker.store.patterns import PatternUses, enter_uses
 from loom_worker.store.sessions import Sessions
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
 from tests.support.models import Plays, says
@@ -145,7 +143,7 @@ def test_an_agent_without_patterns_reads_no_library(here: Settings, tmp_path: Pa
 
 def test_a_pattern_for_another_database_is_not_put_beside_a_question(fitted: Components) -> None:
     question = "which sessions block each other, who waits for a lock in PostgreSQL?"
-    assert fitted.knowledge.match("default", question, k=1)[0].pattern.backend_type == "postgresql"
+    assert fitted.knowledge.library.current().match(question, 1)[0].pattern.backend_type == "postgresql"
     runtime = fitted.registry.runtime("default")
     assert runtime.kinds == {"sql", "sqlite"}
     everything = replace(runtime, agent=Agent("default", min_confidence=0.0, max_patterns_per_turn=20))
@@ -174,38 +172,6 @@ def test_what_an_agent_works_on_is_told_in_the_words_of_patterns(
     fitted.close()
 
 
-def test_what_came_of_patterns_orders_those_that_are_alike(
-    fitted: Components, here: Settings, database: Database
-) -> None:
-    first, second, *_ = fitted.knowledge.match("default", QUESTION, k=5)
-    uses = [PatternUse(each.pattern.id, each.pattern.digest, "matched") for each in (first, second)]
-    with database.write() as tx:
-        for _ in range(60):
-            enter_uses(tx, "default", uses[:1], is_success=False, cost_usd=0.0, tokens=1, now_ms=1)
-            enter_uses(tx, "default", uses[1:], is_success=True, cost_usd=0.0, tokens=1, now_ms=1)
-    assert set(PatternUses(database).effects("default")) == {(use.pattern_id, use.digest) for use in uses}
-    again = made_components(here, Agents({"default": Agent("default")}, ()), database)
-    boosts = {each.pattern.id: each.boost for each in again.knowledge.match("default", QUESTION, k=5)}
-    assert boosts[first.pattern.id] == pytest.approx(0.9)
-    assert boosts[second.pattern.id] == pytest.approx(1.1)
-    elsewhere = again.knowledge.match("another workspace", QUESTION, k=5)
-    assert {each.boost for each in elsewhere} == {1.0}
-    again.close()
-
-
-def test_outcomes_change_nothing_where_the_setting_says_so(here: Settings, database: Database) -> None:
-    deaf = replace(here, patterns=replace(here.patterns, learns=False))
-    fitted = made_components(deaf, Agents({"default": Agent("default")}, ()), database)
-    first = fitted.knowledge.match("default", QUESTION, k=1)[0].pattern
-    with database.write() as tx:
-        for _ in range(60):
-            use = PatternUse(first.id, first.digest, "matched")
-            enter_uses(tx, "default", [use], is_success=False, cost_usd=0.0, tokens=1, now_ms=1)
-            enter_uses(tx, "default", [replace(use, pattern_id="x")], is_success=True, cost_usd=0, tokens=1, now_ms=1)
-    assert fitted.knowledge.match("default", QUESTION, k=1)[0].boost == 1.0
-    fitted.close()
-
-
 def close_call(fitted: Components, answer: str, database: Database) -> tuple[PromptContext, Plays]:
     """What stands beside a question whose candidates a model is asked about."""
     model = Plays([says(answer)])
@@ -218,7 +184,8 @@ def close_call(fitted: Components, answer: str, database: Database) -> tuple[Pro
 
 
 def test_a_model_settles_a_close_call_and_is_paid(fitted: Components, database: Database) -> None:
-    second = fitted.knowledge.match("default", "revenue by customer group", k=3, kinds=frozenset({"sql", "sqlite"}))[1]
+    matcher = fitted.knowledge.library.current()
+    second = matcher.match("revenue by customer group", kinds=frozenset({"sql", "sqlite"}))[1]
     found, model = close_call(fitted, "2", database)
     assert [pattern["id"] for pattern in found.patterns] == [second.pattern.id]
     assert len(model.asked) == 1
@@ -317,7 +284,7 @@ def test_an_agent_that_lists_its_tools_can_read_its_skills(here: Settings, datab
 def test_a_model_that_fails_leaves_a_close_call_as_it_was(fitted: Components) -> None:
     runtime = replace(fitted.registry.runtime("default"), compressor=Plays([[ProviderFailed("no")]]))
     runtime = replace(runtime, agent=Agent("default", reranks_patterns=True, min_confidence=0.0))
-    first = fitted.knowledge.match("default", "revenue by customer group", k=3, kinds=runtime.kinds)[0].pattern.id
+    first = fitted.knowledge.library.current().match("revenue by customer group", kinds=runtime.kinds)[0].pattern.id
     assert [
         each["id"] for each in fitted.knowledge.prompt_context(turn("revenue by customer group"), runtime).patterns
     ] == [first]

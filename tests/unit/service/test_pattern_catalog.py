@@ -15,16 +15,9 @@ from loom_worker.core.values.patterns import Effect, PatternUse
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime import build
-from loom_worker.runtime.prompt_context import Knowledge
 from loom_worker.service.pattern_catalog import PatternCatalog
-from loom_worker.skills.index import Skills
-from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
-from loom_worker.store.facts import Facts
-from loom_worker.store.learned import LearnedLayers
-from loom_worker.store.ledger import Ledger
 from loom_worker.store.patterns import PatternUses, enter_uses
-from loom_worker.store.sessions import Sessions
 from tests.support.pattern_files import write
 from tests.support.until import until
 from tests.unit.store.made import NOW_MS
@@ -56,13 +49,8 @@ class Around:
         return self.loaded
 
 
-def a_catalog(root: Path, database: Database, *, learns: bool = True) -> PatternCatalog:
-    library = LiveLibrary(root)
-    uses = PatternUses(database)
-    stores = (Ledger(database), Sessions(database), Facts(database), Budgets(database), LearnedLayers(database))
-    knowledge = Knowledge(library, Skills(root), uses, *stores, learns=learns)
-
-    return PatternCatalog(library, uses, knowledge, Around(), Around(), Around(), learns)
+def a_catalog(root: Path, database: Database) -> PatternCatalog:
+    return PatternCatalog(LiveLibrary(root), PatternUses(database), Around(), Around(), Around())
 
 
 @pytest.fixture
@@ -120,54 +108,38 @@ def test_what_came_of_other_workspaces_turns_is_not_seen(catalog: PatternCatalog
     assert mine.effect == mine.all_time == Effect(12, 12, 0, 3.0, 1200, NOW_MS)
     assert (others.effect.uses, others.effect.succeeded) == (30, 0)
     assert catalog.account("w3", "sql/top_n").effect == Effect()
-    assert (mine.boost, others.boost) == (1.0, 1.0), "each is typical of its own workspace"
 
 
 def test_a_rewritten_pattern_begins_anew_and_its_past_is_kept(
     catalog: PatternCatalog, database: Database, root: Path
 ) -> None:
     use(database, "w1", now(catalog), failed=20)
-    use(database, "w1", now(catalog, "shop/us/notes"), succeeded=20)
-    assert catalog.account("w1", "sql/top_n").boost < 1
     write(root, sql__top=TOP + "description: Better words.\n")
     os.utime(root / "sql/top.yaml", (1, 1))
     catalog.library.reload()
     use(database, "w1", now(catalog), succeeded=1)
     account = catalog.account("w1", "sql/top_n")
-    assert (account.effect.uses, account.all_time.uses, account.boost) == (1, 21, 1.0)
-    assert "fewer than 10" in account.why
+    assert (account.effect.uses, account.all_time.uses) == (1, 21)
 
 
-def test_the_place_that_is_told_is_the_one_that_matching_gives(catalog: PatternCatalog, database: Database) -> None:
-    use(database, "w1", now(catalog), failed=40)
-    use(database, "w1", now(catalog, "shop/eu/worst_n"), succeeded=40)
-    told = {each.id: catalog.account("w1", each.id).boost for each in catalog.patterns("ranking")}
-    assert told == {"shop/eu/worst_n": 1.1, "sql/top_n": 0.9}
-    assert {each.pattern.id: each.boost for each in catalog.match("w1", "ten customers", 3, None)} == told
-    assert {each.boost for each in catalog.match("w2", "ten customers", 3, None)} == {1.0}
-
-
-def test_where_outcomes_do_not_count_that_is_said(root: Path, database: Database) -> None:
-    catalog = a_catalog(root, database, learns=False)
-    use(database, "w1", now(catalog), failed=20)
-    use(database, "w1", now(catalog, "shop/us/notes"), succeeded=20)
-    account = catalog.account("w1", "sql/top_n")
-    assert (account.boost, account.effect.failed) == (1.0, 20)
-    assert account.why.endswith("×1.00, as LOOM_PATTERNS_LEARN is off")
-    assert {each.boost for each in catalog.match("w1", "ten customers", 3, None)} == {1.0}
+def test_what_came_of_patterns_changes_no_match(catalog: PatternCatalog, database: Database) -> None:
+    before = catalog.match("ten customers", 3, None)
+    use(database, "w1", now(catalog, before[0].pattern.id), failed=40)
+    use(database, "w1", now(catalog, before[1].pattern.id), succeeded=40)
+    assert catalog.match("ten customers", 3, None) == before
 
 
 def test_an_agent_gets_only_what_it_can_work_with(catalog: PatternCatalog) -> None:
-    everything = {each.pattern.id for each in catalog.match("w1", "ten customers", 3, None)}
+    everything = {each.pattern.id for each in catalog.match("ten customers", 3, None)}
     assert everything == {"sql/top_n", "shop/eu/worst_n"}
-    assert [each.pattern.id for each in catalog.match("w1", "ten customers", 3, "analyst")] == ["sql/top_n"]
+    assert [each.pattern.id for each in catalog.match("ten customers", 3, "analyst")] == ["sql/top_n"]
 
 
 def test_without_its_database_the_library_is_still_known(catalog: PatternCatalog, database: Database) -> None:
     with database.write() as tx:
         tx.exec_driver_sql("ALTER TABLE pattern_uses RENAME TO away")
     assert len(catalog.patterns()) == 3
-    assert [each.boost for each in catalog.match("w1", "best products", 1, None)] == [1.0]
+    assert len(catalog.match("best products", 1, None)) == 1
     with pytest.raises(Unavailable):
         catalog.account("w1", "sql/top_n")
 
@@ -175,9 +147,7 @@ def test_without_its_database_the_library_is_still_known(catalog: PatternCatalog
 def test_without_redis_only_the_workers_are_unknown(settings: Settings, root: Path) -> None:
     service = build.service(replace(settings, patterns=replace(settings.patterns, folder=root, is_shipped_added=False)))
     try:
-        assert [each.pattern.id for each in service.patterns.match("w1", "best products", 1, "default")] == [
-            "sql/top_n"
-        ]
+        assert [each.pattern.id for each in service.patterns.match("best products", 1, "default")] == ["sql/top_n"]
         assert len(service.patterns.patterns()) == 3
         with pytest.raises(Unavailable):
             service.patterns.loaded()
@@ -190,7 +160,7 @@ def test_without_redis_only_the_workers_are_unknown(settings: Settings, root: Pa
 def test_each_process_tells_what_it_has_loaded(root: Path, database: Database, valkey: redis.Redis) -> None:
     events = LibraryEvents(valkey, process="w1")
     library = LiveLibrary(root, listener=events)
-    catalog = PatternCatalog(library, PatternUses(database), Around(), Around(), events, Around(), True)
+    catalog = PatternCatalog(library, PatternUses(database), Around(), events, Around())
     assert len(catalog.patterns()) == 3
     (told,) = until(catalog.loaded, 10, "the process tells what it has")
     assert (told["process"], told["patterns"], told["errors"]) == ("w1", 3, [])
@@ -200,7 +170,7 @@ def test_problems_name_files_by_their_place_in_the_library(root: Path, database:
     (root / "sql" / "broken.yaml").write_text("name: [")
     library = LiveLibrary(root)
     told = [{"process": "w1", "errors": [f"{root}/sql/broken.yaml:1: no"]}]
-    catalog = PatternCatalog(library, PatternUses(database), Around(), Around(), Around(told), Around(), True)
+    catalog = PatternCatalog(library, PatternUses(database), Around(), Around(told), Around())
     (problem,) = catalog.state().problems
     assert problem.startswith("sql/broken.yaml:")
     assert catalog.loaded() == [{"process": "w1", "errors": ["sql/broken.yaml:1: no"]}]

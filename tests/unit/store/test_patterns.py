@@ -26,8 +26,11 @@ def enter(
         enter_uses(tx, workspace, uses, is_success=is_success, cost_usd=0.25, tokens=100, now_ms=now_ms)
 
 
-def effects(database: Database, workspace: str = WORKSPACE) -> Mapping[tuple[str, str], Effect]:
-    return PatternUses(database).effects(workspace)
+def effects(database: Database) -> Mapping[tuple[str, str], Effect]:
+    """What came of the three texts, those that were used."""
+    keys = [(use.pattern_id, use.digest) for use in (TOP, EDITED, SLOW)]
+    found = {key: PatternUses(database).effect(WORKSPACE, *key)[0] for key in keys}
+    return {key: effect for key, effect in found.items() if effect.uses}
 
 
 @pytest.mark.parametrize(("is_success", "succeeded", "failed"), [(True, 1, 0), (False, 0, 1), (None, 0, 0)])

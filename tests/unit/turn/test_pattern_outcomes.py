@@ -85,16 +85,15 @@ def test_the_end_of_a_turn_counts_its_patterns_once_and_names_them(stage: Stage)
     done = stage.serve(turn, stage.worker("w1"))
     stage.serve(turn, stage.worker("w2"))  # a wake-up that is sent again
     assert [each["id"] for each in done.patterns] == ["sql/top_n"]
-    effects = PatternUses(stage.database).effects(WORKSPACE)
-    assert list(effects) == [("sql/top_n", "v1")]
-    effect = effects["sql/top_n", "v1"]
+    effect, all_time = PatternUses(stage.database).effect(WORKSPACE, "sql/top_n", "v1")
+    assert effect == all_time
     assert (effect.uses, effect.succeeded, effect.failed) == (1, 1, 0)
     assert effect.tokens == done.usage.tokens
 
 
 def test_a_turn_without_patterns_counts_nothing(stage: Stage) -> None:
     stage.answered(says("42"), by=stage.worker("w1", knowledge=StageKnowledge(PromptContext("Today is Sunday."))))
-    assert PatternUses(stage.database).effects(WORKSPACE) == {}
+    assert PatternUses(stage.database).effect(WORKSPACE, "sql/top_n", "v1") == (Effect(), Effect())
 
 
 def test_a_turn_of_another_workspace_is_none_of_ours(stage: Stage) -> None:
