@@ -34,7 +34,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _HARMLESS_DEPTH = 2000
 """What the C composer nests without danger in any thread; it takes some 270 bytes of stack a level."""
 _ANCHOR = re.compile(r"&[\w-]")
-_STR, _SEQ, _MAP, _NULL = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map", "null"))
+_STR, _SEQ, _MAP, _NULL, _BOOL = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map", "null", "bool"))
 _MERGE, _VALUE = (f"tag:yaml.org,2002:{kind}" for kind in ("merge", "value"))
 
 
@@ -268,6 +268,8 @@ class _Builder:
         built: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             key = self.value(key_node, depth)
+            if isinstance(key, bool):  # ``yes:`` is a name
+                key = key_node.value
             if isinstance(key, (list, dict, set)):
                 raise yaml.MarkedYAMLError(problem="a key that is not a single value", problem_mark=key_node.start_mark)
             built[key] = self.value(value_node, depth)
@@ -286,7 +288,7 @@ def _locate(node: yaml.Node, path: str, found: dict[str, int]) -> None:
     """Enter the lines of all that is below a node."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            name = key.value if key.tag == _STR else str(_Scalars("").construct_object(key))
+            name = key.value if key.tag in (_STR, _BOOL) else str(_Scalars("").construct_object(key))
             at = f"{path}.{name}" if path else name
             found[at] = key.start_mark.line + 1
             _locate(value, at, found)

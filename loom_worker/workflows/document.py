@@ -16,7 +16,7 @@ from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.values.workflows import Coordination, Pattern, Workflow
 from loom_worker.core.yaml_files import Document
 from loom_worker.workflows.inline_agents import InlineAgents, acquainted, inline_agents
-from loom_worker.workflows.legacy import Form, modern
+from loom_worker.workflows.members import defines_agent, listed, refuse_older_form, resolved
 from loom_worker.workflows.placeholders import RUN, advice_on, canonical, malformed
 from loom_worker.workflows.spec import pattern_of
 from loom_worker.workflows.templates import templates
@@ -55,25 +55,19 @@ def read(path: Path, document: Document) -> tuple[Workflow, list[Problem]]:
     name = meta.text("name") or ""
     if not NAME.fullmatch(name):
         raise meta.invalid("name", "a name of letters, digits, '.', '_' and '-', at most 64,", name)
-    written = document.as_written()
-    form = modern(document.content, name, written)
-    try:
-        return _read(f"{path}:{document.line}", document, form, written)
-    except InvalidField as error:
-        raise InvalidField((form.origin(error.path),) if error.place else (), error.reason) from error
+    given = _plain(document.content.get("spec"))
+    refuse_older_form(document.content, given)
+    return _read(f"{path}:{document.line}", document, name, given)
 
 
-def _read(source: str, document: Document, form: Form, written: Any) -> tuple[Workflow, list[Problem]]:
-    lines = form.lines(document.lines())
-    spec = _plain(form.root.get("spec"))
-    root = Fields({**form.root, "spec": spec})
+def _read(source: str, document: Document, name: str, given: Json) -> tuple[Workflow, list[Problem]]:
+    lines, written, spec = document.lines(), document.as_written(), resolved(given, name)
+    root = Fields({**document.content, "spec": spec})
     for key in ("kind", "apiVersion"):
         root.get(key)
-    if "orchestration" in root:
-        root.under("orchestration").keep_rest()
     meta, fields, schedule = root.under("metadata"), root.under("spec"), root.under("schedule")
-    name, pattern = meta.text("name") or "", pattern_of(fields)
-    inline = inline_agents(spec, source, lines)
+    pattern, inline = pattern_of(fields), inline_agents(spec, source, lines)
+    meta.get("name")
     variables = _variables(fields, schedule, written)
     _note_uses(variables, pattern, lines)
     workflow = Workflow(
@@ -92,11 +86,11 @@ def _read(source: str, document: Document, form: Form, written: Any) -> tuple[Wo
         budget=_budget(fields),
         deadline_s=fields.number("deadline_seconds"),
         schedule=schedule_of(schedule, "workflow", name, variables=_scheduled(schedule, written)),
-        unknown_keys=tuple(form.origin(key) for key, _ in (*root.unknown(), *inline.unknown)),
+        unknown_keys=tuple(key for key, _ in (*root.unknown(), *inline.unknown)),
         source=source,
         lines=lines,
     )
-    problems = (*_without_effect(workflow, root, inline, form), *_doubtful(workflow, variables, document, form))
+    problems = (*_without_effect(workflow, root, inline, given), *_doubtful(workflow, variables, document))
     return workflow, sorted(problems, key=lambda problem: problem.line)
 
 
@@ -190,27 +184,29 @@ def _text(value: str | int | float, written: Any) -> str:
     return written if isinstance(written, str) else str(value)
 
 
-def _without_effect(workflow: Workflow, root: Fields, inline: InlineAgents, form: Form) -> Iterator[Problem]:
+def _without_effect(workflow: Workflow, root: Fields, inline: InlineAgents, given: Json) -> Iterator[Problem]:
     for path, similar in (*root.unknown(), *inline.unknown):
         advice = f"did you mean {similar}?" if similar else "it has no effect"
-        yield workflow.problem(form.origin(path), "unknown key", advice, is_warning=True)
+        yield workflow.problem(path, "unknown key", advice, is_warning=True)
     for path in (*root.unused(), *inline.unused):
-        yield workflow.problem(form.origin(path), "without effect yet", is_warning=True)
-    for path, text in form.notes:
-        yield workflow.problem(path, text, is_warning=True)
+        yield workflow.problem(path, "without effect yet", is_warning=True)
+    for path, entry in listed(given):
+        if defines_agent(entry) and entry.get("agent") is not None:
+            text = "without effect: the entry has settings of its own, which define a new agent"
+            yield workflow.problem(f"{path}.agent", text, is_warning=True)
 
 
-def _doubtful(workflow: Workflow, variables: _Variables, document: Document, form: Form) -> Iterator[Problem]:
+def _doubtful(workflow: Workflow, variables: _Variables, document: Document) -> Iterator[Problem]:
     """Report keys that stand twice, variables that nothing uses, and placeholders that look misspelt."""
     for key, line in document.repeated():
         text = f"{key} stands there twice, and this one counts"
         yield Problem(text, "take one of them out", workflow.file, line, is_warning=True)
     for name, path in variables.declared.items():
         if name not in variables.used:
-            yield workflow.problem(form.origin(path), "no text uses this variable", is_warning=True)
+            yield workflow.problem(path, "no text uses this variable", is_warning=True)
     for template in templates(workflow.pattern):
         known = {*template.filled, *variables.values, *variables.declared, "input"}
         for name in template.variables():
             if name not in known and (advice := advice_on(name, known)):
-                at = form.origin(f"spec.{template.path}")
-                yield workflow.problem(at, f"{{{{{name}}}}} is a variable of the run", advice, is_warning=True)
+                text = f"{{{{{name}}}}} is a variable of the run"
+                yield workflow.problem(f"spec.{template.path}", text, advice, is_warning=True)

@@ -27,7 +27,7 @@ class InlineAgents:
 
 
 def inline_agents(spec: Json, source: str, lines: Mapping[str, int]) -> InlineAgents:
-    """The agents of a spec in today's form.
+    """The agents of a spec.
 
     Args:
         source: ``file:line`` of its document.

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from loom_worker.core.fields import InvalidField
 from loom_worker.core.values.json import Json
 
 AGENT_KEYS = (
@@ -11,6 +12,11 @@ AGENT_KEYS = (
 )
 """An entry with one of these defines an agent."""
 _ID_KEYS = ("agent_id", "merge_agent_id", "condition_agent_id", "moderator_agent_id", "judge_agent_id")
+
+_OLDER_FORM = "belongs to an older form of the file, which is no longer read: write {} (docs/workflows.md)"
+_OLDER_KEYS = {"pattern": "type", "config": "its settings beside type"}
+_OLDER_STAGE_KEYS = {"hitl_gate": "approval", "output_policy": "output_schema and retry_policy in the stage"}
+"""Keys of the older form, with what is written today."""
 
 
 def key_of(entry: Mapping[str, Any]) -> str | None:
@@ -31,6 +37,26 @@ def listed(spec: Json, path: str = "spec") -> Iterator[tuple[str, Json]]:
             yield f"{path}.agents[{n}]", entry
     for place, nested in _nested(spec):
         yield from listed(nested, f"{path}.{place}")
+
+
+def refuse_older_form(document: Json, spec: Json) -> None:
+    """Raise InvalidField at the first key of a form that earlier versions read: an approval must not get lost."""
+    if "orchestration" in document:
+        raise InvalidField(("orchestration",), _OLDER_FORM.format("its settings beside spec.type"))
+    _refuse_older(spec, "spec")
+
+
+def _refuse_older(spec: Json, path: str) -> None:
+    stages = spec["stages"] if isinstance(spec.get("stages"), list) else []
+    parts = [(spec, path, _OLDER_KEYS), *((s, f"{path}.stages[{n}]", _OLDER_STAGE_KEYS) for n, s in enumerate(stages))]
+    for part, at, keys in parts:
+        for key in keys:
+            if isinstance(part, dict) and key in part and not (key == "pattern" and "type" in part):
+                raise InvalidField((at, key), _OLDER_FORM.format(keys[key]))
+    for place, nested in _nested(spec):
+        _refuse_older(nested, f"{path}.{place}")
+    if isinstance(spec.get("pipeline"), dict):
+        _refuse_older(spec["pipeline"], f"{path}.pipeline")
 
 
 def resolved(spec: Json, workflow: str) -> Json:

@@ -1,4 +1,4 @@
-"""The pattern that a workflow's ``spec`` describes, in today's form."""
+"""The pattern that a workflow's ``spec`` describes."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,7 +69,6 @@ def pattern_of(fields: Fields, depth: int = 1) -> Pattern:
         raise InvalidField(fields.place, f"at most {MOST_NESTED} workflows may stand within each other")
     kind = _kind(fields)
     fields.keep("communication", "observability")
-    fields.under("config").keep_rest()
     agents = fields.get("agents")  # whoever reads the file reads them, see inline_agents.py
     if agents is not None and not (isinstance(agents, list) and all(isinstance(each, dict) for each in agents)):
         raise fields.invalid("agents", "a list of mappings", agents)
@@ -97,12 +96,12 @@ def _advised(place: Place, reason: str, name: str, known: Iterable[str]) -> Inva
 
 
 def _kind(fields: Fields) -> PatternType:
-    given = fields.choice("type", PATTERN_TYPES)
-    if given is None and fields.get("entrypoint") is not None:
+    given = str(fields.get("type")).replace("_", "-")
+    if given in PATTERN_TYPES:
+        return given
+    if fields.choice("type", PATTERN_TYPES) is None and fields.get("entrypoint") is not None:
         return "coordination"
-    if given is None:
-        raise InvalidField(fields.place_of("type"), MISSING)
-    return cast(PatternType, given)
+    raise InvalidField(fields.place_of("type"), MISSING)
 
 
 def _pipeline(fields: Fields) -> Pipeline:
@@ -138,7 +137,7 @@ def local(agent_id: str) -> str:
 
 
 def _stage(fields: Fields, own_id: str) -> PipelineStage:
-    fields.keep("leveling", "output_policy")
+    fields.keep("leveling")
     return PipelineStage(
         agent_id=fields.required("agent_id"),
         prompt_template=fields.required("prompt_template"),

@@ -108,7 +108,7 @@ def test_further_words_on_the_compressor_and_the_scope_are_kept_without_effect(t
 def test_unknown_keys_are_kept_and_told_with_their_path(tmp_path: Path) -> None:
     found = agents(tmp_path, HEAD + "extra: 1\nspec: {llm: {temprature: 0.1}, config: {patterns: {on: 1}}}")
     agent = found.agents["a"]
-    assert set(agent.unknown_keys) == {"extra", "spec.llm.temprature", "spec.config.patterns.True"}
+    assert set(agent.unknown_keys) == {"extra", "spec.llm.temprature", "spec.config.patterns.on"}
     assert agent.raw["extra"] == 1
     assert str(found.problems[0]) == f"{tmp_path}/0.yaml:4: agent a: extra: unknown key; it has no effect"
     assert all(problem.is_warning for problem in found.problems)
@@ -285,7 +285,7 @@ def test_every_key_and_list_entry_is_known_by_its_line(tmp_path: Path) -> None:
     lines = agents(tmp_path, PLACES).agents["places"].lines
     wanted = {"metadata.name": 4, "spec": 5, "spec.system_prompt": 6, "spec.llm": 10, "spec.llm.provider": 11}
     wanted |= {"spec.compressor_llm": 13, "spec.compressor_llm.provider": 11, "spec.tools": 15, "spec.tools[0]": 16}
-    wanted |= {"spec.tools[1]": 18, "spec.mcp_servers.files.env.TOKEN": 22, "spec.config.True": 25}
+    wanted |= {"spec.tools[1]": 18, "spec.mcp_servers.files.env.TOKEN": 22, "spec.config.on": 25}
     assert {path: lines.get(path) for path in wanted} == wanted
 
 
@@ -304,7 +304,7 @@ def test_a_key_that_is_nearly_a_known_one_is_told_with_its_line_and_the_key_that
     assert told(found) == [
         f"{tmp_path}/0.yaml:12: agent places: spec.llm.modle: unknown key; did you mean model?",
         f"{tmp_path}/0.yaml:12: agent places: spec.compressor_llm.modle: without effect yet",
-        f"{tmp_path}/0.yaml:25: agent places: spec.config.True: unknown key; it has no effect",
+        f"{tmp_path}/0.yaml:25: agent places: spec.config.on: unknown key; it has no effect",
     ]
 
 

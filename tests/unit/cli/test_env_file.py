@@ -51,7 +51,8 @@ def test_a_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_only_what_loom_reads_or_its_tools_are_handed_is_taken(tmp_path: Path) -> None:
-    text = "LOOM_HOME=h\nPATH=/evil\nLOOM_PATTERNS_LEARN=0\nLOOM_SECRET_SHOP=s\nAWS_REGION=eu\nLOOM_TOOL_ENV=SHOP_KEY, OTHER\nSHOP_KEY=k\n"
+    text = "LOOM_HOME=h\nPATH=/evil\nLOOM_SECRET_SHOP=s\nAWS_REGION=eu\nLOOM_TOOL_ENV=SHOP_KEY, OTHER\nSHOP_KEY=k\n"
+    text += "LOOM_PATTERNS_LEARN=0\n"
     assert read(tmp_path, text).keys() == {"LOOM_HOME", "LOOM_SECRET_SHOP", "AWS_REGION", "LOOM_TOOL_ENV", "SHOP_KEY"}
 
 

@@ -1,4 +1,4 @@
-"""Workflow files for tests, in every form there is."""
+"""Workflow files for tests, one of each type."""
 
 from pathlib import Path
 from textwrap import dedent, indent
@@ -78,56 +78,9 @@ entrypoint: lead
 agents:
   - {name: lead, agent: team-lead, description: Leads.}
   - {name: helper, system_prompt: You help., tools: []}
-config: {timeout_seconds: 90}
+deadline_seconds: 90
 """
-OLD_PIPELINE = """
-pattern: pipeline
-agents:
-  - id: first
-    name: The First
-    system_prompt: You begin.
-    prompt_template: "Begin: {{user_query}}"
-  - id: second
-    system_prompt: You end.
-    hitl_gate: {prompt_template: "Look: {{output}}", on_timeout: fail, timeout_seconds: 9}
-"""
-OLD_FORK_JOIN = "{pattern: fork_join, agents: [{id: one, system_prompt: A.}, {id: two}], config: {timeout_seconds: 5}}"
-OLD_PARALLEL = """
-pattern: parallel
-agents:
-  - {id: one, system_prompt: A., prompt_template: "Do {{user_query}}"}
-  - {id: two, system_prompt: B.}
-"""
-OLD_DEBATE = """
-pattern: debate
-agents:
-  - {id: one, role: debater, system_prompt: A.}
-  - {id: chair, role: moderator, system_prompt: C.}
-  - {id: two, role: debater, system_prompt: B.}
-config: {rounds: 2}
-"""
-OLD_SWARM = """
-pattern: swarm
-agents:
-  - {id: one, system_prompt: A.}
-  - {id: chair, role: judge, system_prompt: C.}
-config: {strategy: unanimous, confidence_threshold: 0.7, share_votes: true}
-"""
-OLD_CONDITIONAL = """
-pattern: conditional
-agents:
-  - {id: other, system_prompt: B.}
-  - {id: sorter, role: classifier, system_prompt: A., prompt_template: "Sort {{user_query}}"}
-branches:
-  no: {pattern: fork_join, agents: [{id: other}]}
-"""
-OLD_WITHOUT_BRANCHES = """
-pattern: conditional
-agents:
-  - {id: other, system_prompt: B.}
-  - {id: sorter, role: classifier, system_prompt: A.}
-"""
-TODAY = {
+EVERY = {
     "pipeline": PIPELINE,
     "fork-join": FORK_JOIN,
     "parallel": PARALLEL,
@@ -137,16 +90,6 @@ TODAY = {
     "swarm": SWARM,
     "coordination": COORDINATION,
 }
-OLDER = {
-    "old-pipeline": OLD_PIPELINE,
-    "old-fork-join": OLD_FORK_JOIN,
-    "old-parallel": OLD_PARALLEL,
-    "old-debate": OLD_DEBATE,
-    "old-swarm": OLD_SWARM,
-    "old-conditional": OLD_CONDITIONAL,
-    "old-without-branches": OLD_WITHOUT_BRANCHES,
-}
-EVERY = {**TODAY, **OLDER}
 
 
 def document(spec: str, name: str = "w", tail: str = "") -> str:

@@ -33,9 +33,4 @@ def test_agents_within_branches_are_found_and_each_told_once(tmp_path: Path) -> 
 
 
 def test_agents_of_the_file_exist(tmp_path: Path) -> None:
-    assert told(tmp_path, files.OLD_DEBATE) == []
-
-
-def test_an_older_form_is_told_with_the_line_of_its_entry(tmp_path: Path) -> None:
-    (found,) = told(tmp_path, "pattern: pipeline\nagents:\n  - {id: one}\n  - {id: nobody}\n")
-    assert found.startswith("0.yaml:8: spec.stages[1].agent_id: there is no agent 'nobody'")
+    assert told(tmp_path, files.COORDINATION.replace("team-lead", "one")) == []

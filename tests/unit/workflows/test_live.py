@@ -72,7 +72,8 @@ def test_a_folder_without_files_hides_nothing_of_the_package_until_one_is_there(
 
 def test_the_agents_of_all_files_are_known_and_a_new_one_is_looked_for_at_once(tmp_path: Path, clock: Clock) -> None:
     def write(name: str, ids: str) -> None:
-        text = f"{{type: debate, topic: x, agents: [{', '.join(f'{{id: {each}, tools: []}}' for each in ids)}]}}"
+        agents = ", ".join(f"{{id: {each}, tools: []}}" for each in ids)
+        text = f"{{type: debate, topic: x, agent_ids: [{', '.join(ids)}], agents: [{agents}]}}"
         path = tmp_path / f"{name}.yaml"
         path.write_text(document(text, name), encoding="utf-8")
         os.utime(path, (clock.now_s - 60, clock.now_s - 60))
