@@ -1,11 +1,11 @@
-"""What an agent's file says of its judges."""
+"""What an agent's file says of its judges; InvalidField is raised for a value that cannot be used."""
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from loom_worker.core.errors import BadSettings
-from loom_worker.core.fields import Fields
+from loom_worker.core.fields import Fields, present
 from loom_worker.core.values.judges import (
     CANNOT_TELL,
     CRITICALITIES,
@@ -14,10 +14,6 @@ from loom_worker.core.values.judges import (
     MOST_MEMBERS,
     STRATEGIES,
     STRATEGY_ALIASES,
-    THRESHOLD,
-    USUAL_ANSWERS,
-    CannotTell,
-    Criticality,
     JudgeType,
     Panel,
     PanelMember,
@@ -33,11 +29,7 @@ OTHER_TIMEOUT_S = 30.0
 
 
 def panel(spec: Fields) -> Panel | None:
-    """The judges of the agent; None if it has none.
-
-    Raises:
-        InvalidField: a value of the wrong type, a pattern or schema that is none, or no judge at all.
-    """
+    """The judges of the agent; None if it has none."""
     if spec.get("judges") is None:
         return None
     fields = spec.under("judges")
@@ -49,44 +41,35 @@ def panel(spec: Fields) -> Panel | None:
         members.append(member)
     if not 1 <= len(members) <= MOST_MEMBERS:
         raise fields.invalid("members", f"a list of 1 to {MOST_MEMBERS} judges", f"{len(members)} of them")
-    threshold = fields.number("threshold", most=100)
-    answers = fields.whole("max_retries")
-    if answers is not None and answers > MOST_ANSWERS:
-        raise fields.invalid("max_retries", f"a whole number from 1 to {MOST_ANSWERS}", answers)
-    return Panel(
-        members=tuple(members),
-        strategy=_strategy(fields),
-        threshold=THRESHOLD if threshold is None else threshold / 100 if threshold > 1 else threshold,
-        max_answers=answers or USUAL_ANSWERS,
-    )
+    threshold, answers = fields.number("threshold", most=100), fields.whole("max_retries", most=MOST_ANSWERS)
+    given = present(threshold=threshold / 100 if threshold and threshold > 1 else threshold, max_answers=answers)
+    return Panel(tuple(members), _strategy(fields), **given)
 
 
 def _strategy(fields: Fields) -> Strategy:
     given = fields.text("strategy")
-    if given is None:
-        return "mean"
-    name = given.strip().lower().replace("_", "-")
-    if name not in STRATEGIES and name not in STRATEGY_ALIASES:
-        raise fields.invalid("strategy", "one of " + ", ".join((*STRATEGIES, *STRATEGY_ALIASES)), given)
-    return STRATEGY_ALIASES.get(name) or cast(Strategy, name)
+    known: dict[str, Strategy] = {**{each: each for each in STRATEGIES}, **STRATEGY_ALIASES}
+    found = known.get((given or "mean").strip().lower().replace("_", "-"))
+    if found is None:
+        raise fields.invalid("strategy", "one of " + ", ".join(known), given)
+    return found
 
 
 def _member(entry: Fields) -> PanelMember:
     name = entry.required("name")
     if len(name) > NAME_CHARS:
         raise entry.invalid("name", f"a name of at most {NAME_CHARS} characters", name)
-    kind = cast(JudgeType, entry.choice("type", JUDGE_TYPES) or "llm")
+    kind = entry.choice("type", JUDGE_TYPES) or "llm"
     criticality = entry.choice("criticality", CRITICALITIES) or "non_critical"
-    timeout_s = entry.number("timeout_seconds")
     cannot_tell = entry.choice("cannot_tell", CANNOT_TELL) if kind == "grounded" else None
     return PanelMember(
         name=name,
         type=kind,
         criteria=_CRITERIA[kind](entry),
-        weight=entry.number("weight") or 1.0,
-        criticality=cast(Criticality, criticality),
-        timeout_s=timeout_s or USUAL_TIMEOUT_S.get(kind, OTHER_TIMEOUT_S),
-        cannot_tell=cast(CannotTell, cannot_tell or ("fail" if criticality == "safety_critical" else "skip")),
+        criticality=criticality,
+        timeout_s=entry.number("timeout_seconds") or USUAL_TIMEOUT_S.get(kind, OTHER_TIMEOUT_S),
+        cannot_tell=cannot_tell or ("fail" if criticality == "safety_critical" else "skip"),
+        **present(weight=entry.number("weight")),
     )
 
 
@@ -128,10 +111,6 @@ def _grounded_parts(entry: Fields) -> list[str]:
     return parts
 
 
-def _function(entry: Fields) -> str:
-    return entry.required("criteria")
-
-
 def _texts(entry: Fields, what: str) -> list[str]:
     """One text, or several."""
     given = entry.get("criteria")
@@ -154,5 +133,5 @@ _CRITERIA: Mapping[JudgeType, Callable[[Fields], Any]] = {
     "regex": _patterns,
     "json_schema": _schema,
     "grounded": _grounded_parts,
-    "python": _function,
+    "python": lambda entry: entry.required("criteria"),
 }

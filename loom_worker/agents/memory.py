@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar, get_args
 
-from loom_worker.core.fields import Fields
+from loom_worker.core.fields import Fields, present
 from loom_worker.core.values.memory import MemoryPolicy, Shares, Spend
 
 T = TypeVar("T", int, float)
@@ -38,7 +38,6 @@ def policy(memory: Fields, *, by_number: bool = False) -> MemoryPolicy:
     compression = memory.under("memory_compression")
     profile = compression.choice("workload_profile", tuple(PROFILES))
     usual = PROFILES[profile] if profile else MemoryPolicy()
-    has_swap = memory.under("swap").flag("enabled")
     least, most = _bounds(compression, usual)
     batches = _batches(compression.under("batch_sizes"), usual, by_number=most is not None)
     if profile is None and (by_number or batches is not None):
@@ -52,10 +51,12 @@ def policy(memory: Fields, *, by_number: bool = False) -> MemoryPolicy:
         warning_at=warning,
         critical_at=critical,
         batches=batches,
-        max_l2_tokens=compression.whole("max_l2_tokens") or usual.max_l2_tokens,
         shares=_shares(compression.under("shares"), usual.shares),
-        has_swap=usual.has_swap if has_swap is None else has_swap,
-        spend=memory.choice("spend", get_args(Spend)) or usual.spend,  # type: ignore[arg-type]
+        **present(
+            max_l2_tokens=compression.whole("max_l2_tokens"),
+            has_swap=memory.under("swap").flag("enabled"),
+            spend=memory.choice("spend", get_args(Spend)),
+        ),
     )
 
 
@@ -92,7 +93,7 @@ def _batches(sizes: Fields, usual: MemoryPolicy, *, by_number: bool) -> tuple[in
 
 def _shares(shares: Fields, usual: Shares) -> Shares:
     given = {layer: shares.percent(layer) for layer in _LAYERS}
-    found = replace(usual, **{layer: share for layer, share in given.items() if share is not None})
+    found = replace(usual, **present(**given))
     percents = {layer: round(100 * getattr(found, layer), 6) for layer in _LAYERS}
     if sum(percents.values()) > 100:
         listed = ", ".join(f"{layer} {percent:g}" for layer, percent in percents.items())
@@ -107,7 +108,7 @@ def _rising(fields: Fields, values: Mapping[str, T | None], usual: Mapping[str, 
         values: by key, in order; None for one that is not given.
         usual: stands in for those, held between the given ones before and after it.
     """
-    given: dict[str, T] = {key: value for key, value in values.items() if value is not None}
+    given: dict[str, T] = present(**values)
     for lower, higher in pairwise(given):
         if given[lower] > given[higher]:
             raise fields.invalid(higher, f"at least that of {lower} ({fields.get(lower)})", fields.get(higher))

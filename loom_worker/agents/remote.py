@@ -1,4 +1,7 @@
-"""What an agent's file says under ``a2a``: which agent elsewhere answers, and what its own card shows."""
+"""What an agent's file says under ``a2a``: which agent elsewhere answers, and what its own card shows.
+
+All raise InvalidField for a value that cannot be used.
+"""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,11 +12,7 @@ from loom_worker.core.values.agents import CardSkill, RemoteAgent
 
 
 def remote(fields: Fields, spec: Fields) -> RemoteAgent | None:
-    """The agent that answers in place of a model; None if the section names none.
-
-    Raises:
-        InvalidField: a value of the wrong type, no URL, or what has no effect for an agent that is answered elsewhere.
-    """
+    """The agent that answers in place of a model; None if the section names none."""
     url = fields.text("url")
     given = [name for name in ("auth", "allow_private", "timeout_seconds") if fields.get(name) is not None]
     if url is None:
@@ -39,21 +38,10 @@ def answered_elsewhere(known: dict[str, Any]) -> dict[str, Any]:
 
 
 def card_skills(fields: Fields) -> tuple[CardSkill, ...]:
-    """What the agent's card says that it can do.
-
-    Raises:
-        InvalidField: an entry without id, name or description.
-    """
-    return tuple(_skill(entry) for entry in fields.each("skills")) if fields.get("skills") is not None else ()
+    """What the agent's card says that it can do."""
+    return tuple(_skill(entry) for entry in fields.each("skills"))
 
 
 def _skill(entry: Fields) -> CardSkill:
-    for name in ("id", "name", "description"):
-        entry.required(name)
-    return CardSkill(
-        id=entry.text("id") or "",
-        name=entry.text("name") or "",
-        description=entry.text("description") or "",
-        tags=entry.texts("tags") or (),
-        examples=entry.texts("examples") or (),
-    )
+    own_id, name, description = (entry.required(key) for key in ("id", "name", "description"))
+    return CardSkill(own_id, name, description, entry.texts("tags") or (), entry.texts("examples") or ())

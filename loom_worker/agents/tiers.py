@@ -1,9 +1,12 @@
-"""The ``sessions.memory`` and ``storage`` of an agent's file: the tiers in which it remembers more than a session."""
+"""The ``sessions.memory`` and ``storage`` of an agent's file: the tiers in which it remembers more than a session.
+
+All raise InvalidField for a value that cannot be used, or that contradicts another one.
+"""
 
 from dataclasses import replace
 
 from loom_worker.agents.memory import BATCHES
-from loom_worker.core.fields import Fields
+from loom_worker.core.fields import Fields, present
 from loom_worker.core.values.agents import PROVIDERS, ModelChoice
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.tiers import EMBEDDING_PROVIDERS, SCOPES, STRATEGIES, MemoryTiers
@@ -17,11 +20,7 @@ ELSEWHERE = ("openai", "voyage")
 
 
 def tiers(spec: Fields) -> MemoryTiers | None:
-    """The tiers a file asks for, each key with its usual value where it is left out; None: the file asks for none.
-
-    Raises:
-        InvalidField: a value of the wrong type, or a tier without what it is made from.
-    """
+    """The tiers a file asks for, each key with its usual value where it is left out; None: the file asks for none."""
     _check_storage(spec.under("storage"))
     sessions = spec.under("sessions")
     if "memory" not in sessions:
@@ -29,20 +28,20 @@ def tiers(spec: Fields) -> MemoryTiers | None:
     memory = sessions.under("memory")
     compaction, summaries = memory.under("compaction"), memory.under("summaries")
     knowledge, embeddings = memory.under("knowledge"), memory.under("embeddings")
-    given = {
-        "strategy": compaction.choice("strategy", STRATEGIES),
-        "batch_size": compaction.whole("batch_size", least=2),
-        "recent_messages": memory.under("recent_store").whole("max_messages"),
-        "has_summaries": summaries.flag("enabled"),
-        "extracts_facts": summaries.flag("extract_facts"),
-        "has_knowledge": knowledge.flag("enabled"),
-        "scope": knowledge.choice("scope", SCOPES),
-        "users_write": knowledge.flag("users_write"),
-        "injects_facts": knowledge.flag("inject"),
-        "has_embeddings": embeddings.flag("enabled"),
-        "embedding_model": embeddings.text("model"),
-    }
-    found = MemoryTiers(**{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+    given = present(
+        strategy=compaction.choice("strategy", STRATEGIES),
+        batch_size=compaction.whole("batch_size", least=2),
+        recent_messages=memory.under("recent_store").whole("max_messages"),
+        has_summaries=summaries.flag("enabled"),
+        extracts_facts=summaries.flag("extract_facts"),
+        has_knowledge=knowledge.flag("enabled"),
+        scope=knowledge.choice("scope", SCOPES),
+        users_write=knowledge.flag("users_write"),
+        injects_facts=knowledge.flag("inject"),
+        has_embeddings=embeddings.flag("enabled"),
+        embedding_model=embeddings.text("model"),
+    )
+    found = MemoryTiers(**given)
     if found.has_embeddings and not found.embedding_model:
         needed = "a model, such as openai/text-embedding-3-small, as embeddings are enabled,"
         raise embeddings.invalid("model", needed, "nothing")
@@ -56,11 +55,7 @@ def tiers(spec: Fields) -> MemoryTiers | None:
 
 
 def active_window(spec: Fields, usual: MemoryPolicy) -> MemoryPolicy:
-    """A policy with the limit that ``sessions.memory`` sets to L1; the same one where a file has no tiers.
-
-    Raises:
-        InvalidField: the file limits L1 twice, or to fewer messages than are never compressed.
-    """
+    """A policy with the limit that ``sessions.memory`` sets to L1; the same one where a file has no tiers."""
     sessions = spec.under("sessions")
     if "memory" not in sessions:
         return usual
@@ -79,9 +74,6 @@ def summary_model(spec: Fields) -> ModelChoice:
     """The model that ``compaction.summary_model`` names, of the agent's own provider unless one stands before it.
 
     Without one it is that of ``compressor_llm``.
-
-    Raises:
-        InvalidField: Loom cannot ask that provider, or the file names another model as compressor.
     """
     compressor = spec.under("compressor_llm")
     compaction = spec.under("sessions").under("memory").under("compaction")
@@ -100,20 +92,15 @@ def summary_model(spec: Fields) -> ModelChoice:
 
 def model_choice(fields: Fields) -> ModelChoice:
     """A model beside the one that answers, as ``compressor_llm`` and ``judge_llm`` name it."""
-    chosen = ModelChoice(
-        provider=fields.choice("provider", PROVIDERS),
-        model=fields.text("model"),
-        max_context_tokens=fields.whole("max_context_tokens"),
-    )
+    provider, model = fields.choice("provider", PROVIDERS), fields.text("model")
+    chosen = ModelChoice(provider, model, fields.whole("max_context_tokens"))
     fields.keep_rest()
     return chosen
 
 
 def _check_storage(storage: Fields) -> None:
     """Refuse a backend that Loom has no adapter for; what it has follows from LOOM_DATABASE_URL."""
-    storage.choice("backend", ("sqlite",))
     memory = storage.under("memory")
-    memory.choice("backend", ("sqlite",))
-    memory.under("knowledge").choice("backend", ("sqlite",))
-    storage.under("knowledge").choice("backend", ("sqlite",))
+    for part in (storage, memory, memory.under("knowledge"), storage.under("knowledge")):
+        part.choice("backend", ("sqlite",))
     storage.under("vector").choice("backend", ("sqlite_vec",))

@@ -4,11 +4,11 @@ All raise InvalidField for a value that cannot be used.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Literal
 
-from loom_worker.core.fields import Fields
+from loom_worker.core.fields import Fields, present
 from loom_worker.core.values.agents import PROVIDERS, ApprovalPolicy, Auth, Backend, McpServer, Scope
 from loom_worker.core.values.guardrails import (
     ACTIONS,
@@ -25,13 +25,13 @@ from loom_worker.core.values.guardrails import (
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.learned import LearnedPolicy
 
-_KINDS = ("sql", "rest", "documents")
-_MEMBERS = {
+_MEMBERS: Mapping[Literal["sql", "rest", "documents"], tuple[str, ...]] = {
     "sql": ("url", "scope"),
     "rest": ("url", "openapi", "operations", "allow_private", "auth"),
     "documents": ("path",),
 }
 """Keys of a backend other than ``type``, by its type."""
+_AUTHS: tuple[Literal["bearer", "basic", "header"], ...] = ("bearer", "basic", "header")
 MOST_USD = 1_000_000.0
 """A budget; sums of more than some millions would not be exact any more."""
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -55,16 +55,11 @@ def learned(spec: Fields) -> LearnedPolicy:
     """Which version of the learned layer sessions begin with, and what of it is the agent's own."""
     fields = spec.under("learned")
     version = fields.get("version")
-    if version not in (None, "latest", "none"):
-        is_number = isinstance(version, int) and not isinstance(version, bool) and version > 0
-        if not is_number:
-            raise fields.invalid("version", "a number from 1, latest or none", version)
-    return LearnedPolicy(
-        is_enabled=fields.flag("enabled") is not False,
-        version=version,
-        max_tokens=fields.whole("max_tokens"),
-        signatures=fields.texts("signatures"),
-    )
+    is_number = isinstance(version, int) and not isinstance(version, bool) and version > 0
+    if version not in (None, "latest", "none") and not is_number:
+        raise fields.invalid("version", "a number from 1, latest or none", version)
+    is_enabled = fields.flag("enabled") is not False
+    return LearnedPolicy(is_enabled, version, fields.whole("max_tokens"), fields.texts("signatures"))
 
 
 def budget(spec: Fields) -> Json | None:
@@ -95,8 +90,8 @@ def guardrails(spec: Fields) -> Guardrails:
 def _rule(entry: Fields, stage: Stage) -> tuple[str, Action]:
     for name in ("find", "action"):
         entry.required(name)
-    found = entry.choice("find", (*kinds_at(stage), *OTHER_WORDS))
-    return cast(str, found), cast(Action, entry.choice("action", ACTIONS))
+    entry.choice("find", (*kinds_at(stage), *OTHER_WORDS))
+    return entry.required("find"), entry.choice("action", ACTIONS) or ACTIONS[0]
 
 
 def _model_of(entries: Sequence[Fields], stage: Stage) -> str | None:
@@ -134,12 +129,8 @@ def _rules_by_kind(rules: Fields, stage: Stage) -> Json:
 
 
 def _amounts(fields: Fields) -> Json:
-    amounts = {
-        "usd": fields.number("usd", most=MOST_USD),
-        "tokens": fields.whole("tokens", least=0),
-        "tool_calls": fields.whole("tool_calls", least=0),
-    }
-    return {name: amount for name, amount in amounts.items() if amount is not None}
+    usd = fields.number("usd", most=MOST_USD)
+    return present(usd=usd, tokens=fields.whole("tokens", least=0), tool_calls=fields.whole("tool_calls", least=0))
 
 
 def backend(spec: Fields) -> Backend | None:
@@ -147,26 +138,24 @@ def backend(spec: Fields) -> Backend | None:
     if spec.get("backend") is False:
         return None
     fields = spec.under("backend")
-    kind = fields.choice("type", _KINDS) or "sql"
+    kind = fields.choice("type", tuple(_MEMBERS)) or "sql"
     for name in sorted({name for members in _MEMBERS.values() for name in members} - set(_MEMBERS[kind])):
         if fields.get(name) is not None:
             raise fields.invalid(name, f"nothing (a backend of type {kind} has no such member)", fields.get(name))
     scope = fields.under("scope")
-    found = Backend(
-        kind=cast(Any, kind),
+    found = present(
         url=fields.text("url"),
-        databases=scope.texts("databases") or (),
-        scope=Scope(scope.texts("schemas"), scope.texts("tables"), scope.texts("columns")),
+        databases=scope.texts("databases"),
         openapi=fields.text("openapi"),
         operations=fields.texts("operations"),
-        allow_private=bool(fields.flag("allow_private")),
+        allow_private=fields.flag("allow_private"),
         path=fields.text("path"),
         auth=auth(fields),
     )
-    for member, needed_by in (("openapi", "rest"), ("path", "documents")):
-        if kind == needed_by and fields.get(member) is None:
-            raise fields.invalid(member, f"a path (a backend of type {kind} must have it)", None)
-    return found
+    member = {"rest": "openapi", "documents": "path"}.get(kind)
+    if member and member not in found:
+        raise fields.invalid(member, f"a path (a backend of type {kind} must have it)", None)
+    return Backend(kind, scope=Scope(scope.texts("schemas"), scope.texts("tables"), scope.texts("columns")), **found)
 
 
 def toolbox(spec: Fields) -> ToolList:
@@ -187,11 +176,13 @@ def toolbox(spec: Fields) -> ToolList:
 
 def approval(config: Fields) -> ApprovalPolicy:
     """Which calls need a person."""
-    fields, usual = config.under("approval"), ApprovalPolicy()
+    fields = config.under("approval")
     return ApprovalPolicy(
-        tools=fields.texts("tools") or (),
-        timeout_s=fields.number("timeout_seconds") or usual.timeout_s,
-        on_timeout=cast(Any, fields.choice("on_timeout", ("deny", "approve")) or usual.on_timeout),
+        **present(
+            tools=fields.texts("tools"),
+            timeout_s=fields.number("timeout_seconds"),
+            on_timeout=fields.choice("on_timeout", ("deny", "approve")),
+        )
     )
 
 
@@ -200,11 +191,10 @@ def auth(section: Fields) -> Auth | None:
     if section.get("auth") is None:
         return None
     fields = section.under("auth")
-    kind, secret = fields.choice("type", ("bearer", "basic", "header")) or "bearer", fields.text("secret")
+    kind, secret = fields.choice("type", _AUTHS) or "bearer", fields.text("secret")
     if not secret:
         raise fields.invalid("secret", "the name of a secret (LOOM_SECRET_<name> in the environment)", secret)
-    usual = Auth(cast(Any, kind), secret)
-    return replace(usual, header=fields.text("header") or usual.header, user=fields.text("user") or usual.user)
+    return Auth(kind, secret, **present(header=fields.text("header") or None, user=fields.text("user")))
 
 
 def _server(name: str, fields: Fields) -> McpServer:
@@ -213,16 +203,9 @@ def _server(name: str, fields: Fields) -> McpServer:
         raise fields.invalid(None, "a name of 1-32 letters, digits, '-' and single '_'", name)
     if (command is None) == (url is None):
         raise fields.invalid(None, "either a command or a url", command or "neither")
-    return McpServer(
-        name=name,
-        command=command,
-        args=fields.texts("args") or (),
-        env=_texts_by_name(fields.under("env")),
-        url=url,
-        headers=_texts_by_name(fields.under("headers")),
-        tools=fields.texts("tools"),
-        allow_private=bool(fields.flag("allow_private")),
-    )
+    texts = present(**{key: _texts_by_name(fields.under(key)) for key in ("env", "headers")})
+    given = present(args=fields.texts("args"), tools=fields.texts("tools"), allow_private=fields.flag("allow_private"))
+    return McpServer(name, command, url=url, **texts, **given)
 
 
 def _texts_by_name(fields: Fields) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Reading a mapping that a person wrote: each value is checked when it is asked for, and an error names its place."""
 
+import re
 from collections.abc import Iterator
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from loom_worker.core.errors import BadFile
 from loom_worker.core.text import closest, did_you_mean, one_line
@@ -19,6 +20,11 @@ MAX_NAME_CHARS = 200
 NAMES = frozenset({"name", "id", "model", "agent", "agent_id"})
 MOST_OF_A_FIGURE = 10**12
 """No limit, price or time comes near it, and sums of larger figures would not be exact."""
+
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+"""What agents, workflows and schedules may be called."""
+ChoiceT = TypeVar("ChoiceT", bound=str)
 
 
 class InvalidField(BadFile):
@@ -148,17 +154,28 @@ class Fields:
 
     def required(self, key: str) -> str:
         """A text that must be there, without space around it."""
-        found = (self.text(key) or "").strip()
-        if not found:
+        if (found := self.optional(key)) is None:
             raise InvalidField(self.place_of(key), MISSING)
         return found
 
-    def choice(self, key: str, allowed: tuple[str, ...]) -> str | None:
+    def name(self, key: str = "name", *, most: int = 64) -> str:
+        """A name by which others find what the file defines."""
+        found = self.text(key) or ""
+        if not re.fullmatch(NAME, found) or len(found) > most:
+            raise self.invalid(key, f"a name of letters, digits, '.', '_' and '-', at most {most},", found)
+        return found
+
+    def optional(self, key: str) -> str | None:
+        """A text without space around it; None for one of nothing else."""
+        return (self.text(key) or "").strip() or None
+
+    def choice(self, key: str, allowed: tuple[ChoiceT, ...]) -> ChoiceT | None:
         """One of the allowed texts."""
         value = self.text(key)
-        if value is not None and value not in allowed:
+        found = next((each for each in allowed if each == value), None)
+        if value is not None and found is None:
             raise self.invalid(key, "one of " + ", ".join(allowed), value, did_you_mean(value, allowed))
-        return value
+        return found
 
     def texts(self, key: str) -> tuple[str, ...] | None:
         """A list of texts."""
@@ -172,14 +189,15 @@ class Fields:
                 raise invalid((*self.place_of(key), n), "a text", entry)
         return tuple(value)
 
-    def whole(self, key: str, least: int = 1) -> int | None:
-        """A whole number, ``least`` or more."""
+    def whole(self, key: str, least: int = 1, most: int | None = None) -> int | None:
+        """A whole number from ``least``, up to ``most`` if that is given."""
         value = self._figure(key)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self.invalid(key, f"a whole number from {least}", value)
-        return value
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if not is_whole or value < least or (most is not None and value > most):
+            raise self.invalid(key, f"a whole number from {least}" + ("" if most is None else f" to {most}"), value)
+        return int(value)
 
     def number(self, key: str, *, most: float = float("inf")) -> float | None:
         """A number above 0 and up to ``most``; 0 itself only where there is an upper end."""
@@ -242,6 +260,11 @@ class Fields:
                 yield spelled(self.place_of(str(key))), closest(str(key), absent, least=0.7)
         for child in self._children:
             yield from child.unknown()
+
+
+def present(**values: Any) -> Json:
+    """The values that a file gives; a dataclass that is made of them has its defaults for the others."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _is_finite(number: float) -> bool:

@@ -4,25 +4,25 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from loom_worker.agents import work
+from loom_worker.agents.folder import without_effect
 from loom_worker.agents.schedules import schedule_of
 from loom_worker.core.fields import Fields, InvalidField, invalid, mapping
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.values.workflows import Coordination, Pattern, Workflow
 from loom_worker.core.yaml_files import Document
-from loom_worker.workflows.inline_agents import InlineAgents, acquainted, inline_agents
+from loom_worker.workflows.inline_agents import acquainted, inline_agents
 from loom_worker.workflows.members import defines_agent, listed, refuse_older_form, resolved
 from loom_worker.workflows.placeholders import RUN, advice_on, canonical, malformed
 from loom_worker.workflows.spec import pattern_of
 from loom_worker.workflows.templates import templates
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""Of a workflow."""
 _API_VERSION = "loom/v1"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
@@ -52,9 +52,7 @@ def read(path: Path, document: Document) -> tuple[Workflow, list[Problem]]:
     if version != _API_VERSION:
         raise InvalidField(("apiVersion",), f"{_API_VERSION} is needed, not {version or 'nothing'}")
     meta = head.under("metadata")
-    name = meta.text("name") or ""
-    if not NAME.fullmatch(name):
-        raise meta.invalid("name", "a name of letters, digits, '.', '_' and '-', at most 64,", name)
+    name = meta.name()
     given = _plain(document.content.get("spec"))
     refuse_older_form(document.content, given)
     return _read(f"{path}:{document.line}", document, name, given)
@@ -90,8 +88,9 @@ def _read(source: str, document: Document, name: str, given: Json) -> tuple[Work
         source=source,
         lines=lines,
     )
-    problems = (*_without_effect(workflow, root, inline, given), *_doubtful(workflow, variables, document))
-    return workflow, sorted(problems, key=lambda problem: problem.line)
+    keys = (*root.unknown(), *inline.unknown), (*root.unused(), *inline.unused)
+    problems = (*without_effect(workflow, *keys, document), *_doubtful(workflow, variables, given))
+    return workflow, sorted(problems, key=attrgetter("line"))
 
 
 def _note_uses(variables: _Variables, pattern: Pattern, lines: Mapping[str, int]) -> None:
@@ -184,23 +183,12 @@ def _text(value: str | int | float, written: Any) -> str:
     return written if isinstance(written, str) else str(value)
 
 
-def _without_effect(workflow: Workflow, root: Fields, inline: InlineAgents, given: Json) -> Iterator[Problem]:
-    for path, similar in (*root.unknown(), *inline.unknown):
-        advice = f"did you mean {similar}?" if similar else "it has no effect"
-        yield workflow.problem(path, "unknown key", advice, is_warning=True)
-    for path in (*root.unused(), *inline.unused):
-        yield workflow.problem(path, "without effect yet", is_warning=True)
+def _doubtful(workflow: Workflow, variables: _Variables, given: Json) -> Iterator[Problem]:
+    """Report agents that an entry replaces, variables that nothing uses, and placeholders that look misspelt."""
     for path, entry in listed(given):
         if defines_agent(entry) and entry.get("agent") is not None:
             text = "without effect: the entry has settings of its own, which define a new agent"
             yield workflow.problem(f"{path}.agent", text, is_warning=True)
-
-
-def _doubtful(workflow: Workflow, variables: _Variables, document: Document) -> Iterator[Problem]:
-    """Report keys that stand twice, variables that nothing uses, and placeholders that look misspelt."""
-    for key, line in document.repeated():
-        text = f"{key} stands there twice, and this one counts"
-        yield Problem(text, "take one of them out", workflow.file, line, is_warning=True)
     for name, path in variables.declared.items():
         if name not in variables.used:
             yield workflow.problem(path, "no text uses this variable", is_warning=True)

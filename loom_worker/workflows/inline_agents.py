@@ -1,6 +1,5 @@
 """The agents that a workflow file defines itself: an entry of ``agents`` has the keys of an agent's ``spec``."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,8 +9,8 @@ from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.json import Json
 from loom_worker.workflows.members import defines_agent, key_of, listed
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-"""Of an agent within its file; with the workflow's name before it, it is no longer than an agent's name may be."""
+MOST_NAME = 63
+"""Characters of an agent's name within its file; with the workflow's before it, it is as long as an agent's may be."""
 
 
 @dataclass(slots=True)
@@ -45,8 +44,7 @@ def inline_agents(spec: Json, source: str, lines: Mapping[str, int]) -> InlineAg
             fields.get(key)
         fields.keep("path", "role", "prompt_template")
         if defines_agent(entry):
-            if not _NAME.fullmatch(own_name):
-                raise fields.invalid(name_key, "a name of letters, digits, '.', '_' and '-', at most 63,", own_name)
+            own_name = fields.name(name_key, most=MOST_NAME)
             agent = agent_from(fields, fields, fields.required("agent"))
             if agent.name in found.agents:
                 raise InvalidField((path, name_key), f"another agent has the name {own_name!r}")

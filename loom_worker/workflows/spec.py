@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 from jsonschema.validators import validator_for
 from referencing.exceptions import Unresolvable
 
-from loom_worker.core.fields import MISSING, Fields, InvalidField, Place
+from loom_worker.core.fields import MISSING, Fields, InvalidField, Place, present
 from loom_worker.core.text import did_you_mean
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.workflows import (
@@ -19,17 +19,13 @@ from loom_worker.core.values.workflows import (
     MOST_NESTED,
     MOST_RETRIES,
     MOST_ROUNDS,
-    NO_RETRIES,
     PATTERN_TYPES,
-    USUAL_CONFIDENCE,
-    USUAL_ITERATIONS,
     VOTING_STRATEGIES,
     ApprovalGate,
     Conditional,
     Coordination,
     Debate,
     Iterative,
-    MergeStrategy,
     OutputRetries,
     ParallelTasks,
     Pattern,
@@ -142,15 +138,11 @@ def _stage(fields: Fields, own_id: str) -> PipelineStage:
         agent_id=fields.required("agent_id"),
         prompt_template=fields.required("prompt_template"),
         id=own_id,
-        validation_prompt=_optional(fields, "validation_prompt"),
+        validation_prompt=fields.optional("validation_prompt"),
         output_schema=_schema(fields, "output_schema"),
         retry=_retry(fields),
         approval=_approval(fields),
     )
-
-
-def _optional(fields: Fields, key: str) -> str | None:
-    return (fields.text(key) or "").strip() or None
 
 
 def _schema(fields: Fields, key: str) -> Mapping[str, Any] | None:
@@ -178,26 +170,29 @@ def _schema(fields: Fields, key: str) -> Mapping[str, Any] | None:
 def _retry(fields: Fields) -> OutputRetries:
     policy = fields.under("retry_policy")
     policy.keep("session_mode", "cooldown_ms")
-    valid_values, feedback = policy.flag("include_valid_values"), _optional(policy, "feedback_template")
+    feedback = policy.optional("feedback_template")
     return OutputRetries(
-        max_retries=_whole(policy, "max_retries", NO_RETRIES.max_retries, least=0, most=MOST_RETRIES),
-        include_valid_values=NO_RETRIES.include_valid_values if valid_values is None else valid_values,
-        feedback=None if feedback is None else renamed(feedback, _ITS_OWN),
+        **present(
+            max_retries=policy.whole("max_retries", 0, MOST_RETRIES),
+            include_valid_values=policy.flag("include_valid_values"),
+            feedback=feedback and renamed(feedback, _ITS_OWN),
+        )
     )
 
 
 def _approval(fields: Fields) -> ApprovalGate | None:
-    given, usual = fields.get("approval"), ApprovalGate()
-    if given is None or isinstance(given, bool):
-        return usual if given else None
+    is_wanted = fields.get("approval")
+    if is_wanted is None or isinstance(is_wanted, bool):
+        return ApprovalGate() if is_wanted else None
     gate = fields.under("approval")
     gate.keep("request_type", "revise_target_stage_id")
-    revisions = gate.whole("max_revisions", least=0)
     return ApprovalGate(
-        prompt=_optional(gate, "prompt") or usual.prompt,
-        timeout_s=gate.number("timeout_seconds") or usual.timeout_s,
-        on_timeout=cast(Any, gate.choice("on_timeout", ("reject", "approve")) or usual.on_timeout),
-        max_revisions=usual.max_revisions if revisions is None else revisions,
+        **present(
+            prompt=gate.optional("prompt"),
+            timeout_s=gate.number("timeout_seconds"),
+            on_timeout=gate.choice("on_timeout", ("reject", "approve")),
+            max_revisions=gate.whole("max_revisions", 0),
+        )
     )
 
 
@@ -210,13 +205,9 @@ def _fan_out(fields: Fields, kind: PatternType) -> ParallelTasks:
         for entry in entries:
             entry.keep("metadata")
         tasks = tuple(Task(entry.required("agent_id"), entry.required("prompt")) for entry in entries)
-    return ParallelTasks(
-        type=kind,
-        tasks=tasks,
-        merge_strategy=_merge(fields, "concatenate"),
-        merge_agent_id=_optional(fields, "merge_agent_id"),
-        timeout_s=fields.number("timeout_seconds"),
-    )
+    merge = present(merge_strategy=fields.choice("merge_strategy", MERGE_STRATEGIES))
+    merger, timeout_s = fields.optional("merge_agent_id"), fields.number("timeout_seconds")
+    return ParallelTasks(kind, tasks, merge_agent_id=merger, timeout_s=timeout_s, **merge)
 
 
 def _conditional(fields: Fields, depth: int) -> Conditional:
@@ -244,12 +235,13 @@ def _iterative(fields: Fields) -> Iterative:
     restartable = _stages_named(policy, "restartable_stages", pipeline)
     policy.keep_rest()
     fields.keep("restart_topic")
-    most = _whole(fields, "max_iterations", USUAL_ITERATIONS, most=MOST_ITERATIONS)
+    most = fields.whole("max_iterations", most=MOST_ITERATIONS)
+    triggers = _stages_named(fields, "restart_triggers", pipeline)
     return Iterative(
-        pipeline=pipeline,
-        max_iterations=most if is_enabled else 1,
-        restart_triggers=_stages_named(fields, "restart_triggers", pipeline),
+        pipeline,
+        restart_triggers=triggers,
         restartable_stages=restartable,
+        **present(max_iterations=most if is_enabled else 1),
     )
 
 
@@ -273,28 +265,31 @@ def _debate(fields: Fields) -> Debate:
     return Debate(
         topic=fields.required("topic"),
         agent_ids=_agent_ids(fields),
-        rounds=_whole(fields, "rounds", 1, most=MOST_ROUNDS),
-        merge_strategy=_merge(fields, "consensus"),
-        moderator_agent_id=_optional(fields, "moderator_agent_id"),
+        **present(
+            rounds=fields.whole("rounds", most=MOST_ROUNDS),
+            merge_strategy=fields.choice("merge_strategy", MERGE_STRATEGIES),
+            moderator_agent_id=fields.optional("moderator_agent_id"),
+        ),
     )
 
 
 def _swarm(fields: Fields) -> Swarm:
-    confidence = fields.number("confidence_threshold", most=1.0)
     return Swarm(
         question=fields.required("question"),
         agent_ids=_agent_ids(fields),
-        strategy=cast(Any, fields.choice("strategy", VOTING_STRATEGIES) or VOTING_STRATEGIES[0]),
-        confidence_threshold=USUAL_CONFIDENCE if confidence is None else confidence,
-        shares_votes=bool(fields.flag("share_votes")),
-        judge_agent_id=_optional(fields, "judge_agent_id"),
         retry=_retry(fields),
+        **present(
+            strategy=fields.choice("strategy", VOTING_STRATEGIES),
+            confidence_threshold=fields.number("confidence_threshold", most=1.0),
+            shares_votes=fields.flag("share_votes"),
+            judge_agent_id=fields.optional("judge_agent_id"),
+        ),
     )
 
 
 def _coordination(fields: Fields) -> Coordination:
     entrypoint = fields.required("entrypoint")
-    prompt = _optional(fields, "prompt") or "{{input}}"
+    prompt = fields.optional("prompt") or "{{input}}"
     if fields.get("agents") is None:
         return Coordination(entrypoint, prompt)
     agents: dict[str, str] = {}
@@ -303,23 +298,18 @@ def _coordination(fields: Fields) -> Coordination:
         name = entry.required(key_of({key: entry.get(key) for key in ("id", "name")}) or "name")
         if name in agents:
             raise InvalidField(entry.place, f"another agent has the name {name!r}")
-        agents[name] = _optional(entry, "agent") or name
+        agents[name] = entry.optional("agent") or name
     if entrypoint not in agents:
         raise _advised(fields.place_of("entrypoint"), f"spec.agents has no {entrypoint!r}", entrypoint, agents)
     return Coordination(agents[entrypoint], prompt, tuple(agents.values()))
 
 
-def _merge(fields: Fields, usual: MergeStrategy) -> MergeStrategy:
-    return cast(MergeStrategy, fields.choice("merge_strategy", MERGE_STRATEGIES) or usual)
-
-
 def _agent_ids(fields: Fields) -> tuple[str, ...]:
-    given = fields.texts("agent_ids") or ()
-    _check_count(fields, "agent_ids", len(given))
-    for n, agent_id in enumerate(given):
-        if not agent_id.strip():
-            raise InvalidField((*fields.place_of("agent_ids"), n), MISSING)
-    return tuple(agent_id.strip() for agent_id in given)
+    ids = tuple(agent_id.strip() for agent_id in fields.texts("agent_ids") or ())
+    _check_count(fields, "agent_ids", len(ids))
+    if "" in ids:
+        raise InvalidField((*fields.place_of("agent_ids"), ids.index("")), MISSING)
+    return ids
 
 
 def _entries(fields: Fields, key: str) -> tuple[Fields, ...]:
@@ -333,10 +323,3 @@ def _check_count(fields: Fields, key: str, count: int) -> None:
         raise InvalidField(fields.place_of(key), MISSING)
     if not 1 <= count <= MOST_AGENTS:
         raise InvalidField(fields.place_of(key), f"from 1 to {MOST_AGENTS} entries are needed, not {count}")
-
-
-def _whole(fields: Fields, key: str, usual: int, *, least: int = 1, most: int) -> int:
-    found = fields.whole(key, least)
-    if found is not None and found > most:
-        raise fields.invalid(key, f"a whole number from {least} to {most}", found)
-    return usual if found is None else found

@@ -358,8 +358,8 @@ def test_a_file_that_holds_no_agent_or_is_passed_over_for_its_name_is_a_warning(
         (tmp_path / name).write_text("# nothing yet\n", encoding="utf-8")
     found = load(tmp_path)
     assert told(found) == [
-        f"{tmp_path}/old.yaml.bak: is not read; agents' files end in .yaml or .yml",
-        f"{tmp_path}/upper.YAML: is not read; agents' files end in .yaml or .yml",
+        f"{tmp_path}/old.yaml.bak: is not read; files of agents end in .yaml or .yml",
+        f"{tmp_path}/upper.YAML: is not read; files of agents end in .yaml or .yml",
         f"{tmp_path}/empty.yaml: no agent in it",
     ]
     assert all(problem.is_warning for problem in found.problems)

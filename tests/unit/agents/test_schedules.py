@@ -62,7 +62,7 @@ def test_an_agent_has_one_schedule_or_several_with_names(tmp_path: Path) -> None
         ),
         ("  schedule: {cron: 0 9 * * *}", 5, "missing"),
         ("  schedule: {cron: 0 9 * * *, input: x, session_mode: old}", 5, "new, persistent, shared"),
-        ("  schedule: {cron: 0 9 * * *, input: x, workspace: a/b}", 5, "the name of a workspace"),
+        ("  schedule: {cron: 0 9 * * *, input: x, workspace: a/b}", 5, "workspace: a name of letters"),
         ("  schedules: [{cron: 0 9 * * *, input: x}]", 5, "missing"),
         ("  schedules: [{name: a, input: x}]", 5, "missing"),
         (

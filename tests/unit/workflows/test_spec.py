@@ -158,7 +158,7 @@ def nested(depth: int) -> str:
         (staged(", retry_policy: {max_retries: 11}"),
             "spec.stages[0].retry_policy.max_retries: a whole number from 0 to 10 is needed, not '11'"),
         (staged(", retry_policy: {max_retries: -1}"),
-            "spec.stages[0].retry_policy.max_retries: a whole number from 0 is needed, not '-1'"),
+            "spec.stages[0].retry_policy.max_retries: a whole number from 0 to 10 is needed, not '-1'"),
         (staged(", output_schema: '{'"), "spec.stages[0].output_schema: is not JSON: Expecting property name enclosed "
             "in double quotes: line 1 column 2 (char 1)"),
         (staged(", output_schema: '[]'"),
