@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from loom_worker.core.fields import NAME, InvalidField
+from loom_worker.core.fields import NAME, Fields, InvalidField
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.yaml_files import MAX_BYTES, Document, Unreadable, marked_documents
 
 SUFFIXES = (".yaml", ".yml")
+API_VERSION = "loom/v1"
 _NAMED = re.compile(rf"\bname[\"']?\s*:\s*[\"']?({NAME})")
 """What may be the name of an entry in a text that is no YAML."""
 
@@ -128,6 +129,13 @@ class DefiningFiles(ABC, Generic[EntryT]):
         self.suspected.setdefault(name or path.stem, problem)
         if name and is_ours:
             self.refused[name] = problem
+
+
+def check_kind(root: Fields, kind: str) -> None:
+    """Raise InvalidField unless a document says that it is of this kind and version."""
+    for key, needed in (("kind", kind), ("apiVersion", API_VERSION)):
+        if (given := root.text(key)) != needed:
+            raise InvalidField((key,), f"{needed} is needed, not {given or 'nothing'}")
 
 
 def without_effect(

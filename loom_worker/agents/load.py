@@ -8,10 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from loom_worker.agents import judges, memory, remote, tiers, work
-from loom_worker.agents.folder import SUFFIXES, DefiningFiles, without_effect
+from loom_worker.agents import judges, memory, tiers, work
+from loom_worker.agents.folder import SUFFIXES, DefiningFiles, check_kind, without_effect
 from loom_worker.agents.schedules import schedules_of
-from loom_worker.core.fields import Fields, InvalidField, present
+from loom_worker.core.fields import Fields, present
 from loom_worker.core.values.agents import PROVIDERS, Agent
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem
@@ -19,7 +19,6 @@ from loom_worker.core.yaml_files import Document
 
 DEFAULT = "default"
 """The agent of a session that names none."""
-_API_VERSION = "loom/v1"
 _NAMES_DEFAULT = re.compile(r"\bname[\"']?\s*:\s*[\"']?default\b(?![.-])")
 
 
@@ -135,11 +134,7 @@ def _described(content: Any) -> tuple[Agent, Fields]:
     if "agent" in root:
         meta = spec = root.under("agent")
     else:
-        kind, version = root.text("kind"), root.text("apiVersion")
-        if kind != "Agent":
-            raise InvalidField(("kind",), f"Agent is needed, not {kind or 'nothing'}")
-        if version != _API_VERSION:
-            raise InvalidField(("apiVersion",), f"{_API_VERSION} is needed, not {version or 'nothing'}")
+        check_kind(root, "Agent")
         meta, spec = root.under("metadata"), root.under("spec")
     name = meta.name(most=128)
     meta.get("labels")
@@ -188,10 +183,10 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
         judges=judges.panel(spec),
         schedules=schedules_of(spec, name),
         judge_model=tiers.model_choice(spec.under("judge_llm")),
-        remote=remote.remote(a2a, spec),
-        card_skills=remote.card_skills(a2a),
+        remote=work.remote(a2a, spec),
+        card_skills=work.card_skills(a2a),
     )
     backend = work.backend(spec)
     if "remote" in known:
-        return Agent(name=name, backend=None, **remote.answered_elsewhere(known))
+        return Agent(name=name, backend=None, **{**known, **work.ELSEWHERE})
     return Agent(name=name, backend=backend, **known)

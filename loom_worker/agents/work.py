@@ -1,4 +1,4 @@
-"""What an agent's file says of its data, its tools, and the calls that a person must approve.
+"""What an agent's file says of its data, its tools, the calls that a person must approve, and who else answers.
 
 All raise InvalidField for a value that cannot be used.
 """
@@ -6,10 +6,20 @@ All raise InvalidField for a value that cannot be used.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from loom_worker.core.fields import Fields, present
-from loom_worker.core.values.agents import PROVIDERS, ApprovalPolicy, Auth, Backend, McpServer, Scope
+from loom_worker.core.values.agents import (
+    PROVIDERS,
+    ApprovalPolicy,
+    Auth,
+    Backend,
+    CardSkill,
+    McpServer,
+    RemoteAgent,
+    Scope,
+)
 from loom_worker.core.values.guardrails import (
     ACTIONS,
     CHECKED_STAGES,
@@ -31,6 +41,8 @@ _MEMBERS: Mapping[Literal["sql", "rest", "documents"], tuple[str, ...]] = {
     "documents": ("path",),
 }
 """Keys of a backend other than ``type``, by its type."""
+ELSEWHERE: Mapping[str, Any] = {"tools": (), "patterns_enabled": False, "skills_enabled": False}
+"""Fields of an agent that is answered elsewhere: it is sent messages alone, so nothing is added to them."""
 _AUTHS: tuple[Literal["bearer", "basic", "header"], ...] = ("bearer", "basic", "header")
 MOST_USD = 1_000_000.0
 """A budget; sums of more than some millions would not be exact any more."""
@@ -230,3 +242,34 @@ def _chosen(fields: Fields, servers: tuple[McpServer, ...]) -> tuple[McpServer, 
         tools = entry.texts("tools")
         chosen.append(by_name[name] if tools is None else replace(by_name[name], tools=tools))
     return tuple(chosen)
+
+
+def remote(fields: Fields, spec: Fields) -> RemoteAgent | None:
+    """The agent that answers in place of a model; None if the section names none."""
+    url = fields.text("url")
+    given = [name for name in ("auth", "allow_private", "timeout_seconds") if fields.get(name) is not None]
+    if url is None:
+        if given:
+            raise fields.invalid("url", f"the address of an agent, for which {given[0]} is meant,", None)
+        return None
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise fields.invalid("url", "a URL that begins with https:// or http://", url)
+    for member in ("tools", "mcp_servers", "backend", "system_prompt"):
+        if spec.get(member):
+            raise spec.invalid(member, "nothing (an agent that a2a.url answers has its own elsewhere)", member)
+    return RemoteAgent(
+        url,
+        auth(fields),
+        allow_private=bool(fields.flag("allow_private")),
+        timeout_s=fields.number("timeout_seconds"),
+    )
+
+
+def card_skills(fields: Fields) -> tuple[CardSkill, ...]:
+    """What the agent's card says that it can do."""
+    return tuple(_skill(entry) for entry in fields.each("skills"))
+
+
+def _skill(entry: Fields) -> CardSkill:
+    own_id, name, description = (entry.required(key) for key in ("id", "name", "description"))
+    return CardSkill(own_id, name, description, entry.texts("tags") or (), entry.texts("examples") or ())

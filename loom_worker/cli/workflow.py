@@ -192,7 +192,7 @@ def lint(ctx: click.Context, /, paths: Sequence[Path], *, as_json: bool) -> None
 
 def _findings(paths: Iterable[Path], settings: Settings) -> _Findings:
     from loom_worker.agents.load import load as load_agents
-    from loom_worker.workflows.check import faults
+    from loom_worker.workflows.load import faults
 
     agents = load_agents(settings.agents_dir)
     workflows: dict[str, Workflow] = {}

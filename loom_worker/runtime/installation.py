@@ -36,7 +36,7 @@ from loom_worker.runtime.tool_sets import Data, servers_of
 from loom_worker.tools import custom
 from loom_worker.tools.registry import Registry
 from loom_worker.workflows import load as workflow_files
-from loom_worker.workflows.check import faults
+from loom_worker.workflows.load import faults
 
 LOOK_S = 15.0
 """For all sources together; those that are not done by then are reported as silent."""

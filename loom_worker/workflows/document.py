@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 from loom_worker.agents import work
-from loom_worker.agents.folder import without_effect
+from loom_worker.agents.folder import check_kind, without_effect
 from loom_worker.agents.schedules import schedule_of
-from loom_worker.core.fields import Fields, InvalidField, invalid, mapping
+from loom_worker.core.fields import Fields, InvalidField, mapping
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.values.workflows import Coordination, Pattern, Workflow
@@ -23,7 +23,6 @@ from loom_worker.workflows.placeholders import RUN, advice_on, canonical, malfor
 from loom_worker.workflows.spec import pattern_of
 from loom_worker.workflows.templates import templates
 
-_API_VERSION = "loom/v1"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
@@ -46,14 +45,8 @@ def read(path: Path, document: Document) -> tuple[Workflow, list[Problem]]:
         InvalidField: a value cannot be used; its place is one of the file.
     """
     head = Fields(document.content, what="a workflow")
-    kind, version = head.text("kind"), head.text("apiVersion")
-    if kind != "Workflow":
-        raise InvalidField(("kind",), f"Workflow is needed, not {kind or 'nothing'}")
-    if version != _API_VERSION:
-        raise InvalidField(("apiVersion",), f"{_API_VERSION} is needed, not {version or 'nothing'}")
-    meta = head.under("metadata")
-    name = meta.name()
-    given = _plain(document.content.get("spec"))
+    check_kind(head, "Workflow")
+    name, given = head.under("metadata").name(), _plain(document.content.get("spec"))
     refuse_older_form(document.content, given)
     return _read(f"{path}:{document.line}", document, name, given)
 
@@ -61,12 +54,12 @@ def read(path: Path, document: Document) -> tuple[Workflow, list[Problem]]:
 def _read(source: str, document: Document, name: str, given: Json) -> tuple[Workflow, list[Problem]]:
     lines, written, spec = document.lines(), document.as_written(), resolved(given, name)
     root = Fields({**document.content, "spec": spec})
-    for key in ("kind", "apiVersion"):
-        root.get(key)
+    check_kind(root, "Workflow")
     meta, fields, schedule = root.under("metadata"), root.under("spec"), root.under("schedule")
     pattern, inline = pattern_of(fields), inline_agents(spec, source, lines)
     meta.get("name")
-    variables = _variables(fields, schedule, written)
+    labels, scheduled = meta.under("labels"), _scheduled(schedule, _inner(written, "schedule", "variables"))
+    variables = _variables(fields.under("variables"), scheduled, _inner(written, "spec", "variables"))
     _note_uses(variables, pattern, lines)
     workflow = Workflow(
         name=name,
@@ -74,7 +67,7 @@ def _read(source: str, document: Document, name: str, given: Json) -> tuple[Work
         spec=spec,
         version=meta.text("version") or "",
         description=meta.text("description") or "",
-        labels=MappingProxyType(_labels(meta.under("labels"))),
+        labels=MappingProxyType({name: labels.text(name) or "" for name in labels.names()}),
         variables=MappingProxyType(variables.values),
         needed=MappingProxyType(variables.needed),
         scheduled={name: name in variables.used for name in variables.values if name not in variables.declared},
@@ -83,7 +76,7 @@ def _read(source: str, document: Document, name: str, given: Json) -> tuple[Work
         ),
         budget=_budget(fields),
         deadline_s=fields.number("deadline_seconds"),
-        schedule=schedule_of(schedule, "workflow", name, variables=_scheduled(schedule, written)),
+        schedule=schedule_of(schedule, "workflow", name, variables=scheduled),
         unknown_keys=tuple(key for key, _ in (*root.unknown(), *inline.unknown)),
         source=source,
         lines=lines,
@@ -121,52 +114,44 @@ def _plain(spec: Any) -> Json:
     return plain
 
 
-def _labels(fields: Fields) -> dict[str, str]:
-    return {name: fields.text(name) or "" for name in fields.names()}
-
-
 def _budget(spec: Fields) -> Json | None:
     """What one run may spend."""
     found = work.budget(spec)
     for period in ("day", "month"):
         if found is not None and period in found:
-            place = (*spec.place_of("budget"), period)
-            raise invalid(place, "nothing (a run has one budget, for good)", period)
+            raise spec.under("budget").invalid(period, "nothing (a run has one budget, for good)", period)
     return found
 
 
-def _variables(spec: Fields, schedule: Fields, written: Any) -> _Variables:
+def _variables(given: Fields, scheduled: Mapping[str, str], texts: Mapping[str, Any]) -> _Variables:
     """The variables that the file names: those of the spec, and those of the schedule that the spec does not name."""
     found = _Variables()
-    given, texts = spec.under("variables"), _inner(written, "spec", "variables")
     for name in given.names():
-        value = given.get(name)
+        value, known = given.get(name), canonical(name)
         if not _VARIABLE.fullmatch(name):
             raise given.invalid(name, "a name of letters, digits, '_' and '-', at most 64,", name)
-        if canonical(name) in RUN | {"initial"}:
+        if known in RUN | {"initial"}:
             raise InvalidField(given.place_of(name), "Loom gives this a value itself; choose another name")
         if isinstance(value, dict | list):
             raise given.invalid(name, "a text, a number, true or false", value)
-        if canonical(name) in found.declared:
-            raise InvalidField(given.place_of(name), f"{canonical(name)!r} is another name for it, and stands here too")
-        found.declared[canonical(name)] = f"spec.variables.{name}"
+        if known in found.declared:
+            raise InvalidField(given.place_of(name), f"{known!r} is another name for it, and stands here too")
+        found.declared[known] = f"spec.variables.{name}"
         if value is not None:
-            found.values[canonical(name)] = _text(value, texts.get(name))
-    scheduled, texts = schedule.get("variables"), _inner(written, "schedule", "variables")
-    for name, value in scheduled.items() if isinstance(scheduled, dict) else ():
-        known = canonical(str(name))
-        if known not in found.declared and known not in RUN and isinstance(value, str | int | float):
-            found.values.setdefault(known, _text(value, texts.get(str(name))))
+            found.values[known] = _text(value, texts.get(name))
+    for known, text in ((canonical(name), text) for name, text in scheduled.items()):
+        if known not in found.declared:
+            found.values.setdefault(known, text)
     return found
 
 
-def _scheduled(schedule: Fields, written: Any) -> dict[str, str]:
-    """The variables of runs that the schedule begins."""
-    given, texts = schedule.get("variables"), _inner(written, "schedule", "variables")
+def _scheduled(schedule: Fields, texts: Mapping[str, Any]) -> dict[str, str]:
+    """The variables of runs that the schedule begins; what Loom gives a value itself is left out."""
+    given = schedule.get("variables")
     return {
         str(name): _text(value, texts.get(str(name)))
         for name, value in (given.items() if isinstance(given, dict) else ())
-        if isinstance(value, str | int | float) and canonical(str(name)) not in RUN - {"input"}
+        if isinstance(value, str | int | float) and canonical(str(name)) not in RUN
     }
 
 

@@ -1,15 +1,16 @@
 """Workflows from YAML files (docs/workflows.md); an error in a file affects the workflows of that document alone."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from loom_worker.agents.folder import DefiningFiles
-from loom_worker.agents.load import files_of
+from loom_worker.agents.load import Agents, files_of
+from loom_worker.core.text import did_you_mean
 from loom_worker.core.values.problems import Problem
-from loom_worker.core.values.workflows import Workflow
+from loom_worker.core.values.workflows import Workflow, agent_ids
 from loom_worker.core.yaml_files import Document
 from loom_worker.workflows.document import read
 
@@ -64,6 +65,19 @@ def load(folder: Path | None) -> Workflows:
         frozenset(found.unread),
         MappingProxyType(found.suspected),
     )
+
+
+def faults(workflow: Workflow, agents: Agents) -> Iterator[Problem]:
+    """Report agents that do not exist, or whose file is broken, each once; those of the file itself exist."""
+    reported: set[str] = set()
+    for path, name in agent_ids(workflow.pattern):
+        if name in workflow.agents or name in agents.agents or name in reported:
+            continue
+        reported.add(name)
+        fault = agents.fault(name)
+        known = [*agents.agents, *(own.rpartition(":")[2] for own in workflow.agents)]
+        advice = "" if fault else did_you_mean(name, known) or "agents are read from LOOM_AGENTS_DIR"
+        yield workflow.problem(f"spec.{path}", fault or f"there is no agent {name!r}", advice)
 
 
 def used_folder(own: Path | None, shipped: Path | None) -> Path | None:

@@ -62,7 +62,8 @@ def _refuse_older(spec: Json, path: str) -> None:
 def resolved(spec: Json, workflow: str) -> Json:
     """A spec that names every agent as the installation knows it: ``workflow:agent`` for those that it defines."""
     names = dict(_names(listed(spec), workflow))
-    return _renamed(spec, names) if names else spec
+    found: Json = _renamed(spec, names) if names else spec
+    return found
 
 
 def _names(entries: Iterable[tuple[str, Json]], workflow: str) -> Iterator[tuple[str, Any]]:
@@ -83,23 +84,22 @@ def _nested(spec: Json) -> Iterator[tuple[str, Json]]:
         yield "default_branch", spec["default_branch"]
 
 
-def _renamed(spec: Json, names: Mapping[str, Any]) -> Json:
-    """The spec with other names for its agents, wherever they stand."""
-    found = {key: _name(value, names) if key in _ID_KEYS else value for key, value in spec.items()}
-    if isinstance(spec.get("agent_ids"), list):
-        found["agent_ids"] = [_name(each, names) for each in spec["agent_ids"]]
-    for key in ("stages", "tasks"):
-        if isinstance(spec.get(key), list):
-            found[key] = [_renamed(each, names) if isinstance(each, dict) else each for each in spec[key]]
-    for key in ("pipeline", "default_branch"):
-        if isinstance(spec.get(key), dict):
-            found[key] = _renamed(spec[key], names)
-    if isinstance(spec.get("branches"), dict):
-        branches = spec["branches"].items()
-        found["branches"] = {name: _renamed(each, names) if isinstance(each, dict) else each for name, each in branches}
-    if isinstance(spec.get("agents"), list):
-        found["agents"] = [_entry(each, names) for each in spec["agents"]]
-    return found
+def _renamed(value: Any, names: Mapping[str, Any]) -> Any:
+    """A spec, or a part of one, with other names for its agents, wherever they stand."""
+    if isinstance(value, list):
+        return [_renamed(each, names) for each in value]
+    return {key: _at(key, inside, names) for key, inside in value.items()} if isinstance(value, dict) else value
+
+
+def _at(key: str, value: Any, names: Mapping[str, Any]) -> Any:
+    if key in _ID_KEYS:
+        return _name(value, names)
+    if key in ("stages", "tasks", "pipeline", "default_branch"):
+        return _renamed(value, names)
+    if key == "branches" and isinstance(value, dict):
+        return {name: _renamed(each, names) for name, each in value.items()}
+    rename = {"agent_ids": _name, "agents": _entry}.get(key)
+    return [rename(each, names) for each in value] if rename and isinstance(value, list) else value
 
 
 def _entry(entry: Any, names: Mapping[str, Any]) -> Any:

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from loom_worker.agents import load as agent_files
-from loom_worker.workflows.check import faults
+from loom_worker.workflows.load import faults
 from tests.unit.workflows import files
 from tests.unit.workflows.files import workflow
 
