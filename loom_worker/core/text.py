@@ -124,7 +124,7 @@ def closest(name: str, known: Iterable[str], *, least: float = 0.6) -> str:
     return next(iter(get_close_matches(name, known, n=1, cutoff=least)), "")
 
 
-def did_you_mean(name: str, known: Iterable[str], *, least: float = 0.6) -> str:
-    """What is advised for a name that is not among those known; empty if none resembles it, see ``closest``."""
-    near = closest(name, known, least=least)
-    return f"did you mean {near}?" if near else ""
+def did_you_mean(name: str, known: Iterable[str], *, most: int = 1, least: float = 0.6) -> str:
+    """Advise up to ``most`` of the known names that resemble one, as ``closest`` finds them; empty if none does."""
+    near = get_close_matches(name, known, most, least)
+    return f"did you mean {', '.join(near)}?" if near else ""

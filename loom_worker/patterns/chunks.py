@@ -6,21 +6,19 @@ Each reader takes the value of a key and its place, and returns the part with th
 from collections.abc import Iterator
 from typing import Any
 
-from loom_worker.core.fields import MISSING, InvalidField, Place, kind, mapping
+from loom_worker.core.fields import MISSING, InvalidField, Place, kind, present
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import CommonError, Example, Parameter, Template
 from loom_worker.patterns import aliases
 from loom_worker.patterns.aliases import Keys
-from loom_worker.patterns.fields import PatternFields, prose, text
+from loom_worker.patterns.fields import PatternFields, plain, prose, text
 
 
 def parameters(value: Any, place: Place) -> tuple[tuple[Parameter, ...], Json]:
     """Read a list of mappings or names, or a mapping of names."""
-    read: list[Parameter] = []
+    read: dict[str, Parameter] = {}
     extra: Json = {}
-    for where, name, body in _named(value, place, aliases.PARAMETER):
-        given = {"name": body} if _is_text(body) and name is None else _body(body, where)
-        fields = PatternFields(given, aliases.PARAMETER, where)
+    for name, fields in _parts(value, place, aliases.PARAMETER, bare=("name", "description")):
         parameter = Parameter(
             name=fields.required("name") if name is None or "name" in fields else name,
             type=fields.text("type") or "string",
@@ -29,11 +27,11 @@ def parameters(value: Any, place: Place) -> tuple[tuple[Parameter, ...], Json]:
             example=fields.filling("example"),
             default=fields.filling("default") if "default" in fields else None,
         )
-        if any(parameter.name == other.name for other in read):
-            raise InvalidField(where, f"there is another parameter {parameter.name}")
-        read.append(parameter)
-        extra |= {parameter.name: fields.sorted.extra} if fields.sorted.extra else {}
-    return tuple(read), extra
+        if parameter.name in read:
+            raise InvalidField(fields.place, f"there is another parameter {parameter.name}")
+        read[parameter.name] = parameter
+        extra |= present(**{parameter.name: fields.sorted.extra or None})
+    return tuple(read.values()), extra
 
 
 def templates(value: Any, place: Place) -> tuple[dict[str, Template], Json]:
@@ -49,15 +47,14 @@ def templates(value: Any, place: Place) -> tuple[dict[str, Template], Json]:
         value = {"template" if is_plural else str(place[-1]): value}
     read: dict[str, Template] = {}
     extra: Json = {}
-    for where, given, body in _named(value, place, aliases.TEMPLATE):
-        fields = PatternFields({"content": body} if _is_text(body) else _body(body, where), aliases.TEMPLATE, where)
+    for given, fields in _parts(value, place, aliases.TEMPLATE, bare=("content", "content")):
         name = (fields.text("name") if given is None else given) or f"template_{len(read) + 1}"
         if name in read:
-            raise InvalidField(where, f"there is another template {name}")
+            raise InvalidField(fields.place, f"there is another template {name}")
         content = fields.get("content")
         if not isinstance(content, str) or not content.strip():
             needed = "a text is needed, or a mapping with content or sql"
-            raise InvalidField(where, f"{needed}, not {kind(content)}")
+            raise InvalidField(fields.place, f"{needed}, not {kind(content)}")
         required, _ = parameters(fields.get("required_parameters"), fields.place_of("required_parameters"))
         read[name] = Template(
             text=content.strip(),
@@ -66,7 +63,7 @@ def templates(value: Any, place: Place) -> tuple[dict[str, Template], Json]:
             output_format=fields.prose("output_format"),
         )
         own = {"name": fields.get("name")} if given is not None and "name" in fields else {}
-        extra |= {name: own | fields.sorted.extra} if own or fields.sorted.extra else {}
+        extra |= present(**{name: own | fields.sorted.extra or None})
     return read, extra
 
 
@@ -74,17 +71,14 @@ def examples(value: Any, place: Place) -> tuple[tuple[Example, ...], Json]:
     """Read a list of mappings or texts, a mapping of names, or a single one of them."""
     read: list[Example] = []
     extra: Json = {}
-    for where, name, body in _several(value, place, aliases.EXAMPLE):
-        given = _body(body, where) if isinstance(body, dict) else {"description": body}
-        fields = PatternFields(given, aliases.EXAMPLE, where)
-        if fields.sorted.extra:
-            extra[str(len(read))] = fields.sorted.extra
+    for name, fields in _parts(value, place, aliases.EXAMPLE, bare=("description", "description"), is_prose=True):
+        extra |= present(**{str(len(read)): fields.sorted.extra or None})
         # Some write the values of the parameters where others describe the example.
         is_filled = isinstance(fields.get("description"), dict) and "parameters" not in fields
         example = Example(
             name=fields.text("name") or name or "",
             description="" if is_filled else fields.prose("description"),
-            parameters=fields.mapping("description" if is_filled else "parameters"),
+            parameters=plain(fields.mapping("description" if is_filled else "parameters")),
             expected_result=fields.prose("expected_result"),
             notes=fields.prose("notes"),
         )
@@ -96,14 +90,11 @@ def common_errors(value: Any, place: Place) -> tuple[tuple[CommonError, ...], Js
     """Read a list of mappings or texts, or a mapping of errors to their solutions."""
     read: list[CommonError] = []
     extra: Json = {}
-    for where, name, body in _several(value, place, aliases.COMMON_ERROR):
-        given = _body(body, where) if isinstance(body, dict) else {"error" if name is None else "solution": body}
-        fields = PatternFields(given, aliases.COMMON_ERROR, where)
-        if fields.sorted.extra:
-            extra[str(len(read))] = fields.sorted.extra
+    for name, fields in _parts(value, place, aliases.COMMON_ERROR, bare=("error", "solution"), is_prose=True):
+        extra |= present(**{str(len(read)): fields.sorted.extra or None})
         error = fields.prose("error") or name
         if not error:
-            raise InvalidField((*where, "error"), MISSING)
+            raise InvalidField((*fields.place, "error"), MISSING)
         read.append(CommonError(error, fields.prose("cause"), fields.prose("solution")))
     return tuple(read), extra
 
@@ -142,17 +133,20 @@ def _named(value: Any, place: Place, keys: Keys) -> Iterator[tuple[Place, str | 
         raise InvalidField(place, f"a list or a mapping is needed, not {kind(value)}")
 
 
-def _several(value: Any, place: Place, keys: Keys) -> Iterator[tuple[Place, str | None, Any]]:
-    """As ``_named``, for parts of which there may be a single one without list or name."""
+def _parts(
+    value: Any, place: Place, keys: Keys, *, bare: tuple[str, str], is_prose: bool = False
+) -> Iterator[tuple[str | None, PatternFields]]:
+    """The name that stands outside of each part, or None, and the part's fields.
+
+    Args:
+        bare: the key that a part means which is no mapping: of one without a name, and of one with a name.
+        is_prose: such a part may be anything, and a single part stands without a list.
+    """
     is_one = isinstance(value, dict) and any(aliases.is_known(key, keys) for key in value)
-    return _named([value] if is_one or _is_text(value) else value, place, keys)
-
-
-def _body(value: Any, where: Place) -> Json:
-    """A part's mapping; of a name alone the text behind it describes it."""
-    if value is None or _is_text(value):
-        return {} if value is None else {"description": value}
-    return mapping(value, where)
+    several = [value] if is_prose and (is_one or _is_text(value)) else value
+    for where, name, body in _named(several, place, keys):
+        is_bare = not isinstance(body, dict) and (is_prose or _is_text(body))
+        yield name, PatternFields({bare[name is not None]: body} if is_bare else body, keys, where)
 
 
 def _is_text(value: Any) -> bool:

@@ -3,16 +3,23 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from loom_worker.core.fields import MISSING, InvalidField
+from loom_worker.core.fields import MISSING, InvalidField, Place
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns import aliases, chunks
 from loom_worker.patterns.fields import PatternFields, plain
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_PARTS: Mapping[str, Callable[[Any, Place], tuple[Any, Json]]] = {
+    "parameters": chunks.parameters,
+    "templates": chunks.templates,
+    "examples": chunks.examples,
+    "common_errors": chunks.common_errors,
+}
 _COMMA_SEPARATED = frozenset({"tags", "tag", "keywords"})
 """Keys whose single text is several if it has commas."""
 MOST_ID_CHARS = 255
@@ -39,17 +46,10 @@ def pattern(fields: PatternFields, *, folder: str, inherited: Mapping[str, str],
     }
     if not texts["category"]:
         raise InvalidField(("category",), MISSING)
-    parameters, more_parameters = chunks.parameters(fields.get("parameters"), fields.place_of("parameters"))
-    templates, more_templates = chunks.templates(fields.get("templates"), fields.place_of("templates"))
-    examples, more_examples = chunks.examples(fields.get("examples"), fields.place_of("examples"))
-    errors, more_errors = chunks.common_errors(fields.get("common_errors"), fields.place_of("common_errors"))
+    parts = {key: read(fields.get(key), fields.place_of(key)) for key, read in _PARTS.items()}
+    lists: dict[str, Any] = {key: _texts(fields, key) for key in ("use_cases", "intents", "tags", "related_patterns")}
+    lists |= {key: read for key, (read, _) in parts.items()}
     rule = chunks.rules(fields.get("rule"), fields.place_of("rule"))
-    more = {
-        "parameters": more_parameters,
-        "templates": more_templates,
-        "examples": more_examples,
-        "common_errors": more_errors,
-    }
     made = Pattern(
         id=f"{folder}/{name}",
         name=name,
@@ -58,18 +58,11 @@ def pattern(fields: PatternFields, *, folder: str, inherited: Mapping[str, str],
         category=texts["category"],
         difficulty=texts["difficulty"].lower(),
         backend_type=aliases.backend_name(texts["backend_type"]),
-        use_cases=_texts(fields, "use_cases"),
-        intents=_texts(fields, "intents"),
-        tags=_texts(fields, "tags"),
         priority=fields.priority("priority"),
-        related_patterns=_texts(fields, "related_patterns"),
-        parameters=parameters,
-        templates=templates,
-        examples=tuple(replace(example, parameters=plain(example.parameters)) for example in examples),
-        common_errors=errors,
         best_practices="\n".join(part for part in (fields.prose("best_practices"), rule) if part),
         syntax=fields.prose("syntax"),
-        extra=plain(fields.sorted.extra | {key: extra for key, extra in more.items() if extra}),
+        extra=plain(fields.sorted.extra | {key: extra for key, (_, extra) in parts.items() if extra}),
+        **lists,
     )
     made = replace(made, digest=digest(made))
     return replace(made, extra={"library": plain(library), **made.extra}) if library else made

@@ -5,7 +5,6 @@ errors guide the conversion, so it follows references and alternatives as the va
 """
 
 import copy
-import difflib
 import json
 import math
 import re
@@ -16,6 +15,7 @@ from typing import Any
 
 from jsonschema.exceptions import ValidationError, best_match
 
+from loom_worker.core.text import did_you_mean
 from loom_worker.tools.schemas import pointer
 
 ROUNDS = 6
@@ -91,8 +91,7 @@ def short(text: str, limit: int = MAX_ERROR_CHARS) -> str:
 
 def nearest(name: str, names: list[str]) -> str:
     """Advice for a name that is not among these."""
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    return f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(names) or 'none'}"
+    return did_you_mean(name, names, most=3, least=0.5) or f"known: {', '.join(names) or 'none'}"
 
 
 def _explained(error: ValidationError) -> str:

@@ -1,6 +1,5 @@
 """How a user declares a tool: one decorator over one typed function, see docs/tools.md."""
 
-import difflib
 import inspect
 import math
 import re
@@ -9,6 +8,7 @@ from typing import TypedDict, Unpack, cast, overload
 
 from loom_worker.backends.tool_schemas import normal
 from loom_worker.core.errors import BadFile
+from loom_worker.core.text import did_you_mean
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Rate, Tool
@@ -92,8 +92,7 @@ def _declared(function: Function, options: Options) -> Tool:
 def _check(options: Options) -> None:
     for option, value in options.items():
         if option not in Options.__annotations__:
-            close = difflib.get_close_matches(option, Options.__annotations__, n=1)
-            advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(Options.__annotations__)}"
+            advice = did_you_mean(option, Options.__annotations__) or f"there are {', '.join(Options.__annotations__)}"
             raise ValueError(f"there is no option {option!r}; {advice}")
         if Options.__annotations__[option] is bool and not isinstance(value, bool):
             raise ValueError(f"{option} must be True or False")

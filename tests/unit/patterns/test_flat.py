@@ -92,7 +92,7 @@ def test_keys_without_a_field_are_kept_where_they_were(tmp_path: Path) -> None:
 
 def test_what_json_does_not_know_is_kept_as_what_it_does(tmp_path: Path) -> None:
     text = MINIMAL + "odd: {2: .nan, true: !!binary aGk=, day: 2025-01-01, some: !!set {b, a}}"
-    odd = {"2": "nan", "True": "aGk=", "day": "2025-01-01", "some": ["a", "b"]}
+    odd = {"2": "nan", "true": "aGk=", "day": "2025-01-01", "some": ["a", "b"]}
     assert only(tmp_path, text).extra == {"odd": odd}
 
 
