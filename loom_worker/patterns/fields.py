@@ -18,9 +18,9 @@ _PRIORITIES = {"low": 25, "normal": 50, "medium": 50, "high": 75, "critical": 10
 class PatternFields(Fields):
     """A mapping of a pattern file, read by the keys of a table and their other names."""
 
-    def __init__(self, value: Any, keys: Keys, place: Place = (), *, what: str = "") -> None:
+    def __init__(self, value: Any, keys: Keys, place: Place = ()) -> None:
         """Sort the mapping by a table of ``aliases``."""
-        super().__init__(value, place, what=what)
+        super().__init__(value, place)
         self.sorted = sort(self._value, keys)
         self._value = self.sorted.values
 

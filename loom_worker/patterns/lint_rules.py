@@ -92,9 +92,8 @@ def warnings(unit: Unit, pattern: Pattern, library: Surroundings) -> Iterator[Li
         if first != pattern.id:
             what = f"{first} has the intent {intent!r} as well"
             yield (written.get("intents", ""), n), what, "it does not distinguish them"
-    at = _Places(unit, written.get("parameters", "parameters"), written.get("templates", "templates"))
-    yield from _of_parameters(pattern, at)
-    yield from _of_templates(pattern, at)
+    yield from _of_parameters(pattern, unit, written.get("parameters", "parameters"))
+    yield from _of_templates(pattern, unit, written.get("templates", "templates"))
 
 
 def _of_mapping(body: Mapping[Any, Any], place: Place, keys: Keys) -> Iterator[LintWarning]:
@@ -123,31 +122,19 @@ def _bodies(value: Any, place: Place, keys: Keys) -> Iterator[tuple[Place, Mappi
             yield (*place, key), body
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Where the parameters and templates of a unit stand, whichever form they have."""
-
-    unit: Unit
-    parameters: str
-    templates: str
-
-    def parameter(self, n: int, name: str) -> Place:
-        return self._either((self.parameters, n), (self.parameters, name))
-
-    def template(self, n: int, name: str) -> Place:
-        return self._either((self.templates, name), (self.templates, n))
-
-    def _either(self, one: Place, other: Place) -> Place:
-        there = any(self.unit.document.line_of(*root, *one) is not None for root in self.unit.roots)
-        return one if there else other
+def _there(unit: Unit, part: str, *keys: str | int) -> Place:
+    """The first of these places in a part that the file has; parts may be lists or mappings of names."""
+    places = [(part, key) for key in keys]
+    has = (place for place in places if any(unit.document.line_of(*root, *place) is not None for root in unit.roots))
+    return next(has, places[-1])
 
 
-def _of_parameters(pattern: Pattern, at: _Places) -> Iterator[LintWarning]:
+def _of_parameters(pattern: Pattern, unit: Unit, part: str) -> Iterator[LintWarning]:
     used = {name for template in pattern.templates.values() for name in placeholders(template.text)}
     directives = " ".join(each for template in pattern.templates.values() for each in _DIRECTIVE.findall(template.text))
     inside = set(re.findall(r"\w+", directives))
     for n, parameter in enumerate(pattern.parameters):
-        place = at.parameter(n, parameter.name)
+        place = _there(unit, part, n, parameter.name)
         if parameter.name not in used | inside:
             advice = f"write {{{{{parameter.name}}}}} into a template, or remove it"
             yield place, f"no template uses the parameter {parameter.name}", advice
@@ -155,10 +142,10 @@ def _of_parameters(pattern: Pattern, at: _Places) -> Iterator[LintWarning]:
             yield place, f"{parameter.name} is required and has a default", "keep one of the two"
 
 
-def _of_templates(pattern: Pattern, at: _Places) -> Iterator[LintWarning]:
+def _of_templates(pattern: Pattern, unit: Unit, part: str) -> Iterator[LintWarning]:
     names = {parameter.name for parameter in pattern.parameters}
     for n, (name, template) in enumerate(pattern.templates.items()):
-        place = at.template(n, name)
+        place = _there(unit, part, name, n)
         for missing in placeholders(template.text):
             if missing not in names:
                 yield place, f"template {name}: {{{{{missing}}}}} is no parameter", f"add a parameter {missing}"

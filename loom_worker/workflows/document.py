@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
@@ -56,7 +56,8 @@ def _read(source: str, document: Document, name: str, given: Json) -> tuple[Work
     root = Fields({**document.content, "spec": spec})
     check_kind(root, "Workflow")
     meta, fields, schedule = root.under("metadata"), root.under("spec"), root.under("schedule")
-    pattern, inline = pattern_of(fields), inline_agents(spec, source, lines)
+    pattern, (agents, entries) = pattern_of(fields), inline_agents(spec, source, lines)
+    members = pattern.agent_ids if isinstance(pattern, Coordination) else ()
     meta.get("name")
     labels, scheduled = meta.under("labels"), _scheduled(schedule, _inner(written, "schedule", "variables"))
     variables = _variables(fields.under("variables"), scheduled, _inner(written, "spec", "variables"))
@@ -71,27 +72,22 @@ def _read(source: str, document: Document, name: str, given: Json) -> tuple[Work
         variables=MappingProxyType(variables.values),
         needed=MappingProxyType(variables.needed),
         scheduled={name: name in variables.used for name in variables.values if name not in variables.declared},
-        agents=MappingProxyType(
-            acquainted(inline.agents, pattern.agent_ids if isinstance(pattern, Coordination) else ())
-        ),
+        agents=MappingProxyType(acquainted(agents, members)),
         budget=_budget(fields),
         deadline_s=fields.number("deadline_seconds"),
         schedule=schedule_of(schedule, "workflow", name, variables=scheduled),
-        unknown_keys=tuple(key for key, _ in (*root.unknown(), *inline.unknown)),
         source=source,
         lines=lines,
     )
-    keys = (*root.unknown(), *inline.unknown), (*root.unused(), *inline.unused)
-    problems = (*without_effect(workflow, *keys, document), *_doubtful(workflow, variables, given))
+    unknown = [key for each in (root, *entries) for key in each.unknown()]
+    unused = [path for each in (root, *entries) for path in each.unused()]
+    problems = (*without_effect(workflow, unknown, unused, document), *_doubtful(workflow, variables, given))
+    workflow = replace(workflow, unknown_keys=tuple(key for key, _ in unknown))
     return workflow, sorted(problems, key=attrgetter("line"))
 
 
 def _note_uses(variables: _Variables, pattern: Pattern, lines: Mapping[str, int]) -> None:
-    """Note which variables the texts of a pattern use, and which of them have no value.
-
-    Raises:
-        InvalidField: a placeholder that is none.
-    """
+    """Note which variables the texts of a pattern use, and which of them have no value."""
     for template in templates(pattern):
         at = f"spec.{template.path}"
         if fault := malformed(template.text):

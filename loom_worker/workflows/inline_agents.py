@@ -1,7 +1,7 @@
 """The agents that a workflow file defines itself: an entry of ``agents`` has the keys of an agent's ``spec``."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from loom_worker.agents.load import built as agent_from  # the one reading of an agent's keys
 from loom_worker.core.fields import Fields, InvalidField
@@ -13,20 +13,8 @@ MOST_NAME = 63
 """Characters of an agent's name within its file; with the workflow's before it, it is as long as an agent's may be."""
 
 
-@dataclass(slots=True)
-class InlineAgents:
-    """What the lists of agents in a file say."""
-
-    agents: dict[str, Agent] = field(default_factory=dict)
-    """By the name under which they work: ``workflow:agent``."""
-    unknown: list[tuple[str, str]] = field(default_factory=list)
-    """Keys that Loom does not know, as paths, each with the known one that it resembles, or nothing."""
-    unused: list[str] = field(default_factory=list)
-    """Keys without effect, as paths."""
-
-
-def inline_agents(spec: Json, source: str, lines: Mapping[str, int]) -> InlineAgents:
-    """The agents of a spec.
+def inline_agents(spec: Json, source: str, lines: Mapping[str, int]) -> tuple[dict[str, Agent], list[Fields]]:
+    """The agents of a spec by the name under which they work, ``workflow:agent``, and the entries of its lists.
 
     Args:
         source: ``file:line`` of its document.
@@ -35,7 +23,8 @@ def inline_agents(spec: Json, source: str, lines: Mapping[str, int]) -> InlineAg
     Raises:
         InvalidField: a value that cannot be used.
     """
-    found = InlineAgents()
+    agents: dict[str, Agent] = {}
+    entries = []
     for path, entry in listed(spec):
         fields = Fields(entry, (path,))
         name_key = key_of(entry) or "name"
@@ -46,12 +35,11 @@ def inline_agents(spec: Json, source: str, lines: Mapping[str, int]) -> InlineAg
         if defines_agent(entry):
             own_name = fields.name(name_key, most=MOST_NAME)
             agent = agent_from(fields, fields, fields.required("agent"))
-            if agent.name in found.agents:
+            if agent.name in agents:
                 raise InvalidField((path, name_key), f"another agent has the name {own_name!r}")
-            found.agents[agent.name] = _placed(agent, entry, path, source, lines)
-        found.unknown += fields.unknown()
-        found.unused += fields.unused()
-    return found
+            agents[agent.name] = _placed(agent, entry, path, source, lines)
+        entries.append(fields)
+    return agents, entries
 
 
 def acquainted(agents: Mapping[str, Agent], members: Sequence[str]) -> dict[str, Agent]:
