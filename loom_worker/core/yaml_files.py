@@ -105,17 +105,12 @@ class Document:
         return tuple((key, mark.line + 1) for key, mark in self.repeats if start <= mark.index < end)
 
 
-def read_documents(path: Path, *, most_bytes: int = MAX_BYTES) -> list[tuple[int, Any]]:
-    """Return each document of a file with the line (from 1) on which it begins; empty documents are left out.
+def marked_documents(path: Path, *, most_bytes: int = MAX_BYTES) -> list[Document]:
+    """The documents of a file; empty ones are left out.
 
     Raises:
-        BadFile: the file is too large, too deep, not UTF-8 or not YAML; the text names file and line.
+        Unreadable: the file is too large, too deep, not UTF-8 or not YAML; the text names file and line.
     """
-    return [(document.line, document.content) for document in marked_documents(path, most_bytes=most_bytes)]
-
-
-def marked_documents(path: Path, *, most_bytes: int = MAX_BYTES) -> list[Document]:
-    """As ``read_documents``, with the lines of all parts; Unreadable as there."""
     try:
         with path.open("rb") as file:
             raw = file.read(most_bytes + 1)

@@ -123,7 +123,7 @@ def _json(path: Path) -> Any:
 def _yaml(path: Path) -> Any:
     if path.is_file() and path.stat().st_size > MAX_YAML_BYTES:
         raise BadFile(f"{path}: larger than {MAX_YAML_BYTES} bytes: convert it to JSON (up to {MAX_BYTES} bytes)")
-    documents = yaml_files.read_documents(path, most_bytes=MAX_YAML_BYTES)
+    documents = yaml_files.marked_documents(path, most_bytes=MAX_YAML_BYTES)
     if len(documents) != 1:
         raise BadFile(f"{path}: expected one document, found {len(documents)}")
-    return documents[0][1]
+    return documents[0].content

@@ -1,14 +1,20 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loom_worker.core.errors import BadFile
-from loom_worker.core.yaml_files import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, Unreadable, marked_documents, read_documents
+from loom_worker.core.yaml_files import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, Unreadable, marked_documents
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "f.yaml"
+
+
+def read_documents(path: Path) -> list[tuple[int, Any]]:
+    """Each document with the line on which it begins."""
+    return [(document.line, document.content) for document in marked_documents(path)]
 
 
 def test_each_document_comes_with_its_line_and_empty_ones_are_left_out(path: Path) -> None:

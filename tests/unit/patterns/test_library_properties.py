@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.fields import InvalidField
-from loom_worker.core.yaml_files import read_documents
+from loom_worker.core.yaml_files import marked_documents
 from loom_worker.patterns import aliases
 from loom_worker.patterns.fields import PatternFields
 from loom_worker.patterns.flat import pattern
@@ -34,7 +34,7 @@ FLAT = DOCUMENTS.map(lambda document: {**document, "name": "given", "category": 
 LIBRARIES = st.lists(FLAT | DOCUMENTS, max_size=3).map(
     lambda entries: {"kind": "PatternLibrary", "spec": {"entries": entries}}
 )
-FILES = [path for path in library_files(packaged_root()) if "category" in read_documents(path)[0][1]]
+FILES = [path for path in library_files(packaged_root()) if "category" in marked_documents(path)[0].content]
 WRONG: tuple[Any, ...] = (None, True, -1, 1.5, "", "x" * 300, [], [[]], [{}], [None], {}, {"a": {"b": [1]}}, {1: 2})
 
 
@@ -88,14 +88,14 @@ def refused_key(mutated: dict[str, Any]) -> str | int | None:
 @pytest.mark.cases(("number", "path"), enumerate(FILES))
 def test_a_wrong_value_anywhere_is_a_named_problem_or_harmless(number: int, path: Path) -> None:
     """Each file gets every fifth of the wrong values, another fifth than the file before it."""
-    [(_, document), *_] = read_documents(path)
+    document = marked_documents(path)[0].content
     assert refused_key(document) is None
     assert all(refused_key(mutated) in (key, None) for key, mutated in islice(mutations(document), number % 5, None, 5))
     assert refused_key({**document, "priority": "soon"}) == "priority"
 
 
 def test_a_file_with_a_wrong_value_costs_no_other_file(tmp_path: Path) -> None:
-    [(_, document), *_] = read_documents(FILES[0])
+    document = marked_documents(FILES[0])[0].content
     write(tmp_path, sql__other=MINIMAL)
     for _, mutated in list(mutations(document))[::5]:
         found = load(write(tmp_path, sql__a=json.dumps(mutated)))

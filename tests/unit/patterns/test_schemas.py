@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from loom_worker.core.yaml_files import read_documents
+from loom_worker.core.yaml_files import marked_documents
 from loom_worker.patterns import aliases, library
 from loom_worker.patterns.library import library_files, packaged_root
 from loom_worker.patterns.library_entries import is_library
@@ -41,7 +41,7 @@ def test_the_schemas_are_schemas(schema: dict[str, Any]) -> None:
 
 @pytest.mark.cases("path", library_files(packaged_root()), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_shipped_file_is_valid(path: Path) -> None:
-    for _, document in read_documents(path):
+    for document in (each.content for each in marked_documents(path)):
         assert errors(document) == []
 
 

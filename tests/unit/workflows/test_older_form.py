@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.core.values.workflows import ParallelTasks, Task
+from loom_worker.core.values.workflows import ParallelTasks, Pipeline, PipelineStage, Task
+from loom_worker.workflows.spec import pattern_from
 from tests.unit.workflows.files import document, pattern, told, workflow, workflows
 
 PIPELINE = """
@@ -83,3 +84,9 @@ def test_a_branch_is_called_as_it_is_written(tmp_path: Path, name: str) -> None:
     found = workflows(tmp_path, document(spec))
     assert name in found.workflows["w"].spec["branches"]
     assert told(found) == [f"0.yaml:9: spec.branches.{name}.colour: unknown key; it has no effect"]
+
+
+def test_a_run_that_was_accepted_with_keys_of_the_older_form_goes_on() -> None:
+    stage = {"agent_id": "a", "prompt_template": "x", "output_policy": {"more": 1}}
+    spec = {"type": "pipeline", "initial_prompt": "x", "stages": [stage], "config": {"colour": "red"}}
+    assert pattern_from(spec) == Pipeline("x", (PipelineStage("a", "x", "a"),))
