@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from loom_worker.agents import judges, memory, tiers, work
-from loom_worker.agents.folder import SUFFIXES, DefiningFiles, check_kind, without_effect
+from loom_worker.agents.folder import SUFFIXES as _SUFFIXES
+from loom_worker.agents.folder import DefiningFiles, check_kind, without_effect
 from loom_worker.agents.schedules import schedules_of
 from loom_worker.core.fields import Fields, present
 from loom_worker.core.values.agents import PROVIDERS, Agent
@@ -99,7 +100,7 @@ def files_of(folder: Path | None) -> list[Path]:
     """The files of a folder that may define agents, in the order in which they are read."""
     if folder is None:
         return []
-    return sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES and path.is_file())
+    return sorted(path for path in folder.glob("*") if path.suffix in _SUFFIXES and path.is_file())
 
 
 def stored(document: Json, *, version: str, source: str) -> Agent:
