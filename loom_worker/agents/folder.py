@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from loom_worker.core.fields import NAME, Fields, InvalidField
+from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.problems import Problem, line_near
+from loom_worker.core.values.workflows import Workflow
 from loom_worker.core.yaml_files import MAX_BYTES, Document, Unreadable, marked_documents
 
 SUFFIXES = (".yaml", ".yml")
@@ -18,22 +20,7 @@ _NAMED = re.compile(rf"\bname[\"']?\s*:\s*[\"']?({NAME})")
 """What may be the name of an entry in a text that is no YAML."""
 
 
-class Entry(Protocol):
-    """What a document defines."""
-
-    @property
-    def name(self) -> str:
-        """The name, of which there is one in a folder."""
-
-    @property
-    def source(self) -> str:
-        """``file:line`` of its document."""
-
-    def problem(self, path: str, text: str, fix: str = "", *, is_warning: bool = False) -> Problem:
-        """What is wrong with a key of it."""
-
-
-EntryT = TypeVar("EntryT", bound=Entry)
+EntryT = TypeVar("EntryT", Agent, Workflow)
 
 
 class DefiningFiles(ABC, Generic[EntryT]):
@@ -92,9 +79,7 @@ class DefiningFiles(ABC, Generic[EntryT]):
 
     def note_unread(self, path: Path, problem: Problem) -> str:
         """Note a file of which at most the text is known, and return that."""
-        text = ""
-        with contextlib.suppress(OSError), path.open("rb") as file:
-            text = file.read(MAX_BYTES).decode("utf-8", "replace")
+        text: str = _text_of(path)
         self.problems.append(problem)
         self.unread.append(path)
         for name in (path.stem, *_NAMED.findall(text)):
@@ -129,6 +114,12 @@ class DefiningFiles(ABC, Generic[EntryT]):
         self.suspected.setdefault(name or path.stem, problem)
         if name and is_ours:
             self.refused[name] = problem
+
+
+def _text_of(path: Path) -> str:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return file.read(MAX_BYTES).decode("utf-8", "replace")
+    return ""
 
 
 def check_kind(root: Fields, kind: str) -> None:
