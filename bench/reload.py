@@ -23,7 +23,6 @@ from loom_worker.core.values.patterns import PatternUpdateEvent
 from loom_worker.patterns.index_store import IndexStore
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.live import LiveLibrary
-from loom_worker.patterns.watch import FileWatcher
 
 CHANGES, QUICK_CHANGES = 50, 10
 SIZES, QUICK_SIZES = (160, 5_000), (160,)
@@ -70,7 +69,7 @@ def measure(root: Path, *, debounce_ms: int, changes: int) -> None:
     """Change one file so many times, and print how long each took to be live."""
     seen = Seen()
     index = IndexStore(root.with_name("index"))  # as Loom's processes have it
-    library = LiveLibrary(root, listener=seen, watcher=FileWatcher(debounce_ms=debounce_ms), index=index)
+    library = LiveLibrary(root, listener=seen, debounce_ms=debounce_ms, index=index)
     began_s = time.perf_counter()
     library.state()
     told = {"patterns": len(library.ids()), "files": library.state().files, "debounce_ms": debounce_ms}

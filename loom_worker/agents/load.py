@@ -1,6 +1,7 @@
 """Agents from YAML files (API: agent YAML); an error in a file affects the agents of that file alone."""
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -105,9 +106,11 @@ class _AgentFile:
 
 def files_of(folder: Path | None) -> list[Path]:
     """The files of a folder that may define agents, in the order in which they are read."""
-    if folder is None:
+    try:
+        paths = [Path(folder, name) for name in os.listdir(folder)] if folder else []
+    except OSError:
         return []
-    return sorted(path for path in folder.glob("*") if path.suffix in _SUFFIXES and path.is_file())
+    return sorted(path for path in paths if path.suffix in _SUFFIXES and os.path.isfile(path))
 
 
 def _skipped(folder: Path | None) -> Iterator[Problem]:

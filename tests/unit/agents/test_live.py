@@ -22,7 +22,7 @@ def write(tmp_path: Path, clock: Clock) -> Callable[..., Path]:
 
 
 def live(folder: Path | None, clock: Clock) -> LiveAgents:
-    return LiveAgents(folder, clock=clock, wall_clock=clock)
+    return LiveAgents(folder, clock=clock)
 
 
 def prompts(agents: LiveAgents) -> dict[str, str]:

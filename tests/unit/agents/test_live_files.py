@@ -35,7 +35,7 @@ class Files:
         os.utime(path, (self.clock.now_s, self.clock.now_s))
 
     def live(self) -> Any:
-        return self.make(self.folder, clock=self.clock, wall_clock=self.clock)
+        return self.make(self.folder, clock=self.clock)
 
     def words(self, live: Any) -> dict[str, str]:
         """What stands in the files, by name; without what is packaged."""
@@ -73,6 +73,46 @@ def test_a_changed_file_is_taken_up_once_it_has_settled(files: Files, clock: Clo
     assert files.words(live) == {"a": "one"}
     clock.now_s += SETTLE_S + LOOK_S
     assert files.words(live) == {"a": "two"}
+
+
+def test_an_edit_acts_as_soon_as_it_has_settled_whenever_it_was_looked_at_before(files: Files, clock: Clock) -> None:
+    files.write("a", "one")
+    clock.now_s += 10
+    live = files.live()
+    clock.now_s += LOOK_S
+    files.write("a", "two")
+    clock.now_s += SETTLE_S - 0.05
+    assert files.words(live) == {"a": "one"}
+    clock.now_s += 0.15
+    assert files.words(live) == {"a": "two"}
+
+
+def test_a_second_edit_within_a_tick_of_the_file_systems_clock_is_taken_up_too(files: Files, clock: Clock) -> None:
+    files.write("a", "one")
+    live = files.live()
+    files.write("a", "two")
+    clock.now_s += SETTLE_S + LOOK_S
+    assert files.words(live) == {"a": "two"}
+
+
+@pytest.mark.parametrize("back_s", [SETTLE_S / 2, None])
+def test_a_file_that_is_away_for_a_moment_is_there_all_the_same(
+    files: Files, clock: Clock, back_s: float | None
+) -> None:
+    """As while version control or an editor replaces it in two steps."""
+    files.write("a", "one")
+    clock.now_s += 10
+    live = files.live()
+    clock.now_s += LOOK_S
+    (files.folder / "one.yaml").unlink()
+    os.utime(files.folder, (clock.now_s, clock.now_s))
+    assert files.words(live) == {"a": "one"}
+    if back_s is not None:
+        clock.now_s += back_s
+        files.write("a", "two")
+        assert files.words(live) == {"a": "one"}
+    clock.now_s += SETTLE_S
+    assert files.words(live) == ({} if back_s is None else {"a": "two"})
 
 
 def test_files_are_looked_at_now_and_then_only(files: Files, clock: Clock) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 import loom_worker.demo.workflows
+from loom_worker.core.live_files import LOOK_S, SETTLE_S
 from loom_worker.core.values.agents import ContentChange, Part
-from loom_worker.workflows.live import LOOK_S, PART, SETTLE_S, LiveWorkflows
+from loom_worker.workflows.live import LiveWorkflows
 from loom_worker.workflows.load import load
 from tests.support.clock import Clock
 from tests.unit.workflows.files import document
@@ -48,7 +49,7 @@ def write(tmp_path: Path, clock: Clock) -> Callable[..., Path]:
 
 
 def live(folder: Path | None, clock: Clock) -> LiveWorkflows:
-    return LiveWorkflows(folder, clock=clock, wall_clock=clock, pause=clock.sleep)
+    return LiveWorkflows(folder, clock=clock)
 
 
 def topics(workflows: LiveWorkflows) -> dict[str, str]:
@@ -63,7 +64,7 @@ def test_a_folder_without_files_hides_nothing_of_the_package_until_one_is_there(
     write: Callable[..., Path], tmp_path: Path, clock: Clock
 ) -> None:
     shipped = Path(loom_worker.demo.workflows.__file__).parent
-    found = LiveWorkflows(tmp_path, shipped=shipped, clock=clock, wall_clock=clock, pause=clock.sleep)
+    found = LiveWorkflows(tmp_path, shipped=shipped, clock=clock)
     assert set(found.current().workflows) == set(load(shipped).workflows) != set()
     write("own", "ships")
     clock.now_s += 10
@@ -95,13 +96,13 @@ def test_other_processes_are_told_of_a_change_and_can_ask_for_the_files_to_be_re
     workflows.share(content)
     digest = workflows.digest()
     write("w", "two")
-    content.parts[PART].renew()
+    content.parts["workflows"].renew()
     assert workflows.digest() != digest
     assert content.accepted_parts == []
     write("w", "three")
     clock.now_s += 10
     assert topics(workflows) == {"w": "three"}
-    assert content.accepted_parts == [PART]
+    assert content.accepted_parts == ["workflows"]
 
 
 def test_the_digest_is_of_what_is_said_and_not_of_where(
