@@ -107,10 +107,11 @@ class _AgentFile:
 def files_of(folder: Path | None) -> list[Path]:
     """The files of a folder that may define agents, in the order in which they are read."""
     try:
-        paths = [Path(folder, name) for name in os.listdir(folder)] if folder else []
+        entries = list(os.scandir(folder)) if folder else []
     except OSError:
         return []
-    return sorted(path for path in paths if path.suffix in _SUFFIXES and os.path.isfile(path))
+    named = [entry for entry in entries if os.path.splitext(entry.name)[1] in _SUFFIXES]
+    return sorted(Path(each) for each in named if (os.path.isfile(each) if each.is_symlink() else each.is_file()))
 
 
 def _skipped(folder: Path | None) -> Iterator[Problem]:

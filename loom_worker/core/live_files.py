@@ -74,7 +74,7 @@ def marks_of(paths: Iterable[Path]) -> dict[Path, Mark | None]:
     marks: dict[Path, Mark | None] = {}
     for path in paths:
         try:
-            facts = path.stat()
+            facts = os.stat(path)
         except FileNotFoundError:
             continue
         except OSError:
