@@ -1,8 +1,8 @@
 """Measure hot reload: `python -m bench.reload [--quick]`. One JSON line a figure.
 
 From the rename of a changed file to its pattern being live in a process that follows its files, with the debounce that
-is usual and without any, for the shipped library and for larger ones. The system this one is modelled on told of 89 ms (p50) to
-143 ms (p99) for 59 patterns.
+is usual and without any, for the shipped library and for larger ones. The system this one is modelled on told of 89 ms
+(p50) to 143 ms (p99) for 59 patterns.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from loom_worker.agents.live import LiveAgents
 from loom_worker.core.live_files import LOOK_S, SETTLE_S
+from loom_worker.core.values.agents import Alone, ContentChange, Part
 from loom_worker.workflows.live import LiveWorkflows
 from tests.support.clock import Clock
 from tests.unit.workflows.files import document
@@ -39,7 +40,8 @@ class Files:
 
     def words(self, live: Any) -> dict[str, str]:
         """What stands in the files, by name; without what is packaged."""
-        return {name: self.told(each) for name, each in self.current(live).items() if name != "default"}
+        found = self.current(live).items()
+        return {name: self.told(each) for name, each in found if "loom_worker" not in each.file}
 
 
 def agent(name: str, prompt: str, tail: str) -> str:
@@ -155,3 +157,84 @@ def test_a_fault_in_a_changed_file_leaves_what_is_in_it_as_it_was(
     files.write("a", "three")
     clock.now_s += 10
     assert files.words(live) == {"a": "three", "b": "changed", "c": "same"}
+
+
+def test_a_packaged_agent_is_there_without_a_folder_and_again_once_its_namesake_is_gone(
+    tmp_path: Path, clock: Clock
+) -> None:
+    assert set(LiveAgents(None, clock=clock).current().agents) == {"default"}
+    files = Files(tmp_path, clock, *AGENTS)
+    agents = files.live()
+    packaged = agents.current().agents["default"]
+    files.write("default", "mine")
+    clock.now_s += 10
+    assert files.words(agents) == {"default": "mine"}
+    (tmp_path / "one.yaml").unlink()
+    clock.now_s += 10
+    assert files.words(agents) == {}
+    assert agents.current().agents["default"] == packaged
+
+
+class Told(Alone):
+    """What other processes are told."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, Part] = {}
+        self.accepted_parts: list[str] = []
+        self.changes: list[ContentChange] = []
+
+    def follow(self, name: str, part: Part) -> None:
+        self.parts[name] = part
+
+    def accepted(self, name: str) -> None:
+        self.accepted_parts.append(name)
+
+    def tell(self, change: ContentChange) -> None:
+        self.changes.append(change)
+
+
+def test_other_processes_are_told_of_a_change_and_can_ask_for_the_files_to_be_read(files: Files, clock: Clock) -> None:
+    files.write("a", "one")
+    clock.now_s += 10
+    content, live = Told(), files.live()
+    live.share(content)
+    digest = live.digest()
+    files.write("a", "two")
+    content.parts[f"{files.kind}s"].renew()
+    assert live.digest() != digest
+    assert content.accepted_parts == []
+    files.write("a", "three")
+    clock.now_s += 10
+    assert files.words(live) == {"a": "three"}
+    assert content.accepted_parts == [f"{files.kind}s"]
+
+
+def test_the_digest_is_of_what_is_said_and_not_of_where(files: Files, tmp_path: Path) -> None:
+    files.write("a", "'{{x}}'")
+    first, text = files.live(), (tmp_path / "one.yaml").read_text(encoding="utf-8")
+    elsewhere = replace(files, folder=tmp_path / "other")
+    elsewhere.folder.mkdir()
+    (elsewhere.folder / "moved.yml").write_text(f"# a comment\n\n{text}", encoding="utf-8")
+    assert elsewhere.live().digest() == first.digest()
+    (elsewhere.folder / "moved.yml").write_text(text.replace("{{x}}", "{{y}}"), encoding="utf-8")
+    assert elsewhere.live().digest() != first.digest()
+
+
+def test_each_edit_is_told_with_what_changed_and_each_error_with_its_place(files: Files, clock: Clock) -> None:
+    files.write("a", "one")
+    files.write("b", "one", file="two.yaml")
+    live, content = files.live(), Told()
+    live.share(content)
+    for word, tail in (("two", ""), ("two", "\n--- ["), ("three", "")):
+        clock.now_s += 10
+        files.write("a", word, tail=tail)
+        clock.now_s += SETTLE_S + LOOK_S
+        files.current(live)
+    (refused,) = [each for each in content.changes if each.outcome == "refused"]
+    assert refused.kind == files.kind
+    assert refused.name.startswith(f"{files.folder / 'one.yaml'}:")
+    assert len({each.stamp for each in content.changes}) == len(content.changes)
+    if files.kind == "workflow":  # that an agent has changed is told by who stores its versions
+        edited, _, mended = content.changes
+        assert (edited.kind, edited.name, edited.outcome, len(edited.version)) == ("workflow", "a", "updated", 12)
+        assert (mended.name, mended.former) == ("a", edited.version)
