@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from loom_worker.agents.load import DEFAULT, Agents, files_of, load
-from loom_worker.core.live_files import Clock, LiveFiles
+from loom_worker.core.live_files import Clock, LiveFiles, Marks, marks_of
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.problems import Problem
 
@@ -27,8 +27,8 @@ class LiveAgents(LiveFiles[Agents]):
         """The agent of that name as its file is now, for nobody stores what it was."""
         return self.current(name).agents.get(name)
 
-    def _files(self) -> list[Path]:
-        return files_of(self._folder)
+    def _marks(self) -> Marks:
+        return marks_of(files_of(self._folder))
 
     def _load(self) -> Agents:
         return load(self._folder)

@@ -106,7 +106,7 @@ class Follower(ABC):
         """
         self.part = part
         self._clock = clock
-        self._times = settle_s, look_s, most_s
+        self._settle_s, self._look_s, self._most_s = settle_s, look_s, most_s
         self._content: Content = Alone()
         self._news: deque[ContentChange] = deque()
         """Edits that were noticed and not told yet."""
@@ -145,7 +145,7 @@ class Follower(ABC):
 
         The times of files on a share may lag behind.
         """
-        end_s = self._clock.monotonic() + 2 * self._times[0]
+        end_s = self._clock.monotonic() + 2 * self._settle_s
         with self._looking:
             self._read_marks = None
             while not self._advance(at_once=self._clock.monotonic() >= end_s):
@@ -170,13 +170,12 @@ class Follower(ABC):
     def _advance(self, *, at_once: bool) -> bool:
         """Read the files unless they are as they were; False if that has to wait until they have settled."""
         marks, now_s = self._marks(), self._clock.monotonic()
-        settle_s, look_s, _ = self._times
-        self._due_s = now_s + look_s
+        self._due_s = now_s + self._look_s
         if marks == self._read_marks:
             self._pending = None
             return True
         if not at_once and self.digest() is not None and not self._has_settled(marks, now_s):
-            self._due_s = now_s + min(look_s, max(STEP_S, settle_s / 10))
+            self._due_s = now_s + min(self._look_s, max(STEP_S, self._settle_s / 10))
             return False
         self._note(marks, is_read=self._read(marks))
         return True
@@ -187,13 +186,12 @@ class Follower(ABC):
         self._known, self._pending = marks.keys(), None
 
     def _has_settled(self, marks: Marks, now_s: float) -> bool:
-        settle_s, _, most_s = self._times
         if self._pending is None or self._pending[0] != marks.keys():
             self._pending = marks.keys(), now_s
         waited_s = now_s - self._pending[1]
-        lost = self._known - marks.keys() if waited_s < settle_s else ()
+        lost = self._known - marks.keys() if waited_s < self._settle_s else ()
         folders = {next(each for each in path.parents if os.path.exists(each)) for path in lost}
-        return waited_s >= most_s or not self._has_younger({**marks, **marks_of(folders)}, settle_s)
+        return waited_s >= self._most_s or not self._has_younger({**marks, **marks_of(folders)}, self._settle_s)
 
     def _has_younger(self, marks: Marks, age_s: float) -> bool:
         now_s = self._clock.time()
@@ -246,10 +244,6 @@ class LiveFiles(Follower, Generic[FoundT]):
         self._due_s = clock.monotonic() + LOOK_S
 
     @abstractmethod
-    def _files(self) -> Sequence[Path]:
-        """Those that may define something."""
-
-    @abstractmethod
     def _load(self) -> FoundT:
         """Read all of them; an error in a file is reported in what is returned, not raised."""
 
@@ -273,9 +267,6 @@ class LiveFiles(Follower, Generic[FoundT]):
         """
         self.look(is_wanted=wanted is not None and wanted not in self._entries(self._found))
         return self._found
-
-    def _marks(self) -> Marks:
-        return marks_of(self._files())
 
     def _read(self, marks: Marks) -> bool:
         before = self._found

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from loom_worker.agents.load import files_of
-from loom_worker.core.live_files import Clock, LiveFiles
+from loom_worker.core.live_files import Clock, LiveFiles, Marks, marks_of
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.values.workflows import Workflow
@@ -30,8 +30,8 @@ class LiveWorkflows(LiveFiles[Workflows]):
         found = _agents(self.latest(None))
         return found if wanted in found else _agents(self.latest(wanted))
 
-    def _files(self) -> list[Path]:
-        return files_of(used_folder(*self._folders))
+    def _marks(self) -> Marks:
+        return marks_of(files_of(used_folder(*self._folders)))
 
     def _load(self) -> Workflows:
         return load(used_folder(*self._folders))
