@@ -54,7 +54,6 @@ class LibraryState:
     """Why files or patterns are left out or are not those on disk, each as ``file:line: reason``."""
     loaded_ms: int
     """When, in milliseconds since 1970."""
-    files: int
 
 
 class LiveLibrary(Follower):
@@ -87,7 +86,7 @@ class LiveLibrary(Follower):
         self._index = index or InProcess()
         self._shipped_root = shipped
         self._shipped: Library | None = None
-        self._state = LibraryState(Matcher(()), (), 0, 0)
+        self._state = LibraryState(Matcher(()), (), 0)
         self._is_loaded = False
         self._files: dict[Path, _LoadedFile] = {}
         self._library = Library((), ())
@@ -199,7 +198,7 @@ class LiveLibrary(Follower):
         matcher = old.matcher
         if matcher.patterns != library.patterns:
             matcher = Matcher(library.patterns, matcher, index=self._index)
-        return LibraryState(matcher, library.problems, now_ms(), len(self._files))
+        return LibraryState(matcher, library.problems, now_ms())
 
     def _loaded_files(self, marks: Marks) -> "dict[Path, _LoadedFile]":
         """What each file says, the changed ones read; those in a folder that cannot be listed now stay."""
