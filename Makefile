@@ -4,27 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # Each package has its hash in the file, so pip takes nothing else; a wheel runs no code of others while it is installed.
-LOCKED := PYTHONUNBUFFERED=1 $(PIP) --only-binary :all: --progress-bar off -r
+# A terminal shows pip's own progress; a log has its errors alone.
+LOCKED := $(PIP) `[ -t 2 ] || echo --quiet` --only-binary :all: -r
 # Ourselves have none: built by the hatchling of the file, which would otherwise be fetched anew and unchecked.
 OURSELVES := $(PIP) --quiet --no-deps --no-build-isolation -e .
-# Installs a file of exact versions and shows how far it is: a line that counts on a terminal, each tenth package
-# elsewhere. What else pip says, such as errors, passes, and so does that it failed.
-define install_locked
-@total=`grep -c '^[A-Za-z]' $(1)`; \
-{ $(LOCKED) $(1) 2>&1; echo "exit code $$?"; } | { \
-  n=0; code=1; eol='\n'; [ ! -t 1 ] || eol='\r'; \
-  while IFS= read -r line; do case "$$line" in \
-    "Collecting "*|"Processing "*|"Requirement already satisfied: "*|"Ignoring "*) \
-      n=$$((n + 1)); name=$${line#Requirement already satisfied: }; name=$${name#[CPI]*ing }; \
-      name=$${name%%[ ;:]*}; name=$${name##*/}; \
-      if [ -t 1 ] || [ $$((n % 10)) -eq 0 ] || [ $$n -eq $$total ]; then \
-        printf "  %3d of %d packages  %-50.50s$$eol" $$n $$total "$$name"; fi;; \
-    "Installing collected packages"*) printf '  unpacking them; this takes as long again %30s\n' '';; \
-    "exit code "*) code=$${line#"exit code "};; \
-    "  "*|"Looking in "*|"Successfully "*|"") ;; \
-    *) printf '%s\n' "$$line";; \
-  esac; done; exit "$$code"; }
-endef
 UV ?= uv
 LOCK := $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url
 
@@ -79,20 +62,20 @@ hostile: $(VENV)/.installed-dev  ## run the attacks alone; FORM=long adds those 
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Loom into $(VENV); the first time takes a minute"
-	$(call install_locked,constraints.txt)
+	@$(LOCKED) constraints.txt
 	@$(OURSELVES)
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints-dev.txt | $(BIN)/python
 	@echo "installing Loom and its test tools into $(VENV); the first time takes a minute"
-	$(call install_locked,constraints-dev.txt)
+	@$(LOCKED) constraints-dev.txt
 	@$(OURSELVES)
 	@touch $@ $(VENV)/.installed
 
 # DSPy brings some thirty packages; those that Loom has, too, have its versions, so that it changes nothing for other tests.
 $(VENV)/.installed-learn: constraints-learn.txt $(VENV)/.installed-dev
 	@echo "installing DSPy into $(VENV)"
-	$(call install_locked,constraints-learn.txt)
+	@$(LOCKED) constraints-learn.txt
 	@touch $@
 
 # The files of exact versions anew, for all systems and Pythons at once; what they hold is kept while pyproject.toml

@@ -17,8 +17,7 @@ import redis
 from bench.client import Client
 from bench.model import ROOT
 from loom_worker.core.isolation import home_secrets
-from loom_worker.core.settings import from_env
-from loom_worker.core.socket_folder import embedded_socket, embedded_url
+from loom_worker.core.settings import embedded_socket, embedded_url, from_env
 from loom_worker.supervisor import home as homes
 from loom_worker.supervisor import valkey
 from loom_worker.supervisor.decide import FIRST_PAUSE_S, Spec

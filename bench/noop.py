@@ -11,7 +11,7 @@ from pathlib import Path
 import redis
 from celery import Celery
 
-from loom_worker.core.socket_folder import embedded_url
+from loom_worker.core.settings import embedded_url
 from loom_worker.tasks import transport
 
 

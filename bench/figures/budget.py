@@ -24,7 +24,7 @@ from bench.report import Report
 from bench.scale import Scale
 from bench.stats import short
 from bench.system import SCRIPTED
-from loom_worker.core.socket_folder import embedded_url
+from loom_worker.core.settings import embedded_url
 
 COUNTED = ("web", "worker-", "beat")
 PREFIX = "steady"

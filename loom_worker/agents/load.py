@@ -1,5 +1,6 @@
 """Agents from YAML files (API: agent YAML); an error in a file affects the agents of that file alone."""
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -98,9 +99,12 @@ class _AgentFiles(DefiningFiles[Agent]):
 
 def files_of(folder: Path | None) -> list[Path]:
     """The files of a folder that may define agents, in the order in which they are read."""
-    if folder is None:
+    try:
+        entries = list(os.scandir(folder)) if folder else []
+    except OSError:
         return []
-    return sorted(path for path in folder.glob("*") if path.suffix in _SUFFIXES and path.is_file())
+    named = [entry for entry in entries if os.path.splitext(entry.name)[1] in _SUFFIXES]
+    return sorted(Path(each) for each in named if (os.path.isfile(each) if each.is_symlink() else each.is_file()))
 
 
 def stored(document: Json, *, version: str, source: str) -> Agent:

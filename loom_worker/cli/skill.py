@@ -12,10 +12,9 @@ from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Pattern
 from loom_worker.core.values.skills import Skill
-from loom_worker.skills import manage
+from loom_worker.skills import install as installing
 from loom_worker.skills.index import Skills
 from loom_worker.skills.install import Installed, check_sha256, package_from
-from loom_worker.skills.install import install as put
 from loom_worker.skills.storage import check_workspace
 
 WORKSPACE = "default"
@@ -93,7 +92,7 @@ def install(source: str, **given: Unpack[_Install]) -> None:
     if given["sha256"] is not None:
         check_sha256(package, given["sha256"])
     unlisted = _unlisted(given["workspace"])
-    done = put(package, _root(), given["workspace"], name=given["name"], may_replace=given["force"])
+    done = installing.install(package, _root(), given["workspace"], name=given["name"], may_replace=given["force"])
     _tell(done, given["workspace"], unlisted, as_json=given["as_json"])
 
 
@@ -106,7 +105,7 @@ def install(source: str, **given: Unpack[_Install]) -> None:
 def copy(name: str, *, source: str, target: str, force: bool, as_json: bool) -> None:
     """Copy a skill to another workspace, which has files of its own from then on."""
     unlisted = _unlisted(target)
-    done = manage.copy(_root(), name, source=source, target=target, may_replace=force)
+    done = installing.copy(_root(), name, source=source, target=target, may_replace=force)
     _tell(done, target, unlisted, as_json=as_json)
 
 
@@ -117,9 +116,9 @@ def copy(name: str, *, source: str, target: str, force: bool, as_json: bool) -> 
 @_json
 def link(name: str, *, source: str, target: str, as_json: bool) -> None:
     """Let another workspace have a skill, too: edits of the one show in the other."""
-    linked = manage.link(_root(), name, source=source, target=target)
-    made = {"workspace": target, "name": linked.name, "linked_from": manage.owner(linked)}
-    click.echo(as_text(made) if as_json else f"{target}: {linked.name} follows that of {manage.owner(linked)}")
+    linked = installing.link(_root(), name, source=source, target=target)
+    made = {"workspace": target, "name": linked.name, "linked_from": installing.owner(linked)}
+    click.echo(as_text(made) if as_json else f"{target}: {linked.name} follows that of {installing.owner(linked)}")
 
 
 @skill.command()
@@ -130,7 +129,7 @@ def link(name: str, *, source: str, target: str, as_json: bool) -> None:
 def remove(name: str, *, workspace: str, force: bool, as_json: bool) -> None:
     """Remove a skill; of a linked one the link, and not its source."""
     unlisted = _unlisted(workspace)
-    users = manage.remove(_root(), name, workspace=workspace, is_forced=force)
+    users = installing.remove(_root(), name, workspace=workspace, is_forced=force)
     if as_json:
         click.echo(as_text({"workspace": workspace, "name": name, "broken_links": list(users)}))
     else:
@@ -192,7 +191,7 @@ def _row(workspace: str, each: Skill) -> Json:
         "trigger": each.trigger,
         "keywords": list(each.keywords),
         "compatibility": each.compatibility,
-        "linked_from": manage.owner(each) if each.is_linked else None,
+        "linked_from": installing.owner(each) if each.is_linked else None,
         "description": each.description,
     }
 

@@ -1,16 +1,18 @@
 """Read all settings at once from the environment, its only reader; settings_tree.py declares them."""
 
+import contextlib
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from loom_worker.core import socket_folder
 from loom_worker.core.env import NAMED_PREFIX, is_secret, misnamed
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.settings_tree import (
+    VALKEY_CONF,
     BlobSettings,
     EmbeddingSettings,
     EventSettings,
@@ -28,12 +30,13 @@ from loom_worker.core.settings_tree import (
     WebhookSettings,
     WebSettings,
     declared,
+    embedded_socket,
 )
-from loom_worker.core.socket_folder import embedded_socket, embedded_url
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.variables import VARIABLE, BadFolder, Variable
 
 __all__ = [
+    "VALKEY_CONF",
     "BlobSettings",
     "EmbeddingSettings",
     "EventSettings",
@@ -51,9 +54,12 @@ __all__ = [
     "WebSettings",
     "WebhookSettings",
     "embedded_socket",
+    "embedded_url",
     "from_env",
 ]
 
+LONGEST_SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
+"""Longest path of a Unix socket that the system takes."""
 SettingCheck = Callable[[Settings], None]
 """Raises BadSettings for a value that only the package that uses it can check."""
 
@@ -79,6 +85,14 @@ def from_env(environ: Mapping[str, str] | None = None, *, checks: Iterable[Setti
     if errors:
         raise BadSettings("\n".join(errors))
     return settings
+
+
+def embedded_url(home: Path) -> str:
+    """The embedded server's URL for redis-py, with the password; without one while none was made or can be read."""
+    password = ""
+    with contextlib.suppress(OSError):
+        password = (home / VALKEY_CONF).read_text(encoding="ascii").strip().removeprefix("requirepass ")
+    return f"unix://{f':{password}@' if password else ''}{embedded_socket(home)}"
 
 
 class _Reader:
@@ -167,11 +181,13 @@ def _contradictions(settings: Settings, read: _Reader) -> Iterator[str]:
     """Errors that no single text shows."""
     if re.search("[?#%]", str(settings.home)):
         yield "LOOM_HOME: expected a path without ?, # and %, for it becomes part of URLs"
-    if read.text("LOOM_REDIS_URL") is None:
-        try:
-            socket_folder.check(settings.home)
-        except BadSettings as error:
-            yield str(error)
+    long, most = len(os.fsencode(settings.home)), LONGEST_SOCKET_BYTES - len("/valkey.sock")
+    if settings.has_embedded_redis and long > most:
+        yield (
+            f"LOOM_HOME={settings.home}: this path has {long} bytes, and at most {most} fit, for the embedded "
+            "server's socket lies in it; choose a shorter path, such as a symbolic link to it, or name a server in "
+            "LOOM_REDIS_URL"
+        )
     llm = settings.llm
     if llm.reserved_output_tokens >= llm.max_context_tokens:
         reserved, window = llm.reserved_output_tokens, llm.max_context_tokens

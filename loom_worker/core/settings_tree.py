@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from loom_worker.core.socket_folder import embedded_socket
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.values.schedules import MissedTimes
 from loom_worker.core.variables import (
@@ -36,6 +35,15 @@ from loom_worker.core.variables import (
 
 Provider = Literal["anthropic", "bedrock", "ollama", "scripted"]
 _PROVIDERS: OneOf[Provider] = OneOf("anthropic", "bedrock", "ollama", "scripted")
+
+
+VALKEY_CONF = "valkey.conf"
+"""In the home: the embedded server's configuration file, whose only line is ``requirepass`` and the password."""
+
+
+def embedded_socket(home: Path) -> Path:
+    """Where the embedded server of this home listens."""
+    return home / "valkey.sock"
 
 
 @dataclass(frozen=True, slots=True)

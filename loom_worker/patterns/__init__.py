@@ -8,6 +8,6 @@ From patterns to questions: ``match`` ranks the patterns with ``index`` (numpy a
 scikit-learn and ``index_store`` keeps in files; ``words`` cuts texts into terms, with the meanings of ``synonyms.txt``;
 ``rerank`` lets a model decide close calls.
 
-At run time: ``live`` follows the files with ``watch``, ``events`` publishes what changed, ``render`` and ``tools`` show
+At run time: ``live`` follows the files, ``events`` publishes what changed, ``render`` and ``tools`` show
 patterns to the model.
 """

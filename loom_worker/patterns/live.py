@@ -1,25 +1,27 @@
 """The pattern library of a process: read again when its files change, and replaced as a whole.
 
-What lies in the folder is the truth; events of the file system only say that it is time to check. Whatever fails, what
-was loaded last goes on answering.
+What lies in the folder is the truth. Whatever fails, what was loaded last goes on answering.
 """
 
+import errno
 import hashlib
 import logging
+import os
+import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from loom_worker.core.values.agents import Alone, Content
+from loom_worker.core.live_files import GRANULE_S, Follower, Mark, Marks, marks_of
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.patterns import Pattern, PatternUpdateEvent
 from loom_worker.patterns.library import (
     FileContent,
     Library,
+    library_files,
     load,
     merged,
     problem_text,
@@ -28,15 +30,11 @@ from loom_worker.patterns.library import (
     with_shipped,
 )
 from loom_worker.patterns.match import IndexSource, InProcess, Matcher
-from loom_worker.patterns.watch import LOOK_S, FileWatcher, Mark, look
 
 log = logging.getLogger(__name__)
 
-PART = "patterns"
-"""The library's name among the content that all processes must have alike."""
-SETTLED_NS = 2_000_000_000
-"""A file that was written less than this before it was read is read once more at the next check: the clocks of some
-file systems tick every two seconds only, and a second change within a tick leaves no mark."""
+MOST_QUIET_WAITS = 10
+"""Changes that never stop are waited for during this many debounce intervals at most."""
 STAYS = "the former version stays in use"
 
 
@@ -44,7 +42,7 @@ class UpdateListener(Protocol):
     """Receives the updates of a library."""
 
     def publish(self, event: PatternUpdateEvent) -> None:
-        """Pass on one update. Called without any lock held, by the watching thread where there is one."""
+        """Pass on one update. Called without any lock held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +54,9 @@ class LibraryState:
     """Why files or patterns are left out or are not those on disk, each as ``file:line: reason``."""
     loaded_ms: int
     """When, in milliseconds since 1970."""
-    files: int
 
 
-class LiveLibrary:
+class LiveLibrary(Follower):
     """Patterns that follow their files. Any thread may ask; only the first question waits, for the first load."""
 
     def __init__(
@@ -67,7 +64,7 @@ class LiveLibrary:
         root: Path,
         *,
         listener: UpdateListener | None = None,
-        watcher: FileWatcher | None = None,
+        debounce_ms: int | None = None,
         index: IndexSource | None = None,
         shipped: Path | None = None,
     ) -> None:
@@ -76,34 +73,33 @@ class LiveLibrary:
         Args:
             listener: receives every load that changed patterns or problems, the first included. What it raises is
                 logged.
-            watcher: None: files are only checked by ``reload``.
+            debounce_ms: a thread looks at the files, and a change counts once none has followed for this long; None:
+                files are only read by ``reload``.
             index: where fitted indexes come from; unless given, they are fitted in this process.
             shipped: another folder whose patterns are added; read once, as it changes with the package alone.
         """
+        settle_s = (debounce_ms or 0) / 1000
+        super().__init__("patterns", settle_s=settle_s, most_s=MOST_QUIET_WAITS * settle_s or 1.0)
         self.root = root
         self._listener = listener
-        self._watcher = watcher
+        self._is_followed = debounce_ms is not None
         self._index = index or InProcess()
         self._shipped_root = shipped
         self._shipped: Library | None = None
-        self._content: Content = Alone()
-        self._state: LibraryState | None = None
+        self._state = LibraryState(Matcher(()), (), 0)
+        self._is_loaded = False
         self._files: dict[Path, _LoadedFile] = {}
         self._library = Library((), ())
-        self._watch_problems: tuple[str, ...] = ()
-        self._loading = threading.Lock()
         self._unpublished: deque[PatternUpdateEvent] = deque()
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._digest: tuple[Matcher | None, str] = None, ""
 
-    def share(self, content: Content) -> None:
-        """Compare this library with those of other processes from now on."""
-        self._content = content
-        content.follow(PART, self)
-
     def state(self) -> LibraryState:
         """The library as it is now."""
-        return self._state or self._first()
+        if not self._is_loaded:
+            self.look(is_wanted=True)
+        return self._state
 
     def current(self) -> Matcher:
         """The index as it is now; later changes make a new one."""
@@ -122,34 +118,23 @@ class LiveLibrary:
         return self.current().patterns
 
     def reload(self) -> None:
-        """Check the files now, in this thread, and read what has changed; never raises for what it finds."""
-        if self._state is None:
-            self._first()
-            return
-        with self._loading:
-            self._update(self._state)
-        self._publish()
-
-    def renew(self) -> None:
-        """As ``reload``, for the comparison with other processes."""
-        self.reload()
+        """Read what has changed now, in this thread, settled or not; never raises for what it finds."""
+        self._take_up(blocking=True, at_once=True)
 
     def digest(self) -> str | None:
         """Of all patterns in use; None before the first load."""
-        state = self._state
-        if state is None:
+        matcher, (known, digest) = self._state.matcher, self._digest
+        if not self._is_loaded:
             return None
-        matcher, known = self._digest
-        if matcher is not state.matcher:
-            texts = "\n".join(sorted(f"{pattern.id} {pattern.digest}" for pattern in state.matcher.patterns))
-            known = hashlib.sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
-            self._digest = state.matcher, known
-        return known
+        if matcher is not known:
+            texts = "\n".join(sorted(f"{pattern.id} {pattern.digest}" for pattern in matcher.patterns))
+            digest = hashlib.sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()
+            self._digest = matcher, digest
+        return digest
 
     def stop(self) -> None:
-        """End the watch; what is loaded goes on answering."""
-        if self._watcher is not None:
-            self._watcher.stop()
+        """Follow the files no more; what is loaded goes on answering."""
+        self._stopped.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=2)
 
@@ -157,66 +142,42 @@ class LiveLibrary:
         """Read one file of the library."""
         return read_file(path, self.root)
 
-    def _first(self) -> LibraryState:
-        with self._loading:
-            if self._state is None:
-                state = self._update(None)
-                if self._watcher is not None and not self._watcher.is_stopped:
-                    name = "loom-patterns"
-                    self._thread = threading.Thread(target=self._follow, args=(self._watcher,), name=name, daemon=True)
-                    self._thread.start()
-            else:
-                state = self._state
-        if self._thread is None:
-            self._publish()
-        return state
-
-    def _follow(self, watcher: FileWatcher) -> None:
-        self._publish()
-        while not watcher.is_stopped:
+    def _follow(self) -> None:
+        while not self._stopped.wait(self.wait_s()):
             try:
-                self.reload()
-                if not watcher.cover(self.root):
-                    watcher.wait(self.root, most_s=0.0 if self._watch_problems else LOOK_S)
-                    self._watch_problems = ()  # the next round takes the problem back
-            except Exception as error:  # without this thread nothing would ever be read again: report it, and go on
-                self._report(error)
-                watcher.pause()
-        watcher.close()
+                self.look()
+            except Exception:  # without this thread nothing would ever be read again
+                log.exception("the files of the pattern library could not be followed")
 
-    def _report(self, error: Exception) -> None:
-        """Make a problem of what ended a round, once while it is the same."""
-        problems = (problem_text(self.root, 1, f"the files could not be followed: {error!r}"),)
-        if problems != self._watch_problems:
-            log.error("the files of the pattern library could not be followed", exc_info=error)
-        with self._loading:
-            before, self._watch_problems = self._watch_problems, problems
-            if (old := self._state) is not None:
-                others = (problem for problem in old.problems if problem not in before)
-                self._use(replace(old, problems=(*problems, *others)), old, began_s=time.perf_counter())
-        self._publish()
-
-    def _update(self, old: LibraryState | None) -> LibraryState:
-        """Put what the files say now into use, and queue what to publish of it; the caller holds the lock."""
-        began_s = time.perf_counter()
+    def _marks(self) -> Marks:
         try:
-            state = self._read(old)
-        except Exception as error:  # whatever is wrong with the user's files: the library that works goes on working
-            matcher = old.matcher if old else Matcher(())
-            usual = error.strerror if isinstance(error, OSError) else None
-            reason = usual or f"the library could not be put into use: {error!r}"
-            problem = problem_text(self.root, 1, reason, outcome=STAYS if matcher.patterns else "")
-            problems = (problem, *self._watch_problems, *self._library.problems)
-            if usual is None and (old is None or problems != old.problems):
-                log.error("the pattern library could not be put into use", exc_info=error)
-            state = LibraryState(matcher, problems, now_ms(), old.files if old else 0)
-        return self._use(state, old, began_s=began_s)
+            return look(self.root)
+        except OSError:
+            return {self.root: None}
 
-    def _use(self, state: LibraryState, old: LibraryState | None, *, began_s: float) -> LibraryState:
-        if old is not None and replace(state, loaded_ms=old.loaded_ms) == old:
-            return old
-        self._state = state
-        was = {pattern.id: pattern.digest for pattern in old.matcher.patterns} if old else {}
+    def _read(self, marks: Marks) -> bool:
+        """Put what the files say now into use, and queue what to publish of it."""
+        began_s, old, is_read = time.perf_counter(), self._state, True
+        try:
+            state = self._loaded_state(old)
+        except Exception as error:  # whatever is wrong with the user's files: the library that works goes on working
+            is_read, usual = False, error.strerror if isinstance(error, OSError) else None
+            reason = usual or f"the library could not be put into use: {error!r}"
+            problem = problem_text(self.root, 1, reason, outcome=STAYS if old.matcher.patterns else "")
+            state = replace(old, problems=(problem, *self._library.problems), loaded_ms=now_ms())
+            if usual is None and state.problems != old.problems:
+                log.error("the pattern library could not be put into use", exc_info=error)
+        self._use(state, old, began_s=began_s)
+        if self._is_followed and self._thread is None and not self._stopped.is_set():
+            self._thread = threading.Thread(target=self._follow, name="loom-patterns", daemon=True)
+            self._thread.start()
+        return is_read
+
+    def _use(self, state: LibraryState, old: LibraryState, *, began_s: float) -> None:
+        if self._is_loaded and replace(state, loaded_ms=old.loaded_ms) == old:
+            return
+        is_first, self._state, self._is_loaded = not self._is_loaded, state, True
+        was = {pattern.id: pattern.digest for pattern in old.matcher.patterns}
         now = {pattern.id: pattern.digest for pattern in state.matcher.patterns}
         event = PatternUpdateEvent(
             added=tuple(each for each in now if each not in was),
@@ -226,23 +187,20 @@ class LiveLibrary:
             errors=state.problems,
             patterns=len(now),
         )
-        if old is None or event.added or event.changed or event.removed or state.problems != old.problems:
+        if is_first or event.added or event.changed or event.removed or state.problems != old.problems:
             self._unpublished.append(event)
-        return state
 
-    def _read(self, old: LibraryState | None) -> LibraryState:
+    def _loaded_state(self, old: LibraryState) -> LibraryState:
         self._files = self._loaded_files(look(self.root))
         if self._shipped is None:  # its problems concern the developers of the package
             self._shipped = load(self._shipped_root) if self._shipped_root else Library((), ())
         self._library = library = with_shipped(merged(file.content for file in self._files.values()), self._shipped)
-        before = old.matcher if old else None
-        if before is not None and before.patterns == library.patterns:
-            matcher = before
-        else:
-            matcher = Matcher(library.patterns, before, index=self._index)
-        return LibraryState(matcher, (*self._watch_problems, *library.problems), now_ms(), len(self._files))
+        matcher = old.matcher
+        if matcher.patterns != library.patterns:
+            matcher = Matcher(library.patterns, matcher, index=self._index)
+        return LibraryState(matcher, library.problems, now_ms())
 
-    def _loaded_files(self, marks: Mapping[Path, Mark | None]) -> "dict[Path, _LoadedFile]":
+    def _loaded_files(self, marks: Marks) -> "dict[Path, _LoadedFile]":
         """What each file says, the changed ones read; those in a folder that cannot be listed now stay."""
         closed = {path for path, mark in marks.items() if mark is None}
         hidden = [path for path in self._files if path not in marks and not closed.isdisjoint(path.parents)]
@@ -257,7 +215,7 @@ class LiveLibrary:
         before = self._files.get(path)
         if before is not None and mark is not None and mark == before.mark and before.is_settled:
             return before
-        is_settled = mark is not None and abs(time.time_ns() - mark.mtime_ns) > SETTLED_NS
+        is_settled = mark is not None and abs(time.time_ns() - mark.mtime_ns) > GRANULE_S * 1e9
         fresh = self.read_file(path)
         if not fresh.problems:
             return _LoadedFile(mark, fresh, fresh.patterns, is_settled)
@@ -266,7 +224,7 @@ class LiveLibrary:
             return _LoadedFile(mark, replace(fresh, patterns=good), good, is_settled).staying()
         return _LoadedFile(mark, fresh, good, is_settled)
 
-    def _publish(self) -> None:
+    def _tell_news(self) -> None:
         while True:
             try:
                 event = self._unpublished.popleft()
@@ -275,7 +233,6 @@ class LiveLibrary:
             try:
                 if self._listener is not None:
                     self._listener.publish(event)
-                self._content.accepted(PART)
             except Exception:  # a failing listener is no reason to be without the library
                 log.exception("an update of the pattern library could not be published")
 
@@ -295,3 +252,17 @@ class _LoadedFile:
     def staying(self) -> "_LoadedFile":
         problems = tuple(with_outcome(problem, STAYS) for problem in self.content.problems)
         return replace(self, content=replace(self.content, problems=problems))
+
+
+def look(root: Path) -> Marks:
+    """Mark every pattern file under a folder, in order; None marks what this process may not look into.
+
+    Raises:
+        OSError: the folder itself cannot be listed.
+    """
+    paths = library_files(root)
+    if root in paths:
+        os.listdir(root)  # which raises why
+        raise OSError(errno.EAGAIN, "was exchanged while it was listed")
+    # A folder is listed only if its own contents could not be.
+    return {path: mark if mark and not stat.S_ISDIR(mark.mode) else None for path, mark in marks_of(paths).items()}

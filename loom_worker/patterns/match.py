@@ -101,7 +101,8 @@ class Matcher:
         """Have the index fitted.
 
         Args:
-            before: of an earlier state of the library; its index serves on where the patterns' texts are the same.
+            before: of an earlier state of the library; its index serves on where the patterns' texts are the same, and
+                until a new one is fitted. None waits for the fit.
             index: where the fitted index comes from; unless given, scikit-learn in this process.
         """
         self.patterns = tuple(patterns)
@@ -110,6 +111,7 @@ class Matcher:
         self._of_kind: dict[str, NDArray[bool_]] = {}
         self._index: Index | None = None
         self._is_provisional = False
+        self._fitting: threading.Thread | None = None
         if not self.patterns:
             return
         import numpy as np
@@ -117,15 +119,22 @@ class Matcher:
         kinds = [_works_on(pattern) for pattern in self.patterns]
         self._of_kind = {kind: np.array([each == kind for each in kinds]) for kind in sorted(set(kinds))}
         source = index or InProcess()
-        if before is None or before._index is None:
+        if before is None:
             self._index = source.found(self.texts) or source.fitted(self.texts)
         elif before.texts == self.texts and not before._is_provisional:
             self._index = before._index
         elif (found := source.found(self.texts)) is not None:
             self._index = found
         else:  # until the new index is fitted, the one before with the changed patterns put into it
-            self._index, self._is_provisional = before._index.renewed(before.texts, self.texts), True
-            threading.Thread(target=self._settle, args=(source,), name="loom-patterns-fit", daemon=True).start()
+            former = before._index or Index.empty(0)
+            self._index, self._is_provisional = former.renewed(before.texts, self.texts), True
+            self._fitting = threading.Thread(target=self._settle, args=(source,), name="loom-patterns-fit", daemon=True)
+            self._fitting.start()
+
+    def wait_fitted(self) -> None:
+        """Wait until the index is no longer provisional, or cannot be fitted."""
+        if self._fitting is not None:
+            self._fitting.join()
 
     def _settle(self, source: IndexSource) -> None:
         try:

@@ -192,7 +192,7 @@ class AgentRegistry:
     def warm(self) -> None:
         """Build what the first turn would otherwise wait for."""
         runtime = self.runtime("default")
-        self._knowledge.library.current()
+        self._knowledge.library.current().wait_fitted()
         runtime.count("warm up")
         self._models.warm()
 

@@ -17,7 +17,6 @@ from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.index_store import IndexStore
 from loom_worker.patterns.library import packaged_root
 from loom_worker.patterns.live import LiveLibrary
-from loom_worker.patterns.watch import FileWatcher
 from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.runtime.content_versions import ContentVersions
 from loom_worker.runtime.embedders import Embedders
@@ -161,7 +160,7 @@ def _knowledge(
     library = LiveLibrary(
         own.folder or packaged_root(),
         listener=library_events,
-        watcher=FileWatcher(debounce_ms=own.debounce_ms),
+        debounce_ms=own.debounce_ms,
         index=IndexStore(settings.home / "pattern_index"),
         shipped=packaged_root() if own.folder and own.is_shipped_added else None,
     )

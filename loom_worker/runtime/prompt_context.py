@@ -122,12 +122,9 @@ class Knowledge:
         shelf = self.skills.of(workspace)
         known = self._told.get(workspace, ())
         self._told[workspace] = (*shelf.problems, *shelf.warnings)
-        for problem in shelf.problems:
-            if problem not in known:
-                log.warning("skill left out: %s", one_line(problem, MOST_PROBLEM_CHARS))
-        for warning in shelf.warnings:
-            if warning not in known:
-                log.warning("skill loads, but: %s", one_line(warning, MOST_PROBLEM_CHARS))
+        for told, problems in (("skill left out: %s", shelf.problems), ("skill loads, but: %s", shelf.warnings)):
+            for problem in (each for each in problems if each not in known):
+                log.warning(told, one_line(problem, MOST_PROBLEM_CHARS))
         return shelf
 
     def has_skills_anywhere(self, agent: Agent) -> bool:

@@ -6,6 +6,6 @@ Reading: ``spec`` is what a SKILL.md must hold, ``folder`` reads below a folder 
 In a turn: ``select`` finds the skills that a message calls for, ``prompt`` renders them for the model, and ``files`` is
 the tool by which the model reads their files.
 
-Installing: ``collect`` takes the files out of a folder or an archive, ``fetch`` gets an archive over HTTP, ``package``
-holds the files and their limits, ``storage`` changes a workspace's folder, ``install`` and ``manage`` put it together.
+Installing: ``package`` takes the files out of a folder or an archive, ``storage`` changes a workspace's folder, and
+``install`` puts skills there, from a URL, too, or from another workspace.
 """

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loom_worker.core.errors import BadFile
+from loom_worker.core.live_files import GRANULE_S, Marks, marks_of
 from loom_worker.core.text import one_line
 from loom_worker.core.values.skills import Skill, SkillShelf
 from loom_worker.core.yaml_files import MAX_BYTES
@@ -22,10 +23,6 @@ MAX_SKILLS = 200
 """Most folders of a workspace that are read, in order of their names."""
 MAX_PROBLEM_CHARS = 500
 _WORKSPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_SETTLING_NS = 2_000_000_000
-"""Age from which another change of a file shows in its times on every file system (FAT: two seconds)."""
-
-_Stamp = tuple[int, ...] | None
 
 
 def is_workspace(name: str) -> bool:
@@ -39,14 +36,15 @@ class _CachedSkill:
 
     source: tuple[str, ...]
     """Its parts below the root, links resolved."""
-    stamps: tuple[tuple[str, _Stamp], ...]
-    """Path of SKILL.md and of each folder, with a value that differs once it has changed."""
+    watched: tuple[Path, ...]
+    """SKILL.md and each folder."""
+    marks: Marks
     found: Skill | str
     """The skill, or why there is none."""
     is_settled: bool
 
     def is_current(self, source: tuple[str, ...]) -> bool:
-        return self.is_settled and self.source == source and all(_stamp(path) == stamp for path, stamp in self.stamps)
+        return self.is_settled and self.source == source and marks_of(self.watched) == self.marks
 
 
 class Skills:
@@ -166,10 +164,10 @@ class Skills:
             found = f"{workspace}/{SKILLS}/{name}/{FILE}: {error.strerror}"
         except BadFile as error:
             found = str(error)
-        watched = [str(folder / FILE), *(str(folder / below) for below in folders)]
-        stamps = tuple((path, _stamp(path)) for path in watched)
-        newest_ns = max((stamp[-1] for _, stamp in stamps if stamp), default=0)
-        return _CachedSkill(source, stamps, found, is_settled=newest_ns < started_ns - _SETTLING_NS)
+        watched = (folder / FILE, *(folder / below for below in folders))
+        marks = marks_of(watched)
+        newest_ns = max((mark.ctime_ns for mark in marks.values() if mark), default=0)
+        return _CachedSkill(source, watched, marks, found, is_settled=newest_ns < started_ns - GRANULE_S * 1e9)
 
     def _skill(self, where: Path, workspace: str, source: tuple[str, ...]) -> Skill:
         raw = read(self._root, (*source, FILE), most_bytes=MAX_BYTES)
@@ -186,11 +184,3 @@ def _own_name_first(folder: tuple[str, Skill | str]) -> tuple[bool, str]:
     """A folder that has its skill's name goes before another with the same skill."""
     name, found = folder
     return (isinstance(found, Skill) and found.name != name, name)
-
-
-def _stamp(path: str) -> _Stamp:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

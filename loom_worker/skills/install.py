@@ -1,20 +1,35 @@
-"""Installing a skill: from a folder, an archive or a URL, checked as a whole before anything is put in place."""
+"""Skills of a workspace: installed from a folder, an archive or a URL, copied, linked, removed.
 
+A source is checked as a whole before anything is put in place. URLs are guarded at every hop, bounded in bytes and in
+time.
+"""
+
+import os
 import re
+import socket
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
+from urllib.parse import urljoin
 
-from loom_worker.core.errors import BadFile, Conflict, NotFound, Rejected
+from loom_worker.core.errors import BadFile, Conflict, Invalid, NotFound, Rejected, Transient
 from loom_worker.core.text import one_line
 from loom_worker.core.values.skills import Skill
-from loom_worker.skills.collect import MAX_ARCHIVE_BYTES, collected, unpack
-from loom_worker.skills.fetch import fetch
+from loom_worker.guard.net.address import Lookup, Private, Target, target
+from loom_worker.guard.net.dial import Deadline, resolve_in_time
+from loom_worker.guard.net.http import HttpRequest, HttpResponse, send_request
 from loom_worker.skills.folder import read
-from loom_worker.skills.index import SKILLS
-from loom_worker.skills.package import Package, Unsafe, named, naming
+from loom_worker.skills.index import SKILLS, Skills
+from loom_worker.skills.package import MAX_ARCHIVE_BYTES, Package, Unsafe, collected, named, naming, unpack
 from loom_worker.skills.spec import FILE, ONLY_IN, skill_from, without_itself
-from loom_worker.skills.storage import check_workspace, locked
+from loom_worker.skills.storage import check_skill, check_workspace, locked
 
+TIMEOUT_S: Final = 30.0
+"""For everything: name servers, connections, redirects, the last byte."""
+MAX_REDIRECTS: Final = 5
+_REDIRECTS = (301, 302, 303, 307, 308)
+_QUESTION = {"Accept": "*/*", "Accept-Encoding": "identity"}
 _URL = re.compile(r"https?://", re.IGNORECASE)
 
 
@@ -106,3 +121,153 @@ def check_sha256(package: Package, wanted: str) -> None:
     """Raise Rejected unless the source has this checksum (hexadecimal)."""
     if package.sha256 != wanted.strip().lower():
         raise Rejected(f"the checksum is {package.sha256}, not {wanted.strip()[:64]}")
+
+
+def copy(root: Path, name: str, *, source: str, target: str, may_replace: bool = False) -> Installed:
+    """Copy a skill's files from the workspace ``source`` to ``target``; of a linked skill those it leads to.
+
+    Raises:
+        NotFound: there is no such skill.
+        Rejected: it has links or too much in it, works in its workspace alone; Conflict if the target has one.
+    """
+    check_workspace(target)
+    skill = _skill(root, source, name)
+    # The workspace of the files is locked, not that of a link to them: nobody changes them while they are read.
+    with locked(root, owner(skill)), naming(name):
+        package = collected(skill.folder)
+    return install(package, root, target, may_replace=may_replace)
+
+
+def link(root: Path, name: str, *, source: str, target: str) -> Skill:
+    """Let the workspace ``target`` use a skill of ``source`` in place; for a linked skill, its own source is linked.
+
+    Raises:
+        NotFound: there is no such skill.
+        Rejected: it works in its workspace alone; Conflict if the target has one.
+    """
+    check_workspace(target)
+    skill = _skill(root, source, name)
+    check_workspace_of(skill, target)
+    (root / target / SKILLS).mkdir(parents=True, exist_ok=True)
+    with ExitStack() as locks:
+        # In one order for all, so that no two wait for each other.
+        storages = {each: locks.enter_context(locked(root, each)) for each in sorted({owner(skill), target})}
+        folder = skill.folder.name
+        if storages[owner(skill)].what(folder) != "folder":
+            raise NotFound(f"{owner(skill)}/{SKILLS}/{folder} is gone")
+        try:
+            storages[target].put_link(folder, f"../../{owner(skill)}/{SKILLS}/{folder}")
+        except Conflict as error:
+            raise Conflict(f"{target}/{SKILLS}: {error}; remove it first") from error
+    return skill
+
+
+def remove(root: Path, name: str, *, workspace: str, is_forced: bool = False) -> tuple[str, ...]:
+    """Remove a skill, also one that cannot be read; of a linked one the link alone.
+
+    Args:
+        is_forced: also if other workspaces link to it, which then lose it.
+
+    Returns:
+        The workspaces whose links are broken now.
+
+    Raises:
+        NotFound: there is no such skill.
+        Conflict: other workspaces link to it.
+    """
+    check_skill(name)
+    with locked(root, workspace) as storage:
+        if storage.what(name) == "nothing":  # a skill may lie in a folder of another name
+            own = Skills(root).of(workspace).skills
+            name = next((skill.folder.name for skill in own if skill.name == name), name)
+        what = storage.what(name)
+        if what not in ("folder", "link"):
+            raise NotFound(f"the workspace {workspace} has no skill {name}")
+        users = linking(root, workspace, name) if what == "folder" else ()
+        if users and not is_forced:
+            raise Conflict(
+                f"{workspace}/{SKILLS}/{name} is linked by {', '.join(users)}; --force removes it all the same"
+            )
+        storage.remove(name)
+    return users
+
+
+def linking(root: Path, workspace: str, name: str) -> tuple[str, ...]:
+    """The workspaces that have a link to a skill's folder, by name."""
+    real = os.path.realpath(root / workspace / SKILLS / name)
+    found: list[str] = []
+    for other in Skills(root).workspaces():
+        links = (entry for entry in (root / other / SKILLS).iterdir() if entry.is_symlink())
+        if any(os.path.realpath(entry) == real for entry in links):
+            found.append(other)
+    return tuple(found)
+
+
+def owner(skill: Skill) -> str:
+    """The workspace of a skill's folder; of a linked skill that of its source."""
+    return skill.folder.parts[-3]
+
+
+def _skill(root: Path, workspace: str, name: str) -> Skill:
+    check_skill(name)
+    shelf = Skills(root).of(workspace)
+    for skill in shelf.skills:
+        if skill.name == name:
+            return skill
+    where = f"{workspace}/{SKILLS}/{name}"
+    why = [problem for problem in shelf.problems if problem.startswith((f"{where}/", f"{where}:"))]
+    raise NotFound(why[0] if why else f"the workspace {one_line(workspace)} has no skill {name}")
+
+
+def fetch(
+    url: str, *, allow_private: bool = False, timeout_s: float = TIMEOUT_S, lookup: Lookup = socket.getaddrinfo
+) -> bytes:
+    """Get the content of a URL, at most ``MAX_ARCHIVE_BYTES``.
+
+    Args:
+        allow_private: plain http, loopback and private addresses are no reason to refuse.
+
+    Raises:
+        Rejected: the URL, or one it redirects to, may not be called; the answer is an error or too large.
+        Transient: there was no complete response.
+    """
+    deadline = Deadline(timeout_s)
+    for _ in range(MAX_REDIRECTS + 1):
+        answer, where = _asked(url, deadline, allow_private=allow_private, lookup=lookup)
+        if answer.status not in _REDIRECTS:
+            return _body(answer, where)
+        try:
+            url = urljoin(where.origin + where.path, answer.headers.get("Location", ""))
+        except ValueError as error:
+            raise Rejected(f"{where.host}: redirects to what is no URL") from error
+    raise Rejected(f"{where.host}: more than {MAX_REDIRECTS} redirects")
+
+
+def _asked(url: str, deadline: Deadline, *, allow_private: bool, lookup: Lookup) -> tuple[HttpResponse, Target]:
+    """One hop; the addresses that were checked are the ones that are dialled."""
+    shown = named(url)
+    try:
+        where = target(url, allow_private=allow_private)
+        if where.scheme != "https" and not allow_private:
+            raise Rejected(f"{shown}: only https is fetched; --allow-private allows http, too")
+        addresses = resolve_in_time(where, deadline, allow_private=allow_private, lookup=lookup)
+        question = HttpRequest("GET", where.path, headers=_QUESTION)
+        return send_request(where, addresses, question, deadline=deadline, max_bytes=MAX_ARCHIVE_BYTES), where
+    except Private as error:
+        raise Rejected(f"{shown}: {error}; --allow-private allows loopback and private networks") from error
+    except Invalid as error:
+        raise Rejected(f"{shown}: {error}") from error
+    except Transient as error:
+        raise Transient(f"{shown}: {error}") from error
+
+
+def _body(answer: HttpResponse, where: Target) -> bytes:
+    if answer.status != 200:
+        raise Rejected(f"{where.host}: HTTP {answer.status}")
+    if answer.is_longer:
+        raise Rejected(f"{where.host}: the answer is larger than {MAX_ARCHIVE_BYTES} bytes")
+    if answer.error is not None:
+        raise Transient(f"{where.host}: the answer is not whole: {answer.error}")
+    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Rejected(f"{where.host}: the answer is packed, though that was not asked for")
+    return answer.body

@@ -5,8 +5,7 @@ import sysconfig
 from pathlib import Path
 
 from loom_worker.core.isolation import process_env
-from loom_worker.core.settings import Settings, embedded_socket
-from loom_worker.core.socket_folder import VALKEY_CONF
+from loom_worker.core.settings import VALKEY_CONF, Settings, embedded_socket
 from loom_worker.supervisor import valkey
 from loom_worker.supervisor.decide import Spec
 

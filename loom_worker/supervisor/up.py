@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from loom_worker.core import socket_folder
 from loom_worker.core.errors import BadSettings, LoomError
 from loom_worker.core.isolation import home_secrets, process_env
 from loom_worker.core.settings import Settings, embedded_socket
@@ -84,11 +83,8 @@ def up(
             rounds=Rounds(_look(settings, stamped), host=socket.gethostname()),
             say=stamped,
         )
-        try:
-            with _examined(watcher, child_env, launcher):
-                return supervisor.run()
-        finally:
-            socket_folder.discard(settings.home)
+        with _examined(watcher, child_env, launcher):
+            return supervisor.run()
 
 
 @contextmanager
@@ -137,7 +133,6 @@ def _places(settings: Settings, environ: Mapping[str, str], *, is_port_explicit:
 def _with_embedded_server(settings: Settings) -> Settings:
     if not settings.has_embedded_redis:
         return settings
-    socket_folder.ensure(settings.home)
     return replace(settings, redis_url=home_secrets.embedded_with_password(settings.home))
 
 

@@ -16,7 +16,7 @@ from flower.urls import handlers
 from redis import Redis
 
 from loom_worker.core.isolation import home_secrets
-from loom_worker.core.socket_folder import VALKEY_CONF, embedded_socket
+from loom_worker.core.settings import VALKEY_CONF, embedded_socket
 from loom_worker.runtime.flower import READ_ONLY
 from loom_worker.supervisor import home, valkey
 from loom_worker.supervisor.ready import listens

@@ -16,7 +16,7 @@ import pytest
 import urllib3
 
 from loom_worker.core.logs import IDS
-from loom_worker.core.socket_folder import embedded_url
+from loom_worker.core.settings import embedded_url
 from loom_worker.core.values.spans import span_id_of
 from tests.support.agents import written
 from tests.support.log_lines import records

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loom_worker.core.socket_folder import embedded_url
+from loom_worker.core.settings import embedded_url
 from loom_worker.lanes.readiness import AFTER_S, read_readiness, stuck
 from tests.support.celery_app import app_at
 from tests.support.messages_server import Hang, MessagesServer

@@ -13,7 +13,6 @@ from loom_worker.patterns.live import LiveLibrary
 
 BROKEN = "name: [\n"
 WAIT_S = 10.0
-TICK_S = 0.2
 _ticks = itertools.count(1)
 
 
@@ -72,10 +71,6 @@ class RecordingLibrary(LiveLibrary):
 
 def watchers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "loom-patterns"]
-
-
-def is_watched() -> bool:
-    return any(type(thread).__name__ == "InotifyEmitter" for thread in threading.enumerate())
 
 
 def three_files(folder: Path) -> Path:

@@ -22,7 +22,7 @@ from typing import Any, Self
 import redis
 import urllib3
 
-from loom_worker.core.socket_folder import embedded_socket, embedded_url
+from loom_worker.core.settings import embedded_socket, embedded_url
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.lanes import keys
 from tests.support.shipped_patterns import share_index

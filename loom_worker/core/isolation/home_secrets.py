@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from loom_worker.core.socket_folder import VALKEY_CONF, embedded_url
+from loom_worker.core.settings import VALKEY_CONF, embedded_url
 
 HOME_TOKEN = "home.token"  # noqa: S105 - the name of a file
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from loom_worker.core.settings_tree import Settings
-from loom_worker.core.socket_folder import embedded_socket
 from loom_worker.core.variables import database_path
 
 _BESIDE_DATABASE = ("", "-wal", "-shm", "-journal")
@@ -31,7 +30,6 @@ def limits(settings: Settings) -> dict[str, list[str]]:
 
 def _paths(settings: Settings) -> Iterator[Path]:
     yield from (settings.home / name for name in ("", "valkey", "logs", "crashes"))
-    yield embedded_socket(settings.home).parent
     yield settings.home.parent / ".env"  # of a project whose home lies in it: keys may stand there
     yield settings.blobs.folder
     database = database_path(settings.database_url)

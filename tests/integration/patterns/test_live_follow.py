@@ -9,16 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.patterns.library import MAX_PROBLEM_CHARS
 from loom_worker.patterns.live import STAYS, LiveLibrary
-from loom_worker.patterns.watch import FileWatcher
 from tests.support.live_made import (
     BROKEN,
-    TICK_S,
     WAIT_S,
     Told,
     exchange,
-    is_watched,
     put,
     text,
     three_files,
@@ -41,11 +37,11 @@ def told() -> Told:
 
 @pytest.fixture
 def live(root: Path, told: Told) -> Iterator[LiveLibrary]:
-    """Watches, and is loaded."""
-    library = LiveLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=20, tick_s=TICK_S))
+    """Follows its files, and is loaded."""
+    library = LiveLibrary(root, listener=told, debounce_ms=20)
     library.state()
     told.next()
-    until(lambda: len(watchers()) == 1 and is_watched(), WAIT_S, "the folder is watched")
+    assert len(watchers()) == 1
     yield library
     library.stop()
     assert not watchers()
@@ -121,7 +117,7 @@ def titles(library: LiveLibrary) -> dict[str, str]:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(("change", "expected"), CHANGES, ids=[change.__name__ for change, _ in CHANGES])
-def test_however_the_files_change_it_goes_live_and_the_watch_goes_on(
+def test_however_the_files_change_it_goes_live_and_later_changes_do(
     live: LiveLibrary, root: Path, change: Callable[[Path], None], expected: dict[str, str]
 ) -> None:
     change(root)
@@ -131,24 +127,15 @@ def test_however_the_files_change_it_goes_live_and_the_watch_goes_on(
     assert live.state().problems == ()
 
 
-def test_a_watch_that_died_unseen_is_replaced(live: LiveLibrary, root: Path) -> None:
-    for thread in threading.enumerate():
-        if type(thread).__name__ == "InotifyFD":
-            thread.stop()  # type: ignore[attr-defined]
-    put(root / "sql" / "x.yaml", text("x"))
-    until(lambda: "sql/x" in live.ids(), WAIT_S, "the change is live")
-
-
 def test_a_volume_of_kubernetes_is_followed_through_its_swap(root: Path, told: Told) -> None:
     mount = root.with_name("mount")
     for version in ("1", "2"):
         put(mount / f"..v{version}" / "sql" / "a.yaml", text("a", f"Version {version}"))
     (mount / "..data").symlink_to("..v1")
     (mount / "sql").symlink_to("..data/sql")
-    library = LiveLibrary(mount, listener=told, watcher=FileWatcher(debounce_ms=20))
+    library = LiveLibrary(mount, listener=told, debounce_ms=20)
     assert [pattern.title for pattern in library.patterns()] == ["Version 1"]
     told.next()
-    until(is_watched, WAIT_S, "the folder is watched")
     (mount / "..tmp").symlink_to("..v2")
     (mount / "..tmp").rename(mount / "..data")
     assert told.next().changed == ("sql/a",)
@@ -166,7 +153,7 @@ def test_a_folder_elsewhere_that_a_link_leads_to_is_followed(root: Path, live: L
         assert told.next().changed == ("linked/x",)
 
 
-def test_a_link_to_itself_is_told_until_it_is_removed_and_the_watch_goes_on(
+def test_a_link_to_itself_is_told_until_it_is_removed_and_others_are_followed(
     root: Path, live: LiveLibrary, told: Told
 ) -> None:
     (root / "sql" / "notes").symlink_to("notes")
@@ -180,43 +167,12 @@ def test_a_link_to_itself_is_told_until_it_is_removed_and_the_watch_goes_on(
 
 def test_a_library_that_begins_with_a_link_to_itself_is_followed(root: Path, told: Told) -> None:
     (root / "sql" / "notes").symlink_to("notes")
-    library = LiveLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=20, tick_s=TICK_S))
+    library = LiveLibrary(root, listener=told, debounce_ms=20)
     assert library.ids() == ("sql/a", "sql/b", "text/c")
     assert len(told.next().errors) == 1
     (root / "sql" / "notes").unlink()
     assert told.next().errors == ()
     library.stop()
-
-
-@pytest.mark.heavy
-def test_a_watch_that_fails_in_an_unknown_way_is_told_once_and_tried_again(
-    root: Path, told: Told, caplog: pytest.LogCaptureFixture
-) -> None:
-    faults: list[Exception] = [ZeroDivisionError("no \n folder" + "r" * 9000)]
-
-    class Fails(FileWatcher):
-        def cover(self, root: Path) -> bool:
-            if faults:
-                raise faults[0]
-            return super().cover(root)
-
-    library = LiveLibrary(root, listener=told, watcher=Fails(debounce_ms=20, tick_s=TICK_S))
-    library.state()
-    assert told.next().errors == ()
-    (error,) = told.next().errors
-    assert error.startswith(f"{root}:1: the files could not be followed: ZeroDivisionError(")
-    assert len(error) <= MAX_PROBLEM_CHARS
-    for title in ("Another title", "And another"):
-        exchange(root / "sql" / "a.yaml", text("a", title))
-        event = told.next()
-        assert (event.changed, event.errors) == (("sql/a",), (error,))
-    faults.clear()
-    event = told.next()
-    assert (event.changed, event.errors) == ((), ())
-    until(is_watched, WAIT_S, "the folder is watched")
-    library.stop()
-    (record,) = caplog.records
-    assert record.exc_info is not None
 
 
 def test_a_folder_that_became_a_link_to_itself_stays_until_the_link_is_gone(root: Path, told: Told) -> None:
@@ -249,15 +205,15 @@ def test_a_burst_of_changes_is_read_in_few_goes(live: LiveLibrary, root: Path, t
 
 @pytest.mark.heavy
 def test_changes_that_do_not_end_go_live_all_the_same(root: Path, told: Told) -> None:
-    library = LiveLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=100))
+    library = LiveLibrary(root, listener=told, debounce_ms=100)
     library.state()
     told.next()
-    until(is_watched, WAIT_S, "the folder is watched")
     ends, count = threading.Event(), itertools.count()
 
     def go_on() -> None:
         while not ends.wait(0.002):
-            exchange(root / "sql" / "a.yaml", text("a", f"Title {next(count)}"))
+            (root / "sql" / ".new").write_text(text("a", f"Title {next(count)}"))
+            (root / "sql" / ".new").rename(root / "sql" / "a.yaml")
 
     thread = threading.Thread(target=go_on)
     thread.start()
@@ -268,23 +224,6 @@ def test_changes_that_do_not_end_go_live_all_the_same(root: Path, told: Told) ->
         thread.join()
     library.stop()
     assert library.state().problems == ()
-
-
-def test_without_events_the_files_are_looked_at_all_the_same(
-    root: Path, told: Told, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refuses() -> None:
-        raise OSError(24, "inotify instance limit reached")
-
-    watcher = FileWatcher(debounce_ms=20, tick_s=TICK_S, observer=refuses)  # type: ignore[arg-type]
-    library = LiveLibrary(root, listener=told, watcher=watcher)
-    library.state()
-    told.next()
-    for title in ("Another title", "And another"):
-        exchange(root / "sql" / "a.yaml", text("a", title))
-        assert told.next().changed == ("sql/a",)
-    library.stop()
-    assert ["inotify instance limit reached" in record.message for record in caplog.records] == [True]
 
 
 @pytest.mark.heavy
@@ -298,7 +237,7 @@ def test_no_question_ever_meets_a_mixed_or_an_empty_library(root: Path) -> None:
     shutil.rmtree(root / "sql")
     shutil.rmtree(root / "text")
     put(path, version(0))
-    library = LiveLibrary(root, watcher=FileWatcher(debounce_ms=1))
+    library = LiveLibrary(root)
     asked, seen, wrong = itertools.count(1), set[str](), list[object]()
     ends = time.monotonic() + 30
 
@@ -320,10 +259,10 @@ def test_no_question_ever_meets_a_mixed_or_an_empty_library(root: Path) -> None:
         thread.start()
     for number in itertools.count(1):
         exchange(path, version(number) if number % 5 else BROKEN)
+        library.reload()
         threads[number % 8].join(0.001)
         if not any(thread.is_alive() for thread in threads):
             break
-    library.stop()
     assert wrong == []
     assert next(asked) > 500
     assert len(seen) >= 10

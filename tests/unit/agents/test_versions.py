@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from loom_worker.agents.known import KnownAgents
-from loom_worker.agents.live import LOOK_S, SETTLE_S, LiveAgents
+from loom_worker.agents.live import LiveAgents
 from loom_worker.agents.versions import RecordedAgents
 from loom_worker.core.errors import BadFile
+from loom_worker.core.live_files import LOOK_S, SETTLE_S
 from loom_worker.core.settings import from_env
 from loom_worker.core.values.agents import Agent
 from loom_worker.demo.workflows import shipped_workflows
@@ -52,10 +53,7 @@ Write = Callable[..., None]
 
 
 def recorded(folder: Path, database: Database, clock: Clock, *, pins: bool = True) -> RecordedAgents:
-    def pause(seconds: float) -> None:
-        clock.now_s += seconds
-
-    live = LiveAgents(folder, clock=clock, wall_clock=clock, pause=pause)
+    live = LiveAgents(folder, clock=clock)
     return RecordedAgents(live, AgentVersions(database), pins=pins, now_ms=lambda: 1)
 
 

@@ -334,6 +334,18 @@ def test_a_tenth_of_the_window_is_kept_for_the_answer_unless_set() -> None:
     assert from_env({"LOOM_MAX_CONTEXT_TOKENS": "50000"}).llm.reserved_output_tokens == 5000
 
 
+@pytest.mark.parametrize("letter", ["h", "é"])
+def test_a_home_too_long_for_a_socket_is_refused_unless_another_server_is_named(letter: str) -> None:
+    home = "/" + letter * 60 + "/" + letter * 60
+    with pytest.raises(BadSettings) as refused:
+        from_env({"LOOM_HOME": home})
+    for told in (f"LOOM_HOME={home}: ", f"has {len(home.encode())} bytes", "at most 95 fit", "LOOM_REDIS_URL"):
+        assert told in str(refused.value)
+    with pytest.raises(BadSettings):
+        from_env({"LOOM_HOME": home, "LOOM_REDIS_URL": f"unix://{home}/valkey.sock"})
+    assert from_env({"LOOM_HOME": home, "LOOM_REDIS_URL": "redis://h"}).redis_url == "redis://h"
+
+
 def test_what_is_not_set_lies_in_the_home() -> None:
     settings = from_env({"LOOM_HOME": "~/x y"})
     home = Path.home() / "x y"
@@ -353,7 +365,8 @@ def test_what_is_not_set_lies_in_the_home() -> None:
 def test_a_relative_folder_is_made_absolute_once_and_need_not_exist(name: str, field: str) -> None:
     assert at(from_env({name: "not/made/yet"}), field) == Path.cwd() / "not/made/yet"
     assert at(from_env({name: "~/not-made-yet"}), field) == Path.home() / "not-made-yet"
-    assert at(from_env({name: "/" + "n" * 300}), field) == Path("/" + "n" * 300)
+    long = {name: "/" + "n" * 300, "LOOM_REDIS_URL": "redis://h"}
+    assert at(from_env(long), field) == Path("/" + "n" * 300)
 
 
 def test_a_folder_that_is_a_dangling_link_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What `make` shows while it installs, with a pip that only says what the real one does."""
+"""How `make` installs Loom, with a pip that only says what it was asked for."""
 
 import os
 import shutil
@@ -10,59 +10,55 @@ import pytest
 
 from tests.unit.docs.pages import ROOT
 
-PACKAGES = [f"package{n}" for n in range(1, 27)]
-PIP = """#!/bin/sh
-case "$*" in
-  *"-r constraints.txt"*) {body} ;;
-esac
-"""
-SAYS = [
-    "echo 'Ignoring package1: markers do not match your environment'",
-    *(
-        f"echo 'Collecting {name}==1.0 (from -r constraints.txt (line 3))'; echo '  Downloading x.whl'"
-        for name in PACKAGES[1:-1]
-    ),
-    "echo 'Processing /wheels/package26-1.0-py3-none-any.whl (from -r constraints.txt (line 3))'",
-    "echo 'Installing collected packages: package1, package2'",
-]
+INSTALLED = ".venv/.installed"
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    (tmp_path / "pyproject.toml").touch()
-    locked = (f"{name}==1.0 \\\n    --hash=sha256:{'0' * 64}\n" for name in PACKAGES)
-    (tmp_path / "constraints.txt").write_text("".join(locked))
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     return tmp_path
 
 
-def install(checkout: Path, *body: str) -> subprocess.CompletedProcess[str]:
+def install(checkout: Path, locked: str = ":", stderr: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    """``make``, with a pip that runs a command where it is asked for the exact versions."""
     python = checkout / ".venv" / "bin" / "python"
-    python.write_text(PIP.format(body="; ".join(body)))
+    python.write_text(f'#!/bin/sh\necho "$*" >> asked\ncase "$*" in *"-r constraints.txt"*) {locked} ;; esac\n')
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    command = ["make", "--no-print-directory", INSTALLED]
     environ = {"PATH": os.environ["PATH"]}
-    command = ["make", "--no-print-directory", ".venv/.installed"]
-    return subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=checkout, env=environ, stdout=subprocess.PIPE, stderr=stderr, text=True, check=False
+    )
 
 
-def test_installing_counts_the_packages_and_says_what_it_does(checkout: Path) -> None:
-    done = install(checkout, *SAYS)
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = [line.strip() for line in done.stdout.splitlines()]
-    assert lines == [
-        "installing Loom into .venv; the first time takes a minute",
-        "10 of 26 packages  package10==1.0",
-        "20 of 26 packages  package20==1.0",
-        "26 of 26 packages  package26-1.0-py3-none-any.whl",
-        "unpacking them; this takes as long again",
-    ]
-    assert (checkout / ".venv" / ".installed").exists()
+def test_installing_says_how_long_it_takes_takes_locked_wheels_alone_and_is_done_once(checkout: Path) -> None:
+    done = install(checkout)
+    told = "installing Loom into .venv; the first time takes a minute\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
+    asked = (checkout / "asked").read_text()
+    locked, ourselves = asked.splitlines()
+    assert "--quiet --only-binary :all: -r constraints.txt" in locked, "nobody looks at a bar in a log"
+    assert "--no-deps" in ourselves
+    again = install(checkout)
+    assert (again.returncode, "installing" in again.stdout, (checkout / "asked").read_text()) == (0, False, asked)
 
 
-def test_what_pip_complains_of_is_shown_and_ends_it(checkout: Path) -> None:
-    done = install(checkout, SAYS[1], "echo 'ERROR: no such host' >&2", "exit 3")
+def test_a_terminal_shows_the_progress_of_pip(checkout: Path) -> None:
+    ours, terminal = os.openpty()
+    try:
+        assert install(checkout, stderr=terminal).returncode == 0
+    finally:
+        os.close(ours)
+        os.close(terminal)
+    locked, _ = (checkout / "asked").read_text().splitlines()
+    assert "--quiet" not in locked
+
+
+def test_an_error_of_pip_is_shown_and_ends_it(checkout: Path) -> None:
+    done = install(checkout, "echo 'ERROR: no such host' >&2; exit 3")
     assert done.returncode != 0
-    assert "ERROR: no such host\n" in done.stdout
+    assert "ERROR: no such host\n" in done.stderr
     assert "Error 3" in done.stderr
-    assert not (checkout / ".venv" / ".installed").exists()
+    assert not (checkout / INSTALLED).exists()

@@ -5,7 +5,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,8 @@ import pytest
 from loom_worker.core.values.patterns import PatternUpdateEvent
 from loom_worker.patterns.index import Index, Texts
 from loom_worker.patterns.library import MAX_PROBLEM_CHARS
-from loom_worker.patterns.live import STAYS, LiveLibrary
+from loom_worker.patterns.live import STAYS, LiveLibrary, look
 from loom_worker.patterns.match import InProcess
-from loom_worker.patterns.watch import FileWatcher
 from tests.support.at_once import at_once
 from tests.support.live_made import (
     BROKEN,
@@ -23,14 +22,13 @@ from tests.support.live_made import (
     RecordingLibrary,
     Told,
     exchange,
-    is_watched,
     put,
     text,
     three_files,
     watchers,
 )
 from tests.support.pattern_files import MINIMAL, write
-from tests.support.until import AT_ONCE_S, until
+from tests.support.until import AT_ONCE_S
 
 
 @pytest.fixture
@@ -49,12 +47,50 @@ def still(root: Path, told: Told) -> RecordingLibrary:
     return RecordingLibrary(root, listener=told)
 
 
+def replace(path: Path) -> None:
+    facts = path.stat()
+    path.with_name("other").write_bytes(path.read_bytes())
+    os.utime(path.with_name("other"), ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    path.with_name("other").rename(path)
+
+
+def grow(path: Path) -> None:
+    facts = path.stat()
+    path.write_text(path.read_text() + "title: y\n")
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [replace, grow, lambda path: os.utime(path, (5, 5)), lambda path: path.chmod(0o600)],
+    ids=["replace", "grow", "touch", "chmod"],
+)
+def test_a_file_that_changed_has_another_mark_and_no_other_file_has(root: Path, change: Callable[[Path], None]) -> None:
+    (root / "sql" / "notes.txt").write_text("")
+    before = look(root)
+    assert [path.relative_to(root).as_posix() for path in before] == ["sql/a.yaml", "sql/b.yaml", "text/c.yaml"]
+    assert look(root) == before
+    change(root / "sql" / "a.yaml")
+    after = look(root)
+    assert [path.name for path in before if before[path] != after[path]] == ["a.yaml"]
+
+
+def test_a_link_is_marked_as_what_it_leads_to(root: Path) -> None:
+    target = put(root.with_name("target.yaml"), text("y"))
+    (root / "sql" / "link.yaml").symlink_to(target)
+    before = look(root)[root / "sql" / "link.yaml"]
+    replace(target)
+    assert look(root)[root / "sql" / "link.yaml"] != before
+    target.unlink()
+    assert root / "sql" / "link.yaml" not in look(root)
+
+
 def test_nothing_is_read_or_started_before_the_first_question(still: RecordingLibrary, told: Told) -> None:
     assert (still.since(), told.nothing()) == ([], True)
     state = still.state()
     assert sorted(still.since()) == ["sql/a.yaml", "sql/b.yaml", "text/c.yaml"]
     assert still.ids() == ("sql/a", "sql/b", "text/c")
-    assert (state.problems, state.files) == ((), 3)
+    assert state.problems == ()
     assert abs(state.loaded_ms - time.time() * 1000) < 60_000
     event = told.next()
     assert (event.added, event.changed, event.removed) == (("sql/a", "sql/b", "text/c"), (), ())
@@ -78,7 +114,7 @@ def test_shipped_patterns_are_added_and_ones_own_take_the_place_of_their_namesak
 
 
 def test_many_first_questions_at_once_make_one_load(root: Path, told: Told) -> None:
-    library = RecordingLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=20))
+    library = RecordingLibrary(root, listener=told, debounce_ms=20)
     states = at_once(lambda _: library.state(), range(8))
     assert {id(state) for state in states} == {id(states[0])}
     assert len(library.read) == 3
@@ -339,6 +375,34 @@ def test_an_index_that_cannot_be_built_leaves_the_old_one_in_use(
     assert (event.changed, event.errors) == (("sql/a",), ())
 
 
+@pytest.mark.parametrize("begins_empty", [False, True])
+def test_no_question_waits_for_a_fit(root: Path, tmp_path: Path, told: Told, *, begins_empty: bool) -> None:
+    """A process may be asked for the first time behind an edit, and a library may begin with nothing to go on with."""
+    goes_on = threading.Event()
+
+    class Slow(InProcess):
+        def found(self, patterns: Sequence[Texts]) -> None:  # type: ignore[override]  # there never is one
+            return None
+
+        def fitted(self, patterns: Sequence[Texts]) -> Index:
+            assert goes_on.wait(WAIT_S)
+            return super().fitted(patterns)
+
+    away = root.rename(tmp_path / "away") if begins_empty else root
+    library = LiveLibrary(root, listener=told, index=Slow())
+    if begins_empty:
+        root.mkdir()
+        assert library.ids() == ()
+        root.rmdir()
+        away.rename(root)
+        library.reload()
+    assert [match.pattern.id for match in library.current().match("monthly revenue by a", 1)] == ["sql/a"]
+    goes_on.set()
+    library.current().wait_fitted()
+    fitted = LiveLibrary(root).current()
+    assert library.current().match("monthly revenue by a") == fitted.match("monthly revenue by a")
+
+
 def test_who_asks_while_an_index_is_built_has_the_old_one_at_once(root: Path, told: Told) -> None:
     builds, goes_on = threading.Event(), threading.Event()
 
@@ -390,20 +454,19 @@ def test_an_update_is_told_with_no_lock_held_and_what_it_raises_ends_nothing(
 
 
 def test_stopping_is_quick_and_may_be_repeated_or_come_first(root: Path, told: Told) -> None:
-    never = LiveLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=60_000))
+    never = LiveLibrary(root, listener=told, debounce_ms=60_000)
     never.stop()
     assert never.ids() == ("sql/a", "sql/b", "text/c")
     told.next()
     assert not watchers()
 
-    library = LiveLibrary(root, listener=told, watcher=FileWatcher(debounce_ms=60_000))
+    library = LiveLibrary(root, listener=told, debounce_ms=60_000)
     library.state()
-    until(is_watched, WAIT_S, "the folder is watched")
+    assert watchers()
     exchange(root / "sql" / "a.yaml", text("a", "Another title"))
     began_s = time.monotonic()
     library.stop()
     library.stop()
     assert time.monotonic() - began_s < AT_ONCE_S
     assert not watchers()
-    assert not is_watched()
     assert library.ids() == ("sql/a", "sql/b", "text/c")

@@ -10,8 +10,9 @@ import pytest
 import redis
 
 from loom_worker.agents.known import KnownAgents
-from loom_worker.agents.live import SETTLE_S, LiveAgents
+from loom_worker.agents.live import LiveAgents
 from loom_worker.core import redis_client
+from loom_worker.core.live_files import SETTLE_S
 from loom_worker.core.settings import PatternSettings, Settings
 from loom_worker.core.values.agents import ContentChange
 from loom_worker.patterns.live import LiveLibrary
@@ -201,7 +202,7 @@ def test_an_agents_file_that_one_process_has_taken_up_acts_in_all_from_the_next_
     path, text = tmp_path / "a.yaml", "agent: {{name: a, system_prompt: {}}}\n"
     write(path, text.format("one"), NOW_S - 60)
     clocks = Clock(), Clock()
-    live = [LiveAgents(tmp_path, clock=each.monotonic, wall_clock=each.time, pause=each.sleep) for each in clocks]
+    live = [LiveAgents(tmp_path, clock=each) for each in clocks]
     contents = [ContentVersions(valkey, process=f"p{n}") for n in range(2)]
     for agents, content in zip(live, contents, strict=True):
         agents.share(content)
@@ -241,12 +242,7 @@ spec:
 """
     write(path, text.format("one"), NOW_S - 60)
     clocks = Clock(), Clock()
-    live = [
-        KnownAgents(
-            LiveAgents(None), LiveWorkflows(tmp_path, clock=each.monotonic, wall_clock=each.time, pause=each.sleep)
-        )
-        for each in clocks
-    ]
+    live = [KnownAgents(LiveAgents(None), LiveWorkflows(tmp_path, clock=each)) for each in clocks]
     contents = [ContentVersions(valkey, process=f"p{n}") for n in range(2)]
     for agents, content in zip(live, contents, strict=True):
         agents.share(content)

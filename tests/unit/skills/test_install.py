@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import BadFile, Conflict, LoomError, NotFound, Rejected
-from loom_worker.skills.collect import unpack
 from loom_worker.skills.index import Skills
 from loom_worker.skills.install import Installed, check_sha256, checked, install, package_from
-from loom_worker.skills.package import Unsafe, digest_of
+from loom_worker.skills.package import Unsafe, digest_of, unpack
 from loom_worker.skills.spec import parse
 from tests.support.webhook_receiver import Answer, WebhookReceiver
 from tests.unit.skills.archives import GOOD, MAKERS, Entry, zipped

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.core.yaml_files import MAX_BYTES
-from loom_worker.skills import files, manage, prompt, select, spec
+from loom_worker.skills import files, install, prompt, select, spec
 from loom_worker.skills.index import MAX_SKILLS, Skills
 from tests.unit.docs.pages import block_after, text
 from tests.unit.skills.parts import put
@@ -26,8 +26,8 @@ def test_the_example_loads_and_is_chosen_as_the_page_says(tmp_path: Path) -> Non
 
 def test_the_example_can_be_copied_and_linked_as_the_page_does(tmp_path: Path) -> None:
     put(tmp_path, "homelab", "infra-ops", block_after(PAGE, "the example"))
-    manage.copy(tmp_path, "infra-ops", source="homelab", target="office")
-    manage.link(tmp_path, "infra-ops", source="homelab", target="lab")
+    install.copy(tmp_path, "infra-ops", source="homelab", target="office")
+    install.link(tmp_path, "infra-ops", source="homelab", target="lab")
     assert [len(Skills(tmp_path).of(each).skills) for each in ("office", "lab")] == [1, 1]
 
 

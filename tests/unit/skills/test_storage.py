@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from loom_worker.core.errors import Conflict, LoomError, NotFound, Rejected
-from loom_worker.skills.collect import collected
 from loom_worker.skills.folder import opened
 from loom_worker.skills.index import MAX_SKILLS, Skills
 from loom_worker.skills.install import install
-from loom_worker.skills.package import Package
+from loom_worker.skills.package import Package, collected
 from loom_worker.skills.storage import ASIDE, STAGED, SkillStorage, locked
 from tests.support.at_once import at_once
 from tests.unit.skills.parts import put, skill_md

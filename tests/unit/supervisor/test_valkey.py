@@ -7,19 +7,19 @@ import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError
 
-from loom_worker.core import socket_folder
+from loom_worker.core.errors import BadSettings
 from loom_worker.core.isolation.home_secrets import embedded_with_password
-from loom_worker.core.settings import embedded_socket
+from loom_worker.core.settings import LONGEST_SOCKET_BYTES, VALKEY_CONF, embedded_socket, from_env
 from loom_worker.supervisor import valkey
 from tests.support.processes import killed_at_the_end
 from tests.support.until import until
 
 
 def start(home: Path) -> subprocess.Popen[bytes]:
-    path = socket_folder.ensure(home)
+    path = embedded_socket(home)
     valkey.make_room(path, home / "valkey")
     embedded_with_password(home)
-    places = {"socket_path": path, "data_dir": home / "valkey", "config": home / socket_folder.VALKEY_CONF}
+    places = {"socket_path": path, "data_dir": home / "valkey", "config": home / VALKEY_CONF}
     command = valkey.argv(valkey.find_binary(), **places)
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     until(lambda: valkey.is_open(path), 10, "the server takes connections")
@@ -65,17 +65,16 @@ def test_only_its_user_reaches_the_socket(tmp_path: Path) -> None:
     running.wait()
 
 
-def test_a_home_too_long_for_a_socket_gets_one_that_works(tmp_path: Path) -> None:
-    home = tmp_path / ("long" * 30)
+def test_the_longest_home_that_settings_take_has_a_server_that_works(tmp_path: Path) -> None:
+    home = tmp_path / ("h" * (LONGEST_SOCKET_BYTES - len(str(embedded_socket(tmp_path / "x"))) + 1))
     home.mkdir()
     running = start(home)
     with killed_at_the_end(running.pid), client(home) as redis:
         assert redis.ping()
     running.wait()
-    folder = embedded_socket(home).parent
-    (folder / "valkey.sock").unlink()
-    socket_folder.discard(home)
-    assert not folder.exists()
+    assert from_env({"LOOM_HOME": str(home)}).redis_url == embedded_with_password(home)
+    with pytest.raises(BadSettings):
+        from_env({"LOOM_HOME": f"{home}h"})
 
 
 def test_the_socket_of_a_killed_server_is_not_open(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from loom_worker.core.errors import BadFile
+from loom_worker.core.live_files import SETTLE_S
 from loom_worker.core.values.agents import Alone, ContentChange
-from loom_worker.tools.live import SETTLE_S, ToolFiles
+from loom_worker.tools.live import ToolFiles
 from tests.support.callers import CALLER
 from tests.support.clock import Clock
 
@@ -121,6 +122,7 @@ def test_a_file_that_is_away_for_a_moment_keeps_its_tools_and_one_that_is_gone_l
     path = write(TEXT.format(word="Hello"))
     assert said(files, tmp_path) == "Hello"
     path.unlink()
+    os.utime(tmp_path, (clock.now_s, clock.now_s))
     assert said(files, tmp_path) == "Hello"
     clock.now_s += SETTLE_S
     with pytest.raises(BadFile, match="no such file of tools"):

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.skills.collect import collected
-from loom_worker.skills.package import MAX_FILE_BYTES, Unsafe, digest_of
+from loom_worker.skills.package import MAX_FILE_BYTES, Unsafe, collected, digest_of
 from tests.unit.skills.parts import put
 
 

@@ -13,8 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.skills.collect import MAX_ARCHIVE_BYTES, MAX_ENTRIES, unpack
-from loom_worker.skills.package import MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES, Unsafe
+from loom_worker.skills.package import (
+    MAX_ARCHIVE_BYTES,
+    MAX_ENTRIES,
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    MAX_TOTAL_BYTES,
+    Unsafe,
+    unpack,
+)
 from tests.unit.skills.archives import GOOD, MAKERS, SKILL, Entry, tarred, zipped
 
 INSIDE = {path.removeprefix("pdf/"): content for path, content in GOOD.items()}

@@ -6,7 +6,7 @@ import pytest
 from loom_worker.core.errors import Conflict, LoomError, NotFound, Rejected
 from loom_worker.core.values.skills import Skill
 from loom_worker.skills.index import Skills
-from loom_worker.skills.manage import copy, link, linking, owner, remove
+from loom_worker.skills.install import copy, link, linking, owner, remove
 from tests.unit.skills.parts import put, skill_md
 
 

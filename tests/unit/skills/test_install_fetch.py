@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from loom_worker.core.errors import LoomError, Rejected, Transient
-from loom_worker.skills.collect import MAX_ARCHIVE_BYTES
-from loom_worker.skills.fetch import MAX_REDIRECTS, fetch
+from loom_worker.skills.install import MAX_REDIRECTS, fetch
+from loom_worker.skills.package import MAX_ARCHIVE_BYTES
 from tests.support.http_server import Exchange, serving
 from tests.support.webhook_receiver import Answer, WebhookReceiver, unused_port
 
