@@ -63,7 +63,7 @@ from loom_worker.tasks.task_events import TaskEvents
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tasks.worker import CeleryThreads, Worker
 from loom_worker.trace.flush import Flusher, NoTraces
-from loom_worker.trace.turn_traces import TurnTraces
+from loom_worker.trace.turn_spans import TurnTraces
 from loom_worker.turn.waits import WaitTeller
 from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.body import WebhookBodies

@@ -1,10 +1,8 @@
 """One request to the collector, and what its answer means; whatever the collector does ends within the deadline."""
 
-import json
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from loom_worker.core.errors import Invalid, Transient
 from loom_worker.core.settings import TraceSettings
@@ -68,7 +66,7 @@ class Collector:
             return PostResult("refused", str(error))
         except Transient as error:
             return PostResult("unreachable", str(error))
-        return self._outcome(response, now_s=now_s)
+        return _outcome(response, now_s=now_s)
 
     def _target(self) -> Target:
         base = (self._settings.endpoint or "").rstrip("/")
@@ -79,34 +77,17 @@ class Collector:
         # Not compressed: collectors are near, and not every receiver of OTLP unpacks what it gets.
         return HttpRequest("POST", receiver.path, headers, body)
 
-    def _outcome(self, response: HttpResponse, *, now_s: float) -> PostResult:
-        status = response.status
-        if 200 <= status < 300:
-            return PostResult(rejected=self._rejected(response))
-        detail = f"HTTP {status}"
-        if status in _AGAIN or status >= 500:
-            pause_s = retry_after_s(response.headers.get("Retry-After"), now_s=now_s)
-            return PostResult("unavailable", detail, retry_after_s=pause_s)
-        if 300 <= status < 400:
-            detail += "; redirects are not followed"
-        return PostResult("refused", detail)
 
-    def _rejected(self, response: HttpResponse) -> int:
-        if self._settings.protocol == "protobuf" and not _is_json(response.headers):
-            from loom_worker.trace import otlp_protobuf
+def _outcome(response: HttpResponse, *, now_s: float) -> PostResult:
+    status = response.status
+    if 200 <= status < 300:
+        from loom_worker.trace.encode import rejected_spans
 
-            return max(0, otlp_protobuf.rejected_spans(response.body))
-        return rejected_spans(response.body)
-
-
-def rejected_spans(body: bytes) -> int:
-    """How many spans the JSON of an answer says were not taken; 0 for an answer that cannot be read."""
-    try:
-        answer: Any = json.loads(body)
-        return max(0, int(answer["partialSuccess"]["rejectedSpans"]))
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        return 0
-
-
-def _is_json(headers: Mapping[str, str]) -> bool:
-    return (headers.get("Content-Type") or "").startswith("application/json")
+        return PostResult(rejected=rejected_spans(response.body))
+    detail = f"HTTP {status}"
+    if status in _AGAIN or status >= 500:
+        pause_s = retry_after_s(response.headers.get("Retry-After"), now_s=now_s)
+        return PostResult("unavailable", detail, retry_after_s=pause_s)
+    if 300 <= status < 400:
+        detail += "; redirects are not followed"
+    return PostResult("refused", detail)

@@ -60,7 +60,7 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns, TurnStatuses
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry
-from loom_worker.trace.turn_traces import TurnTraces
+from loom_worker.trace.turn_spans import TurnTraces
 from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.webhook.body import WebhookBodies
 from loom_worker.workflows.advance import StepTeller
