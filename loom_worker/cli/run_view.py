@@ -57,7 +57,7 @@ class LiveTree:
         """
         from rich.live import Live
 
-        self._tree, self._clock, self._is_left = tree, clock, False
+        self._tree, self._console, self._clock, self._is_left = tree, console, clock, False
         self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=1)
 
     def __enter__(self) -> Self:
@@ -77,11 +77,11 @@ class LiveTree:
 
     def note(self, text: str) -> None:
         """Say it above the tree."""
-        self._live.console.print(text, soft_wrap=True)
+        self._console.print(text, soft_wrap=True)
 
     def _drawn(self) -> "Tree":
         rows = self._tree.rows(now_s=self._clock())
-        return drawn_tree(rows if self._is_left else window(rows, self._live.console.size.height - 1), is_cut=True)
+        return drawn_tree(rows if self._is_left else window(rows, self._console.size.height - 1), is_cut=True)
 
 
 def watch(loom: LoomClient, run: Json, *, as_json: bool) -> int:
