@@ -1,12 +1,12 @@
 """`loom ask`: one turn."""
 
-import json
 import sys
 
 import click
 
 from loom_worker.cli import talk
 from loom_worker.cli.http import client
+from loom_worker.cli.show import as_text
 from loom_worker.core.settings import from_env
 from loom_worker.core.values.notifications import Event
 
@@ -47,7 +47,7 @@ def ask(
         ctx.exit(1)
     teller.end()
     if as_json:
-        click.echo(json.dumps(turn, indent=2, ensure_ascii=False))
+        click.echo(as_text(turn))
     elif not is_streamed and turn.get("output_text"):
         click.echo(talk.printable(turn["output_text"]))
     if why := talk.verdict(turn):

@@ -104,7 +104,7 @@ def _show(report: Report) -> None:
     for check in sorted(report.checks, key=lambda check: (check.is_ok, not check.warning)):
         click.echo(line(check))
     sizes = [(each.name, each.size, each.bound) for each in report.growth]
-    rows = [(row.name, row.value, f"({row.source})") for row in report.settings]
+    rows = [(row.name, f"{row.value}  ({row.source})") for row in report.settings]
     for headline, cells in (("What grows, and what bounds it:", sizes), ("Settings:", rows)):
         if cells:
             click.echo(f"\n{headline}\n{grid(cells)}")

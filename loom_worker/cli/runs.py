@@ -9,14 +9,13 @@ import click
 from loom_worker.cli.http import client, path_to
 from loom_worker.cli.run_view import watch as watched
 from loom_worker.cli.show import ShowsByName, as_text, common, drawn, paged, refuse_options_of_the_list, show, tree
-from loom_worker.cli.stage_tree import StageTree, question
+from loom_worker.cli.stage_tree import DECIDED, StageTree, question
 from loom_worker.cli.talk import printable
 from loom_worker.core.settings import from_env
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import RunDecision, RunStatus
 
 _COLUMNS = ("id", "workflow", "status", "reason", "duration_ms", "retry_of", "created_at")
-_DECIDED: dict[RunDecision, str] = {"approve": "approved", "reject": "rejected", "revise": "sent back for revision"}
 
 
 @click.group(cls=ShowsByName, prefix="run_", invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]")
@@ -128,7 +127,7 @@ def _decide(
 ) -> None:
     body = {"decision": decision} | ({} if reason is None else {"reason": reason})
     run = client(from_env(), url).call("POST", path_to("runs", run_id, "approvals", stage), body=body)
-    click.echo(as_text(run) if as_json else f"{printable(stage)}: {_DECIDED[decision]}\n{_state(run)}")
+    click.echo(as_text(run) if as_json else f"{printable(stage)}: {DECIDED[decision]}\n{_state(run)}")
 
 
 def _state(run: Json) -> str:

@@ -100,18 +100,27 @@ def usage(by: str, *, url: str | None, as_json: bool, **query: str | int | None)
     show("/v1/usage", {"group_by": by, **query}, USAGE_COLUMNS, url=url, as_json=as_json)
 
 
-def show(path: str, query: Json, columns: Sequence[str], *, url: str | None, as_json: bool) -> None:
+def show(
+    path: str,
+    query: Json,
+    columns: Sequence[str],
+    *,
+    url: str | None,
+    as_json: bool,
+    row: Callable[[Json], Json] = dict,
+) -> None:
     """Print what the API answers: a list as a table of these columns, one thing field by field.
 
     Args:
         query: parameters; those that are None are not sent.
+        row: makes a row of the table of a thing.
     """
     asked = {name: sendable(str(value)) for name, value in query.items() if value is not None}
     answer = client(from_env(), url).call("GET", f"{path}?{urlencode(asked)}" if asked else path)
     if as_json:
         click.echo(as_text(answer))
     elif answer.get("object") == "list" or isinstance(answer.get("data"), list):
-        click.echo(table(answer["data"], columns))
+        click.echo(table([row(each) for each in answer["data"]], columns))
         if answer.get("has_more"):
             click.echo(f"more: --after {_cell(answer['next'], widest=2000)}")
         for error in answer.get("errors") or ():

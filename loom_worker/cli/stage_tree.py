@@ -15,7 +15,7 @@ WIDEST_NAME = 24
 _MARKS = {"completed": "✓", "failed": "✗", "cancelled": "–", "incomplete": "!", "requires_action": "?"}
 _STYLES = {"✓": "green", "✗": "red", "?": "yellow", "!": "yellow"}
 _UNDER_WAY = "·"
-_DECIDED = {"approve": "approved", "reject": "rejected", "revise": "sent back for revision"}
+DECIDED = {"approve": "approved", "reject": "rejected", "revise": "sent back for revision"}
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
@@ -179,7 +179,7 @@ def _words(stage: Json) -> Iterator[str]:
     elif stage.get("decision"):
         by_time = ", as nobody decided in time" if stage.get("reason") == "expired" else ""
         comment = f": {stage['comment']}" if stage.get("comment") else ""
-        yield one_line(f"{_DECIDED.get(stage['decision'], stage['decision'])}{by_time}{comment}")
+        yield one_line(f"{DECIDED.get(stage['decision'], stage['decision'])}{by_time}{comment}")
     elif stage["status"] in ("failed", "cancelled", "incomplete"):
         yield one_line(f"{stage['status']}{_why(stage)}")
 

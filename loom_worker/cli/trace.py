@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 
 from loom_worker.cli.http import client, path_to
-from loom_worker.cli.show import GUIDE, common, drawn, duration, tree
+from loom_worker.cli.show import GUIDE, as_text, common, drawn, duration, tree
 from loom_worker.cli.talk import printable
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.isolation import process_env
@@ -41,7 +41,7 @@ def trace(traced: str | None, *, is_flushed: bool, url: str | None, as_json: boo
     kind = "runs" if traced.startswith("run_") else "turns"
     spans = list(client(from_env(), url).every(path_to(kind, traced, "trace")))
     if as_json:
-        click.echo(json.dumps({"object": "list", "data": spans}, indent=2, ensure_ascii=False))
+        click.echo(as_text({"object": "list", "data": spans}))
         return
     head = f"trace {spans[0]['trace_id']}" if spans else "no spans"
     if sys.stdout.isatty():

@@ -166,7 +166,7 @@ def _workflow_runs(
         terms=terms,
         events=events,
         lanes=lanes,
-        traces=TurnTraces.at(database, settings.trace),
+        traces=TurnTraces(database, settings.trace.shows_content),
         waits=waits,
     )
 

@@ -67,7 +67,7 @@ class TraceParts:
     def of(cls, settings: Settings, database: Database, client: Any, dispatcher: CeleryDispatcher) -> "TraceParts":
         """Make them; nothing is connected yet."""
         call = TraceCall(client, dispatcher)
-        return cls(settings.trace, TraceOutbox(database), TurnTraces.at(database, settings.trace), call)
+        return cls(settings.trace, TraceOutbox(database), TurnTraces(database, settings.trace.shows_content), call)
 
     def exporter(self, *, process: str, stopping: Stopping) -> Exporter:
         """What the task works with.

@@ -127,7 +127,7 @@ class Service:
         self.outbox = Outbox(database)
         self.agent_errors = AgentErrors(database)
         self.agent_messages = AgentMessages(database)
-        self.traces = TurnTraces.at(database, settings.trace)
+        self.traces = TurnTraces(database, settings.trace.shows_content)
         self.keys = Keys(KeyRows(database))
         self.pairings = Pairings(database)
         self.audit = AuditRows(database)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from loom_worker.core.errors import Invalid, Transient
 from loom_worker.core.settings import TraceSettings
-from loom_worker.guard.net.address import Lookup, Target, target
+from loom_worker.guard.net.address import Lookup, target
 from loom_worker.guard.net.dial import Deadline, resolve_in_time
 from loom_worker.guard.net.http import HttpRequest, HttpResponse, retry_after_s, send_request
 
@@ -58,24 +58,18 @@ class Collector:
         """
         deadline = Deadline(self._timeout_s)
         try:
-            receiver = self._target()
+            base = (self._settings.endpoint or "").rstrip("/")
+            receiver = target(base if base.endswith(PATH) else base + PATH, allow_private=True)
             addresses = resolve_in_time(receiver, deadline, allow_private=True, lookup=self._lookup)
-            request = self._request(receiver, body)
+            headers = {**self._settings.headers, "Content-Type": _TYPES[self._settings.protocol]}
+            # Not compressed: collectors are near, and not every receiver of OTLP unpacks what it gets.
+            request = HttpRequest("POST", receiver.path, headers, body)
             response = send_request(receiver, addresses, request, deadline=deadline, max_bytes=MAX_RESPONSE_BYTES)
         except Invalid as error:
             return PostResult("refused", str(error))
         except Transient as error:
             return PostResult("unreachable", str(error))
         return _outcome(response, now_s=now_s)
-
-    def _target(self) -> Target:
-        base = (self._settings.endpoint or "").rstrip("/")
-        return target(base if base.endswith(PATH) else base + PATH, allow_private=True)
-
-    def _request(self, receiver: Target, body: bytes) -> HttpRequest:
-        headers = {**self._settings.headers, "Content-Type": _TYPES[self._settings.protocol]}
-        # Not compressed: collectors are near, and not every receiver of OTLP unpacks what it gets.
-        return HttpRequest("POST", receiver.path, headers, body)
 
 
 def _outcome(response: HttpResponse, *, now_s: float) -> PostResult:

@@ -9,7 +9,7 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 from google.protobuf.json_format import MessageToDict, Parse, ParseError
 from google.protobuf.message import DecodeError
@@ -44,7 +44,6 @@ LONGEST_CHARS = (4_000, 1_000, 250)
 NAME_CHARS = 200
 INT64 = 1 << 63
 
-_STATUSES = {"Unset": StatusCode.UNSET, "OK": StatusCode.OK, "Error": StatusCode.ERROR}
 _SCOPE = InstrumentationScope("loom", __version__, SCHEMA_URL)
 _NO_SPAN = TraceSpan("1" * 32, "1" * 16, None, "", 0, 0)
 
@@ -114,20 +113,6 @@ class SpanBatch:
     """How many."""
     size_bytes: int = ENVELOPE_BYTES
 
-    def has_room_for(self, each: EncodedSpan) -> bool:
-        """True if it fits in."""
-        return len(self.spans) < MOST_SPANS and self.size_bytes + each.size_bytes <= MOST_BYTES
-
-    def add(self, each: EncodedSpan) -> None:
-        """Add a span."""
-        self.spans.append(each)
-        self.size_bytes += each.size_bytes
-
-    def cut(self, entry: TraceEntry, *, following: int) -> Self:
-        """The batch itself, which ends in the middle of an entry; so many of its spans follow."""
-        self.partial, self.following = entry.n, following
-        return self
-
 
 def batches(
     entries: Sequence[TraceEntry], made: Mapping[str, tuple[TraceSpan, ...]], encoder: Encoder
@@ -145,10 +130,13 @@ def batches(
         seen.update(new)
         for position, span in enumerate(left):
             each = encoder.encoded(span)
-            if not batch.has_room_for(each):
-                yield batch.cut(entry, following=len(left) - position) if position else batch
+            if len(batch.spans) == MOST_SPANS or batch.size_bytes + each.size_bytes > MOST_BYTES:
+                if position:
+                    batch.partial, batch.following = entry.n, len(left) - position
+                yield batch
                 batch = SpanBatch()
-            batch.add(each)
+            batch.spans.append(each)
+            batch.size_bytes += each.size_bytes
         batch.done.append(entry.n)
     yield batch
 
@@ -183,7 +171,7 @@ def _readable(span: TraceSpan, resource: Resource) -> ReadableSpan:
         _attributes(span.attributes),
         [Event(_text(event.name), _attributes(event.attributes), event.at_us * 1000) for event in span.events],
         kind=SpanKind[span.kind.upper()],
-        status=Status(_STATUSES[span.status], _text(span.status_message) if span.status == "Error" else None),
+        status=Status(StatusCode[span.status.upper()], _text(span.status_message) if span.status == "Error" else None),
         start_time=span.start_us * 1000,
         end_time=end_us * 1000,
         instrumentation_scope=_SCOPE,

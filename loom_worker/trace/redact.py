@@ -54,7 +54,10 @@ def redacted_span(span: TraceSpan) -> TraceSpan:
         span,
         name=redacted_text(span.name),
         attributes=redacted_attributes(span.attributes),
-        events=tuple(_event(event) for event in span.events),
+        events=tuple(
+            SpanEvent(redacted_text(event.name), event.at_us, redacted_attributes(event.attributes))
+            for event in span.events
+        ),
         status_message=redacted_text(span.status_message),
     )
 
@@ -77,7 +80,7 @@ def is_credential(name: str, value: object) -> bool:
     if kind == "token":
         return not isinstance(value, int | float)
     if kind == "count":
-        return not isinstance(value, int | float) and not _is_number(value)
+        return not isinstance(value, int | float) and not (isinstance(value, str) and _NUMBER.fullmatch(value))
     return kind == "credential"
 
 
@@ -91,14 +94,6 @@ def _kind(name: str) -> str:
     if any(map(_TOKEN.search, words)):
         return "count" if _COUNTED.intersection(words) else "token"
     return "id" if words and words[-1] in _ID else "other"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, str) and _NUMBER.fullmatch(value) is not None
-
-
-def _event(event: SpanEvent) -> SpanEvent:
-    return replace(event, name=redacted_text(event.name), attributes=redacted_attributes(event.attributes))
 
 
 def _object(values: Json, depth: int) -> Json:

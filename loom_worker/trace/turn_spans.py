@@ -8,7 +8,6 @@ follow from what a span stands for.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from loom_worker.core.settings_tree import TraceSettings
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.spans import SpanStatus, TraceSpan
 from loom_worker.core.values.tenants import Tenant
@@ -26,14 +25,9 @@ ERROR_CHARS = 200
 class TurnTraces:
     """Makes the spans of turns anew whenever they are asked for."""
 
-    records: TurnRecords
+    database: Database
     shows_content: bool = False
     """True: spans hold what users, models and tools wrote."""
-
-    @classmethod
-    def at(cls, database: Database, settings: TraceSettings) -> "TurnTraces":
-        """Those of a database."""
-        return cls(TurnRecords(database), settings.shows_content)
 
     def of_turn(self, tenant: Tenant, turn_id: str) -> tuple[TraceSpan, ...]:
         """All spans of a tenant's turn, also of one that goes on; see spans_of.
@@ -41,14 +35,15 @@ class TurnTraces:
         Raises:
             NotFound: the tenant has no such turn.
         """
-        return spans_of(self.records.get(tenant, turn_id), shows_content=self.shows_content)
+        return spans_of(TurnRecords(self.database).get(tenant, turn_id), shows_content=self.shows_content)
 
     def spans(self, turn_ids: Sequence[str]) -> Mapping[str, tuple[TraceSpan, ...]]:
-        """What the journals of ended turns tell, by turn; turns that are gone are missing."""
-        found = self.records.of(turn_ids)
-        return {
-            turn_id: exported_spans_of(record, shows_content=self.shows_content) for turn_id, record in found.items()
-        }
+        """What the journals of ended turns tell, by turn; turns that are gone are missing.
+
+        Spans that are stored as such are exported one by one.
+        """
+        found = TurnRecords(self.database).of(turn_ids).items()
+        return {turn: spans_of(replace(record, later=()), shows_content=self.shows_content) for turn, record in found}
 
 
 def spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceSpan, ...]:
@@ -76,11 +71,6 @@ def spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceS
     above = tuple(span for span in rest if span.span_id == root.parent_id)
     below = [span for span in rest if span not in above]
     return (*above, *((request,) if request else ()), root, *_in_order(_adopted(below, root)))
-
-
-def exported_spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceSpan, ...]:
-    """Those of an ended turn that its journal tells; spans that are stored as such are exported one by one."""
-    return spans_of(replace(record, later=()), shows_content=shows_content)
 
 
 def _adopted(spans: Sequence[TraceSpan], root: TraceSpan) -> Sequence[TraceSpan]:

@@ -262,7 +262,7 @@ class WebStage:
             terms=Terms(settings, known, contexts),
             events=self.events,
             lanes=self.lanes,
-            traces=TurnTraces.at(database, settings.trace),
+            traces=TurnTraces(database, settings.trace.shows_content),
             waits=waits,
         )
         kinds = (Ledger, Sessions, Facts, Budgets, LearnedLayers)
