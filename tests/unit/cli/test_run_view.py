@@ -156,6 +156,16 @@ def test_an_interrupt_leaves_the_run_going_and_says_how_to_see_and_end_it(tmp_pa
 
 
 @pytest.mark.heavy
+def test_no_color_is_obeyed_by_notes_too(tmp_path: Path, slow: FakeRuns) -> None:
+    slow.go_on.set()
+    with serving(slow) as url:
+        terminal = Terminal(tmp_path, url, "workflow", "run", "flow", "--json", NO_COLOR="1")
+        assert terminal.end() == 0
+    assert "stages.1" in terminal.said
+    assert "\x1b" not in terminal.said
+
+
+@pytest.mark.heavy
 def test_the_result_alone_goes_to_a_pipe_and_the_events_to_the_terminal(tmp_path: Path, slow: FakeRuns) -> None:
     slow.go_on.set()
     with serving(slow) as url:
