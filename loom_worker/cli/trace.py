@@ -8,8 +8,7 @@ from datetime import datetime
 import click
 
 from loom_worker.cli.http import client, path_to
-from loom_worker.cli.show import GUIDE, as_text, common, drawn, duration, tree
-from loom_worker.cli.talk import printable
+from loom_worker.cli.show import GUIDE, as_text, common, drawn, duration, in_a_line, tree
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import from_env
@@ -85,7 +84,7 @@ def _line(span: Json, offset_s: float, *, width: int) -> str:
     parts += [str(attributes[name]) for name in SHOWN if name in attributes][:2]
     if span["status_message"]:
         parts.append(f"({span['status_message']})")
-    return printable("  ".join(parts).rstrip())
+    return in_a_line("  ".join(parts).rstrip())
 
 
 def _moment(span: Json) -> datetime:

@@ -242,13 +242,11 @@ def _cut_object(values: Json, chars: int) -> Json:
 
 def _cut_value(value: Any, chars: int) -> Any:
     match value:
-        case str():
-            return _shortened(value, chars)
+        case str() | dict():
+            return _shortened(str(value), chars)
         case list() | tuple():
             most = max(1, chars // 100)
             return [_cut_value(each, chars // most) for each in value[:most]]
-        case dict():
-            return _shortened(str(value), chars)
         case _:
             return value
 

@@ -25,6 +25,8 @@ _OF_IDS = frozenset({"secret", "email", "ssn"})
 _OF_NUMBERS = frozenset({"card"})
 
 _JSON = ("{", "[")
+_short = lru_cache(4096)(redact.redacted)
+"""For names of attributes, models, agents and tools, which come again and again."""
 _NUMBER = re.compile(r"[0-9][0-9,._:TZ+-]{0,31}")
 """Or a moment, such as that of the first token."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -129,12 +131,6 @@ def _text(text: str, kinds: Collection[str], depth: int) -> str:
     if depth > 0 and (found := _json(text)) is not None:
         # Texts and names within it were searched one by one. A card can also stand there as a number.
         return redact.redacted(_without_credentials(text, found, depth - 1), _OF_NUMBERS)
-    return redact.redacted(text, kinds)
-
-
-@lru_cache(4096)
-def _short(text: str, kinds: frozenset[str]) -> str:
-    """Names of attributes, models, agents and tools come again and again."""
     return redact.redacted(text, kinds)
 
 

@@ -67,14 +67,17 @@ def test_a_turn_that_is_not_there_exits_1(loom: Loom) -> None:
 
 
 def test_what_a_provider_said_cannot_drive_the_terminal(tmp_path: Path) -> None:
-    span = TraceSpan("a" * 32, "b" * 16, None, "llm.completion", 1_000_000, 2_000_000, {}, (), "Error", "\x1b[2Jgone")
+    span = TraceSpan(
+        "a" * 32, "b" * 16, None, "llm.completion", 1_000_000, 2_000_000, {}, (), "Error", "\x1b[2Jgone\naway\ud83d"
+    )
     fake = FakeLoom(pages={f"/v1/turns/{TURN}/trace": {"data": [span.as_json()], "has_more": False, "next": None}})
     with serving(fake) as url:
         env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": url, "LOOM_API_KEYS": None}
         result = CliRunner().invoke(main, ["trace", TURN], env=env)
     assert result.exit_code == 0, result.output
     assert "\x1b" not in result.stdout
-    assert "gone" in result.stdout
+    _, line = result.stdout.splitlines()
+    assert line.endswith("Error  ([2Jgone away\ufffd)")
 
 
 def test_a_turn_without_spans_says_so(tmp_path: Path) -> None:
