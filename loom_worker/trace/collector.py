@@ -40,15 +40,13 @@ class PostResult:
         return self.loss in ("unreachable", "unavailable")
 
 
+@dataclass(frozen=True, slots=True)
 class Collector:
     """Posts bodies to the address of the settings, which is the operator's own and may be a private one."""
 
-    def __init__(
-        self, settings: TraceSettings, *, timeout_s: float = TIMEOUT_S, lookup: Lookup = socket.getaddrinfo
-    ) -> None:
-        self._settings = settings
-        self._timeout_s = timeout_s
-        self._lookup = lookup
+    settings: TraceSettings
+    timeout_s: float = TIMEOUT_S
+    lookup: Lookup = socket.getaddrinfo
 
     def post(self, body: bytes, *, now_s: float) -> PostResult:
         """Post an ExportTraceServiceRequest once, without following redirects or using a proxy.
@@ -56,12 +54,12 @@ class Collector:
         Args:
             now_s: seconds since 1970; a date in Retry-After counts from it.
         """
-        deadline = Deadline(self._timeout_s)
+        deadline = Deadline(self.timeout_s)
         try:
-            base = (self._settings.endpoint or "").rstrip("/")
+            base = (self.settings.endpoint or "").rstrip("/")
             receiver = target(base if base.endswith(PATH) else base + PATH, allow_private=True)
-            addresses = resolve_in_time(receiver, deadline, allow_private=True, lookup=self._lookup)
-            headers = {**self._settings.headers, "Content-Type": _TYPES[self._settings.protocol]}
+            addresses = resolve_in_time(receiver, deadline, allow_private=True, lookup=self.lookup)
+            headers = {**self.settings.headers, "Content-Type": _TYPES[self.settings.protocol]}
             # Not compressed: collectors are near, and not every receiver of OTLP unpacks what it gets.
             request = HttpRequest("POST", receiver.path, headers, body)
             response = send_request(receiver, addresses, request, deadline=deadline, max_bytes=MAX_RESPONSE_BYTES)

@@ -6,10 +6,10 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Change, Summary
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.runs import Run
-from loom_worker.core.values.spans import LaterSpans, SpanEvent, SpanStatus, TraceSpan, span_id_of, traceparent_of
+from loom_worker.core.values.spans import LaterSpans, SpanEvent, SpanStatus, TraceSpan, traceparent_of
 from loom_worker.core.values.traces import Interval, TracedTurn
 from loom_worker.trace import names
-from loom_worker.trace.call_spans import SpanFrame, asked_model
+from loom_worker.trace.call_spans import SpanFrame, asked_model, going_on
 
 _RUN_STATUS: dict[str, SpanStatus] = {"completed": "OK", "failed": "Error"}
 
@@ -68,6 +68,7 @@ def span_of_run(run: Run) -> TraceSpan | None:
     """A workflow's run, from its acceptance to its end, above the spans of its turns; None if it has no trace."""
     if run.traceparent is None:
         return None
+    _, trace_id, client_span, *_ = run.traceparent.split("-")
     attributes: Json = {
         "loom.workflow.name": run.workflow,
         "loom.workflow.type": run.pattern_type,
@@ -75,19 +76,14 @@ def span_of_run(run: Run) -> TraceSpan | None:
         "loom.run.status": run.status,
         "loom.run.stages": len(run.stages),
         **names.usage(run.usage),
+        "loom.run.reason": run.reason,
     }
-    if run.reason is not None:
-        attributes["loom.run.reason"] = run.reason
-    start_us = run.trace.accepted_us or run.created_ms * 1000
-    return TraceSpan(
-        trace_id=run.traceparent.split("-")[1],
-        span_id=span_id_of(run.id),
-        parent_id=run.traceparent.split("-")[2] if run.trace.has_client_span else None,
-        name=names.WORKFLOW_RUN,
-        start_us=start_us,
-        # A retry that has nothing left to do ends as it is accepted, by a clock that was read before.
-        end_us=None if run.completed_ms is None else max(start_us, run.completed_ms * 1000),
-        attributes=attributes,
+    # A retry that has nothing left to do ends as it is accepted, by a clock that was read before.
+    at = Interval(run.trace.accepted_us or run.created_ms * 1000, (run.completed_ms or 0) * 1000)
+    made = replace(
+        SpanFrame(run.id, trace_id).span((), names.WORKFLOW_RUN, at, attributes),
+        parent_id=client_span if run.trace.has_client_span else None,
         status=_RUN_STATUS.get(run.status, "Unset"),
         status_message=str((run.error or {}).get("message", "")) if run.status == "failed" else "",
     )
+    return made if run.completed_ms is not None else going_on(made)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from loom_worker.cli.main import main
@@ -13,6 +14,7 @@ from tests.support.cli_server import Loom
 from tests.support.fake_loom import TURN, FakeLoom
 from tests.support.http_server import serving
 from tests.support.web_stage import WebStage
+from tests.unit.cli.test_terminal import Terminal
 
 
 def asked(stage: WebStage) -> Turn:
@@ -85,3 +87,19 @@ def test_a_turn_without_spans_says_so(tmp_path: Path) -> None:
     with serving(fake) as url:
         env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": url, "LOOM_API_KEYS": None}
         assert CliRunner().invoke(main, ["trace", TURN], env=env).stdout == "no spans\n"
+
+
+@pytest.mark.heavy
+def test_on_a_terminal_a_trace_is_a_tree_in_its_width_that_shows_texts_as_they_are(tmp_path: Path) -> None:
+    root = TraceSpan("a" * 32, "b" * 16, None, "agent.chat", 1_000_000, 2_000_000)
+    said = "[bold]x[/] :smile: \x1b]0;t\x07" + "y" * 100
+    child = TraceSpan("a" * 32, "c" * 16, "b" * 16, "llm.completion", 1_000_000, 2_000_000, {}, (), "Error", said)
+    data = [root.as_json(), child.as_json()]
+    fake = FakeLoom(pages={f"/v1/turns/{TURN}/trace": {"data": data, "has_more": False, "next": None}})
+    with serving(fake) as url:
+        terminal = Terminal(tmp_path, url, "trace", TURN, TERM="xterm", COLUMNS="80", NO_COLOR="1")
+        assert terminal.end() == 0
+    head, first, second, *more = terminal.said.splitlines()
+    assert (head, first[:14], second[:22]) == (f"trace {'a' * 32}", "└── agent.chat", "    └── llm.completion")
+    assert f"([bold]x[/]:smile:]0;t{'y' * 100})" in "".join(terminal.said.split())
+    assert [line for line in (second, *more) if len(line) > 80 or not line.isprintable()] == []
