@@ -131,8 +131,7 @@ def batches(
         for position, span in enumerate(left):
             each = encoder.encoded(span)
             if len(batch.spans) == MOST_SPANS or batch.size_bytes + each.size_bytes > MOST_BYTES:
-                if position:
-                    batch.partial, batch.following = entry.n, len(left) - position
+                batch.partial, batch.following = (entry.n, len(left) - position) if position else (None, 0)
                 yield batch
                 batch = SpanBatch()
             batch.spans.append(each)
