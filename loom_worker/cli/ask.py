@@ -1,12 +1,12 @@
 """`loom ask`: one turn."""
 
-import json
 import sys
 
 import click
 
 from loom_worker.cli import talk
 from loom_worker.cli.http import client
+from loom_worker.cli.show import as_text, common
 from loom_worker.core.settings import from_env
 from loom_worker.core.values.notifications import Event
 
@@ -16,8 +16,7 @@ from loom_worker.core.values.notifications import Event
 @click.option("--session", help="Continue this session; default a new one.")
 @click.option("--agent", help="Of a new session; default the one named default.")
 @click.option("--said-at", help="When it was said, if not now: 2023-05-07T13:56:00Z.")
-@click.option("--url", envvar="LOOM_URL", help="Of another Loom than the one of this LOOM_HOME.")
-@click.option("--json", "as_json", is_flag=True, help="Print the finished turn as JSON instead of its answer.")
+@common
 @click.pass_context
 def ask(
     ctx: click.Context,
@@ -47,7 +46,7 @@ def ask(
         ctx.exit(1)
     teller.end()
     if as_json:
-        click.echo(json.dumps(turn, indent=2, ensure_ascii=False))
+        click.echo(as_text(turn))
     elif not is_streamed and turn.get("output_text"):
         click.echo(talk.printable(turn["output_text"]))
     if why := talk.verdict(turn):

@@ -14,6 +14,7 @@ import click
 from loom_worker.cli import setting_checks
 from loom_worker.cli.checks import InstallationCheck, of_installation, of_settings
 from loom_worker.cli.growth import Growth, growth
+from loom_worker.cli.show import grid, waiting
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import Settings, from_env
@@ -37,7 +38,8 @@ def doctor(
 ) -> None:
     """Check the installation and say what grows, problems first; exit code 1 if there are any."""
     project = ctx.find_object(dict) or {}
-    report = _problems() if only_problems else _look(is_full=is_full, project=project, asks_model=not is_offline)
+    with waiting("looking at the installation"):
+        report = _problems() if only_problems else _look(is_full=is_full, project=project, asks_model=not is_offline)
     if as_json:
         click.echo(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
     elif only_problems:
@@ -101,11 +103,11 @@ def _show(report: Report) -> None:
     click.echo(f"problems: {count['problem']}, warnings: {count['warning']}, ok: {count['ok']}\n")
     for check in sorted(report.checks, key=lambda check: (check.is_ok, not check.warning)):
         click.echo(line(check))
-    sizes = [f"{each.name:<30}{each.size:<34}{each.bound}" for each in report.growth]
-    rows = [f"{row.name:<30}{row.value}  ({row.source})" for row in report.settings]
-    for headline, lines in (("What grows, and what bounds it:", sizes), ("Settings:", rows)):
-        if lines:
-            click.echo("\n".join((f"\n{headline}", *lines)))
+    sizes = [(each.name, each.size, each.bound) for each in report.growth]
+    rows = [(row.name, f"{row.value}  ({row.source})") for row in report.settings]
+    for headline, cells in (("What grows, and what bounds it:", sizes), ("Settings:", rows)):
+        if cells:
+            click.echo(f"\n{headline}\n{grid(cells)}")
 
 
 def _look(*, is_full: bool, project: Container[str], asks_model: bool) -> Report:

@@ -7,8 +7,8 @@ import click
 
 from loom_worker.agents.learned.prompt import whole
 from loom_worker.agents.learned.reading import content_of, version_of
-from loom_worker.cli.http import client, in_path, path_to
-from loom_worker.cli.show import as_text, common, fields, paged, table
+from loom_worker.cli.http import client, path_to
+from loom_worker.cli.show import as_text, common, fields, paged, show
 from loom_worker.cli.talk import printable
 from loom_worker.core.errors import BadFile
 from loom_worker.core.fields import InvalidField
@@ -62,26 +62,19 @@ def import_file(file: Path, *, agent: str, note: str | None, form: str | None, u
 @click.argument("agent")
 @paged
 @common
-def list_versions(agent: str, *, limit: int, after: str | None, url: str | None, as_json: bool) -> None:
+def list_versions(agent: str, *, url: str | None, as_json: bool, **query: str | int | None) -> None:
     """List an agent's versions, the newest first: who gets them, and what came of their latest turns.
 
     Version 0 stands for sessions without a learned layer. Tokens and USD are those of a turn.
     """
-    query = f"?limit={limit}" + ("" if after is None else f"&after={in_path(after)}")
-    found = client(from_env(), url).call("GET", path_to("agents", agent, "learned") + query)
-    if as_json:
-        click.echo(as_text(found))
-        return
-    click.echo(table([_row(each) for each in found["data"]], _COLUMNS))
-    if found["has_more"]:
-        click.echo(f"more: --after {found['next']}")
+    show(path_to("agents", agent, "learned"), query, _COLUMNS, row=_row, url=url, as_json=as_json)
 
 
-@learned.command()
+@learned.command("show")
 @click.argument("agent")
 @click.argument("version", type=click.IntRange(min=1))
 @common
-def show(agent: str, version: int, *, url: str | None, as_json: bool) -> None:
+def show_one(agent: str, version: int, *, url: str | None, as_json: bool) -> None:
     """Show one version: what is known of it, and all that it would tell the model if there were room for it."""
     found = client(from_env(), url).call("GET", path_to("agents", agent, "learned", str(version)))
     if as_json:

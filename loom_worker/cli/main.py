@@ -78,6 +78,7 @@ class Commands(click.Group):
         try:
             ctx.obj = env_file.settings_of(Path.cwd(), os.environ)
             os.environ.update(ctx.obj)
+            ctx.color = False if os.environ.get("NO_COLOR") else None
             return super().invoke(ctx)
         except BadSettings as error:
             for complaint in str(error.args[0]).splitlines():
@@ -112,7 +113,8 @@ def output_or_exit() -> Iterator[None]:
 
 def _is_of_output(error: OSError) -> bool:
     """True if it arose while a command wrote what it has to say; any other is a bug, and shows."""
-    return any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(each.f_code is click.echo.__code__ or each.f_globals["__name__"] == "rich.console" for each in frames)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

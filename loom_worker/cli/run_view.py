@@ -1,19 +1,16 @@
 """A run in the terminal: followed to its end, as a tree that is rewritten in place or a line for each event."""
 
-import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable
-from os import terminal_size
-from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import click
 
 from loom_worker.cli import sse
 from loom_worker.cli.http import LoomClient, path_to
-from loom_worker.cli.show import as_text
+from loom_worker.cli.show import as_text, terminal
+from loom_worker.cli.show import tree as drawn_tree
 from loom_worker.cli.stage_tree import StageTree, event_line, question, window
 from loom_worker.cli.talk import printable
 from loom_worker.core.errors import StreamBroken
@@ -21,9 +18,9 @@ from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
 
-TICK_S = 1.0
-"""Between two times that a tree is rewritten although nothing has happened: its clocks go on."""
-
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.tree import Tree
 
 MOST_REASON_CHARS = 2000
 """Of why a run failed."""
@@ -50,72 +47,41 @@ class EventLines(Quiet):
 
 
 class LiveTree:
-    """A tree that is rewritten in place, once a second and with each event."""
+    """A tree that is rewritten in place, once a second and with each event; left, it is whole."""
 
-    def __init__(
-        self,
-        tree: StageTree,
-        write: Callable[[str], None],
-        *,
-        clock: Callable[[], float] = time.time,
-        size: Callable[[], terminal_size] = shutil.get_terminal_size,
-        tick_s: float = TICK_S,
-    ) -> None:
-        self._tree = tree
-        self._write, self._clock, self._size, self._tick_s = write, clock, size, tick_s
-        self._rows = 0
-        self._lock = threading.Lock()
-        self._is_left = threading.Event()
-        self._ticking = threading.Thread(target=self._tick, daemon=True)
+    def __init__(self, tree: StageTree, console: "Console", *, clock: Callable[[], float] = time.time) -> None:
+        """Begin with a tree; nothing is shown yet.
+
+        Args:
+            clock: seconds since 1970.
+        """
+        from rich.live import Live
+
+        self._tree, self._console, self._clock, self._is_left = tree, console, clock, False
+        self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=1)
 
     def __enter__(self) -> Self:
         """Show it."""
-        self._paint()
-        self._ticking.start()
+        self._live.start(refresh=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Leave it as it is; after an end that was seen, whole and with an empty line below."""
-        self._is_left.set()
-        self._ticking.join()
-        if kind is None:
-            self._paint(is_last=True)
+    def __exit__(self, *_: object) -> None:
+        """Leave it as it is then."""
+        self._is_left = True
+        self._live.stop()
 
     def show(self, tree: StageTree, event: Event) -> None:
         """Rewrite it as this tree."""
-        with self._lock:
-            self._tree = tree
-        self._paint()
+        self._tree = tree
+        self._live.refresh()
 
     def note(self, text: str) -> None:
         """Say it above the tree."""
-        with self._lock:
-            self._write(f"{_erased(self._rows)}{text}\n")
-            self._rows = 0
-        self._paint()
+        self._console.print(text, soft_wrap=True)
 
-    def _paint(self, *, is_last: bool = False) -> None:
-        with self._lock:
-            size = self._size()
-            # A line that fills a terminal to its last column would on some of them take two.
-            lines = self._tree.lines(now_s=self._clock(), width=size.columns - 1)
-            shown = [*lines, ""] if is_last else window(lines, size.lines - 1)
-            self._write(_erased(self._rows) + "".join(f"{line}\n" for line in shown))
-            self._rows = len(shown)
-
-    def _tick(self) -> None:
-        try:
-            while not self._is_left.wait(self._tick_s):
-                self._paint()
-        except OSError:  # the thread that follows the run writes next, and reports it
-            return
-
-
-def _erased(rows: int) -> str:
-    """What takes so many lines above the cursor off the screen; they are free to be written again."""
-    return f"\x1b[{rows}A\r\x1b[J" if rows else ""
+    def _drawn(self) -> "Tree":
+        rows = self._tree.rows(now_s=self._clock())
+        return drawn_tree(rows if self._is_left else window(rows, self._console.size.height - 1), is_cut=True)
 
 
 def watch(loom: LoomClient, run: Json, *, as_json: bool) -> int:
@@ -176,6 +142,8 @@ def still_running(run_id: str) -> str:
 
 def _followed_in_view(loom: LoomClient, run: Json, *, is_tree: bool) -> Json:
     if is_tree:
-        with LiveTree(StageTree.of(run), lambda text: click.echo(text, nl=False)) as live:
-            return follow(loom, run, live)
+        with LiveTree(StageTree.of(run), terminal()) as live:
+            run = follow(loom, run, live)
+        click.echo()
+        return run
     return follow(loom, run, EventLines() if sys.stderr.isatty() else Quiet())

@@ -1,5 +1,6 @@
 """`loom runs`: list the runs of workflows, show or follow one, cancel it, retry it, decide on its stages, delete it."""
 
+import sys
 import time
 from typing import Any, get_args
 
@@ -7,17 +8,14 @@ import click
 
 from loom_worker.cli.http import client, path_to
 from loom_worker.cli.run_view import watch as watched
-from loom_worker.cli.show import ShowsByName, as_text, common, paged, refuse_options_of_the_list, show
-from loom_worker.cli.stage_tree import StageTree, question
+from loom_worker.cli.show import ShowsByName, as_text, common, drawn, paged, refuse_options_of_the_list, show, tree
+from loom_worker.cli.stage_tree import DECIDED, StageTree, question
 from loom_worker.cli.talk import printable
 from loom_worker.core.settings import from_env
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import RunDecision, RunStatus
 
 _COLUMNS = ("id", "workflow", "status", "reason", "duration_ms", "retry_of", "created_at")
-_DECIDED: dict[RunDecision, str] = {"approve": "approved", "reject": "rejected", "revise": "sent back for revision"}
-_WIDTH = 10_000
-"""Of a tree that is not rewritten: a terminal may wrap its lines, and a file has room."""
 
 
 @click.group(cls=ShowsByName, prefix="run_", invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]")
@@ -46,9 +44,10 @@ def show_one(run_id: str, *, url: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(as_text(run))
         return
-    tree = StageTree.of(run)
-    parts = ["\n".join(tree.lines(now_s=time.time(), width=_WIDTH))]
-    parts += [question(run["id"], stage) for stage in tree.waiting()]
+    stages, now_s = StageTree.of(run), time.time()
+    is_terminal = sys.stdout.isatty()
+    parts = [drawn(tree(stages.rows(now_s=now_s))) if is_terminal else "\n".join(stages.lines(now_s=now_s))]
+    parts += [question(run["id"], stage) for stage in stages.waiting()]
     error = (run["error"] or {}).get("message")
     parts += [printable(text) for text in (error, run["merged_output"]) if text]
     click.echo("\n\n".join(parts))
@@ -128,7 +127,7 @@ def _decide(
 ) -> None:
     body = {"decision": decision} | ({} if reason is None else {"reason": reason})
     run = client(from_env(), url).call("POST", path_to("runs", run_id, "approvals", stage), body=body)
-    click.echo(as_text(run) if as_json else f"{printable(stage)}: {_DECIDED[decision]}\n{_state(run)}")
+    click.echo(as_text(run) if as_json else f"{printable(stage)}: {DECIDED[decision]}\n{_state(run)}")
 
 
 def _state(run: Json) -> str:

@@ -1,21 +1,21 @@
 """A run's stages as a tree in text: what each of them does, for how long, and what it cost. Pure."""
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from loom_worker.cli.show import GUIDE, duration
 from loom_worker.core.text import clean, one_line
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
-from loom_worker.trace.tree import duration
 
 WIDEST_NAME = 24
-"""Columns of an agent's name."""
+"""Characters of an agent's name."""
 _MARKS = {"completed": "✓", "failed": "✗", "cancelled": "–", "incomplete": "!", "requires_action": "?"}
+_STYLES = {"✓": "green", "✗": "red", "?": "yellow", "!": "yellow"}
 _UNDER_WAY = "·"
-_DECIDED = {"approve": "approved", "reject": "rejected", "revise": "sent back for revision"}
+DECIDED = {"approve": "approved", "reject": "rejected", "revise": "sent back for revision"}
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
@@ -47,20 +47,31 @@ class StageTree:
         """The approvals that a person is to give."""
         return tuple(stage for stage in self.stages.values() if _waits(stage))
 
-    def lines(self, *, now_s: float, width: int) -> list[str]:
-        """The run in a line, and a line for each stage below the one it belongs to, none wider than the terminal.
+    def lines(self, *, now_s: float) -> list[str]:
+        """The run in a line, and a line for each stage below the one it belongs to.
 
         Args:
             now_s: seconds since 1970.
-            width: columns; a wide character takes two.
         """
-        rows = [_row(label, stage, now_s) for label, stage in _nodes(self.stages)]
-        widths = [max((cells(row[at]) for row in rows), default=0) for at in range(3)]
-        lines = (
-            "  ".join([_padded(mark, widths[0]), _padded(agent, widths[1]), took.rjust(widths[2]), *rest])
-            for mark, agent, took, *rest in rows
-        )
-        return [cut(line.rstrip(), width) for line in (self.headline(now_s=now_s), *lines)]
+        stages = (f"{mark} {'  ' * depth}{text}" for depth, mark, text in self._stages(now_s, indent=2))
+        return [self.headline(now_s=now_s), *stages]
+
+    def rows(self, *, now_s: float) -> list[tuple[int, str, str]]:
+        """The same for a tree on a terminal: the depth of each line, its text and its style."""
+        stages = self._stages(now_s, indent=GUIDE)
+        rows = ((depth + 1, f"{mark} {text}", _STYLES.get(mark, "")) for depth, mark, text in stages)
+        return [(0, self.headline(now_s=now_s), "bold"), *rows]
+
+    def _stages(self, now_s: float, *, indent: int) -> Iterator[tuple[int, str, str]]:
+        """The depth of each stage, its mark, and its columns; the first one gets narrower with each level."""
+        from rich.cells import cell_len, set_cell_size
+
+        rows = [(depth, _row(label, stage, now_s)) for depth, label, stage in _nodes(self.stages)]
+        places = max((indent * depth + cell_len(row[1]) for depth, row in rows), default=0)
+        agents, times = (max((cell_len(row[at]) for _, row in rows), default=0) for at in (2, 3))
+        for depth, (mark, place, agent, took, *rest) in rows:
+            columns = (set_cell_size(place, places - indent * depth), set_cell_size(agent, agents), took.rjust(times))
+            yield depth, mark, "  ".join([*columns, *rest]).rstrip()
 
     def headline(self, *, now_s: float) -> str:
         """The run in a line: what it is called, its status, how long it took, its tokens, its cost."""
@@ -85,7 +96,8 @@ def event_line(tree: StageTree, event: Event, *, now_s: float) -> str:
         return ""
     if event.type == "stage.started":
         return f"{_UNDER_WAY} {one_line(stage['id'])}  {_agent(stage)}"
-    return "  ".join(part for part in _row(one_line(stage["id"]), stage, now_s) if part)
+    mark, *columns = _row(one_line(stage["id"]), stage, now_s)
+    return f"{mark} {'  '.join(filter(None, columns))}"
 
 
 def question(run_id: str, stage: Json) -> str:
@@ -102,44 +114,16 @@ def question(run_id: str, stage: Json) -> str:
     )
 
 
-def window(lines: Sequence[str], height: int) -> list[str]:
-    """As many lines as a terminal can rewrite: the first, and the last ones of a tree that is higher."""
-    left_out = len(lines) - height
+def window(rows: Sequence[tuple[int, str, str]], height: int) -> list[tuple[int, str, str]]:
+    """As many rows as a terminal can rewrite: the first, and the last ones of a tree that is higher."""
+    left_out = len(rows) - height
     if left_out <= 0 or height < 3:
-        return list(lines[: max(height, 1)])
-    return [lines[0], f"… {left_out + 1} lines not shown", *lines[left_out + 2 :]]
+        return list(rows[: max(height, 1)])
+    return [rows[0], (1, f"… {left_out + 1} lines not shown", "dim"), *rows[left_out + 2 :]]
 
 
-def cells(text: str) -> int:
-    """How many columns of a terminal a text takes."""
-    return sum(map(_cells_of, text))
-
-
-def cut(text: str, width: int) -> str:
-    """The text; of one that is wider its beginning and an ellipsis."""
-    if cells(text) <= width:
-        return text
-    kept, room = "", width - 1
-    for letter in text:
-        room -= _cells_of(letter)
-        if room < 0:
-            break
-        kept += letter
-    return f"{kept}…"
-
-
-def _cells_of(letter: str) -> int:
-    if unicodedata.category(letter) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-
-
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - cells(text))
-
-
-def _nodes(stages: Mapping[str, Json]) -> Iterator[tuple[str, Json | None]]:
-    """Each place of the tree, indented, from the top down; a place that only holds others has no stage."""
+def _nodes(stages: Mapping[str, Json]) -> Iterator[tuple[int, str, Json | None]]:
+    """The depth and name of each place of the tree, from the top down; one that only holds others has no stage."""
     places: dict[tuple[str, ...], Json | None] = {}
     below: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for stage_id, stage in stages.items():
@@ -152,7 +136,7 @@ def _nodes(stages: Mapping[str, Json]) -> Iterator[tuple[str, Json | None]]:
     pending = below.get((), [])[::-1]
     while pending:
         path = pending.pop()
-        yield f"{'  ' * (len(path) - 1)}{one_line(path[-1], WIDEST_NAME)}", places[path]
+        yield len(path) - 1, one_line(path[-1], WIDEST_NAME), places[path]
         pending += below.get(path, [])[::-1]
 
 
@@ -168,9 +152,9 @@ def _path(stage_id: str) -> tuple[str, ...]:
 
 
 def _row(label: str, stage: Json | None, now_s: float) -> list[str]:
-    """The columns of a line: mark and place, agent, time, and whatever else there is to say."""
+    """The columns of a line: mark, place, agent, time, and whatever else there is to say."""
     if stage is None:
-        return [f"  {label}", "", ""]
+        return [" ", label, "", ""]
     mark = _MARKS.get(stage["status"], _UNDER_WAY)
     if stage.get("decision") in ("reject", "revise"):
         mark = _MARKS["failed" if stage["decision"] == "reject" else "incomplete"]
@@ -181,7 +165,7 @@ def _row(label: str, stage: Json | None, now_s: float) -> list[str]:
         rf"(?:{re.escape(stage['agent_id'].partition(':')[2] or stage['agent_id'])})?(-\d+)?", named
     )
     who = f"{named} ({_agent(stage)})" if is_own else _agent(stage)
-    return [f"{mark} {label}", who, _took(stage, now_s), *more]
+    return [mark, label, who, _took(stage, now_s), *more]
 
 
 def _words(stage: Json) -> Iterator[str]:
@@ -195,7 +179,7 @@ def _words(stage: Json) -> Iterator[str]:
     elif stage.get("decision"):
         by_time = ", as nobody decided in time" if stage.get("reason") == "expired" else ""
         comment = f": {stage['comment']}" if stage.get("comment") else ""
-        yield one_line(f"{_DECIDED.get(stage['decision'], stage['decision'])}{by_time}{comment}")
+        yield one_line(f"{DECIDED.get(stage['decision'], stage['decision'])}{by_time}{comment}")
     elif stage["status"] in ("failed", "cancelled", "incomplete"):
         yield one_line(f"{stage['status']}{_why(stage)}")
 
@@ -230,4 +214,4 @@ def _spent(usages: Sequence[Json]) -> Iterator[str]:
 
 
 def _agent(stage: Json) -> str:
-    return cut(one_line(stage["agent_id"]), WIDEST_NAME)
+    return one_line(stage["agent_id"], WIDEST_NAME)

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import click
 
 from loom_worker.cli.http import LoomClient, client, path_to
-from loom_worker.cli.show import ShowsByName, common, paged, refuse_options_of_the_list, show
+from loom_worker.cli.show import ShowsByName, as_text, common, paged, refuse_options_of_the_list, show
 from loom_worker.cli.talk import printable
 from loom_worker.core.errors import Rejected
 from loom_worker.core.settings import from_env
@@ -63,7 +63,7 @@ def show_one(turn_id: str, *, url: str | None, as_json: bool) -> None:
 def cancel(turn_id: str, *, action: str, url: str | None, as_json: bool) -> None:
     """Ask a turn to end; one that has ended stays as it is."""
     turn = client(from_env(), url).call("POST", path_to("turns", turn_id, "cancel"), body={"action": action})
-    click.echo(_as_text(turn) if as_json else _state(turn))
+    click.echo(as_text(turn) if as_json else _state(turn))
 
 
 @turns.command()
@@ -92,7 +92,7 @@ def approve(turn_id: str, call_id: str | None, *, arguments: str | None, **asked
         turn = loom.call("POST", path_to("turns", turn_id, "approvals", call["id"]), body=body)
         if not asked["as_json"]:
             click.echo(printable(f"{call['id']}: {'rejected' if asked['reject'] else 'approved'}"))
-    click.echo(_as_text(turn) if asked["as_json"] else _state(turn))
+    click.echo(as_text(turn) if asked["as_json"] else _state(turn))
 
 
 @turns.command()
@@ -108,11 +108,11 @@ def retry(ctx: click.Context, /, turn_id: str | None, *, dead: bool, session: st
     loom = client(from_env(), asked["url"])
     if turn_id:
         turn = loom.call("POST", path_to("turns", turn_id, "retry"))
-        click.echo(_as_text(turn) if asked["as_json"] else f"{printable(turn_id)} → {_state(turn)}")
+        click.echo(as_text(turn) if asked["as_json"] else f"{printable(turn_id)} → {_state(turn)}")
         return
     done = list(_retried(loom, session, tell=not asked["as_json"]))
     if asked["as_json"]:
-        click.echo(_as_text({"object": "list", "data": done}))
+        click.echo(as_text({"object": "list", "data": done}))
     elif not done:
         click.echo("no dead turns")
     ctx.exit(1 if any(outcome["error"] for outcome in done) else 0)
@@ -163,10 +163,6 @@ def _object(text: str) -> Json:
     if not isinstance(given, dict):
         raise click.UsageError("--arguments: a JSON object is needed")
     return given
-
-
-def _as_text(answer: Json) -> str:
-    return json.dumps(answer, indent=2, ensure_ascii=False)
 
 
 def _list_path(session: str | None) -> str:

@@ -271,8 +271,8 @@ class TraceSettings:
 
     endpoint: str | None = setting("LOOM_TRACE_ENDPOINT", BareUrl(), None, may_hold_password=True)
     """A collector that speaks OTLP over HTTP; ``/v1/traces`` is added unless it ends so. None: nothing is exported."""
-    protocol: Literal["json", "protobuf"] = setting("LOOM_TRACE_PROTOCOL", OneOf("json", "protobuf"), "json")
-    """Both are OTLP; some collectors take protobuf alone."""
+    protocol: Literal["protobuf", "json"] = setting("LOOM_TRACE_PROTOCOL", OneOf("protobuf", "json"), "protobuf")
+    """Both are OTLP: every receiver takes protobuf, Hawk takes JSON."""
     shows_content: bool = setting("LOOM_TRACE_CONTENT", OneZero(), False)
     """Spans hold what users, models and tools wrote, each text cut to 4,000 characters."""
     headers: Mapping[str, str] = setting("LOOM_TRACE_HEADERS", HttpHeaders(), {}, is_secret=True)

@@ -64,7 +64,7 @@ from loom_worker.tasks.task_events import TaskEvents
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tasks.worker import CeleryThreads, Worker
 from loom_worker.trace.flush import Flusher, NoTraces
-from loom_worker.trace.turn_traces import TurnTraces
+from loom_worker.trace.turn_spans import TurnTraces
 from loom_worker.turn.waits import WaitTeller
 from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.body import WebhookBodies
@@ -167,7 +167,7 @@ def _workflow_runs(
         terms=terms,
         events=events,
         lanes=lanes,
-        traces=TurnTraces.at(database, settings.trace),
+        traces=TurnTraces(database, settings.trace.shows_content),
         waits=waits,
     )
 

@@ -42,9 +42,9 @@ from loom_worker.tasks.sweep import NoSchedules, ScheduleWatch, Sweep, Sweeper
 from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tools.references import References, stores
 from loom_worker.trace.collector import Collector
-from loom_worker.trace.export import Exporter, SpanTotals
+from loom_worker.trace.export import Exporter
 from loom_worker.trace.flush import Flusher, NoTraces, TraceCall, TraceSweep
-from loom_worker.trace.turn_traces import TurnTraces
+from loom_worker.trace.turn_spans import TurnTraces
 
 log = logging.getLogger(__name__)
 
@@ -61,14 +61,13 @@ class TraceParts:
     settings: TraceSettings
     outbox: TraceOutbox
     spans: TurnTraces
-    counts: SpanTotals
     call: TraceCall
 
     @classmethod
     def of(cls, settings: Settings, database: Database, client: Any, dispatcher: CeleryDispatcher) -> "TraceParts":
         """Make them; nothing is connected yet."""
         call = TraceCall(client, dispatcher)
-        return cls(settings.trace, TraceOutbox(database), TurnTraces.at(database, settings.trace), SpanTotals(), call)
+        return cls(settings.trace, TraceOutbox(database), TurnTraces(database, settings.trace.shows_content), call)
 
     def exporter(self, *, process: str, stopping: Stopping) -> Exporter:
         """What the task works with.
@@ -78,7 +77,7 @@ class TraceParts:
         """
         resource = {"service.name": "loom", "service.version": __version__, "service.instance.id": process}
         collector = Collector(self.settings)
-        return Exporter(self.outbox, self.spans, self.counts, collector, self.settings, resource, stopping)
+        return Exporter(self.outbox, self.spans, collector, self.settings, resource, stopping)
 
     def flusher(self) -> Flusher | NoTraces:
         """What turns tell of the spans that they add; not yet started."""
@@ -88,7 +87,7 @@ class TraceParts:
         """What the sweep looks after."""
         if self.settings.endpoint is None:
             return NoTraces()
-        return TraceSweep(self.outbox, self.call, self.spans, self.counts)
+        return TraceSweep(self.outbox, self.call, self.spans)
 
 
 @dataclass(frozen=True, slots=True)

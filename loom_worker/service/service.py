@@ -61,7 +61,7 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
 from loom_worker.store.turns import Turns, set_webhook
 from loom_worker.tools.references import References
-from loom_worker.trace.turn_traces import TurnTraces
+from loom_worker.trace.turn_spans import TurnTraces
 from loom_worker.turn.agent_runtime import AgentRuntimes
 from loom_worker.webhook.body import WebhookBodies
 from loom_worker.webhook.send import check
@@ -127,7 +127,7 @@ class Service:
         self.outbox = Outbox(database)
         self.agent_errors = AgentErrors(database)
         self.agent_messages = AgentMessages(database)
-        self.traces = TurnTraces.at(database, settings.trace)
+        self.traces = TurnTraces(database, settings.trace.shows_content)
         self.keys = Keys(KeyRows(database))
         self.pairings = Pairings(database)
         self.audit = AuditRows(database)

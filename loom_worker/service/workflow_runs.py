@@ -32,8 +32,8 @@ from loom_worker.store.database import Database
 from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.run_steps import RunStep
 from loom_worker.store.runs import Runs
-from loom_worker.trace.run_span import span_of_run
-from loom_worker.trace.turn_traces import TurnTraces
+from loom_worker.trace.later import span_of_run
+from loom_worker.trace.turn_spans import TurnTraces
 from loom_worker.workflows.advance import log_step
 from loom_worker.workflows.live import LiveWorkflows
 from loom_worker.workflows.load import faults

@@ -77,7 +77,12 @@ class ToolExecutor:
 
     def _run(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
         timeout_s, max_bytes = self.settings.limits.tool_timeout_s, self.settings.tools.max_result_bytes
-        return call_tool(tool, arguments, caller, timeout_s=timeout_s, pool=self.pool, max_bytes=max_bytes)
+        began_us = now_us()
+        outcome = call_tool(tool, arguments, caller, timeout_s=timeout_s, pool=self.pool, max_bytes=max_bytes)
+        if tool.occasion != "error" or outcome.code == "INVALID_INPUT":
+            return outcome
+        read = {"error_id": str(arguments["error_id"]).strip(), "at": [began_us, now_us()]}
+        return replace(outcome, error_read=read)
 
     def _pause(self, wait_s: float) -> None:
         if self.stopping.pause(wait_s):
@@ -85,7 +90,8 @@ class ToolExecutor:
 
     def with_outcome(self, call: Call, outcome: Outcome, caller: Caller) -> Call:
         """The call with what the model reads of its outcome, and where the whole outcome is kept."""
-        trace: Json = {"process": outcome.process} if outcome.process else {}
+        parts = {"process": outcome.process, "error_read": outcome.error_read}
+        trace: Json = {name: part for name, part in parts.items() if part}
         call = replace(call, guard=list(outcome.guard) or None, trace=trace or None)
         if outcome.status != "completed":
             began_us = now_us()

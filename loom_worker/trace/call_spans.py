@@ -168,15 +168,21 @@ def of_tools(frame: SpanFrame, calls: Sequence[Call], replied_us: dict[int, int]
         if began_ms is None:
             continue
         yield _executed(frame, call, began_ms)
-        trace = call.trace or {}
-        process = Interval.of((trace.get("process") or {}).get("at"))
-        if process is not None:
-            pid = {"process.pid": trace["process"].get("pid")}
-            part = ("tool", call.id)
-            yield frame.span((*part, "process"), names.TOOL_PROCESS, process, pid, parent=part)
-        stored = Interval.of(trace.get("error_stored"))
-        if stored is not None and call.error_id is not None:
-            yield error_stored(frame, stored, call.error_id, call.name, parent=("tool", call.id))
+        yield from _parts(frame, call)
+
+
+def _parts(frame: SpanFrame, call: Call) -> Iterator[TraceSpan]:
+    """What a call went through: a process of its own, a look into the error store, and the storing of its failure."""
+    trace, part = call.trace or {}, ("tool", call.id)
+    ran, read = trace.get("process") or {}, trace.get("error_read") or {}
+    if (at := Interval.of(ran.get("at"))) is not None:
+        yield frame.span((*part, "process"), names.TOOL_PROCESS, at, {"process.pid": ran.get("pid")}, parent=part)
+    if (at := Interval.of(read.get("at"))) is not None:
+        failed = None if call.status == "completed" else call.status
+        attributes = {"loom.error_id": read.get("error_id"), names.ERROR_TYPE: failed}
+        yield frame.span((*part, names.ERROR_GET), names.ERROR_GET, at, attributes, parent=part, error=failed)
+    if (at := Interval.of(trace.get("error_stored"))) is not None and call.error_id is not None:
+        yield error_stored(frame, at, call.error_id, call.name, parent=part)
 
 
 def _executed(frame: SpanFrame, call: Call, began_ms: int) -> TraceSpan:

@@ -1,14 +1,12 @@
 """One request to the collector, and what its answer means; whatever the collector does ends within the deadline."""
 
-import json
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from loom_worker.core.errors import Invalid, Transient
 from loom_worker.core.settings import TraceSettings
-from loom_worker.guard.net.address import Lookup, Target, target
+from loom_worker.guard.net.address import Lookup, target
 from loom_worker.guard.net.dial import Deadline, resolve_in_time
 from loom_worker.guard.net.http import HttpRequest, HttpResponse, retry_after_s, send_request
 
@@ -42,15 +40,13 @@ class PostResult:
         return self.loss in ("unreachable", "unavailable")
 
 
+@dataclass(frozen=True, slots=True)
 class Collector:
     """Posts bodies to the address of the settings, which is the operator's own and may be a private one."""
 
-    def __init__(
-        self, settings: TraceSettings, *, timeout_s: float = TIMEOUT_S, lookup: Lookup = socket.getaddrinfo
-    ) -> None:
-        self._settings = settings
-        self._timeout_s = timeout_s
-        self._lookup = lookup
+    settings: TraceSettings
+    timeout_s: float = TIMEOUT_S
+    lookup: Lookup = socket.getaddrinfo
 
     def post(self, body: bytes, *, now_s: float) -> PostResult:
         """Post an ExportTraceServiceRequest once, without following redirects or using a proxy.
@@ -58,55 +54,32 @@ class Collector:
         Args:
             now_s: seconds since 1970; a date in Retry-After counts from it.
         """
-        deadline = Deadline(self._timeout_s)
+        deadline = Deadline(self.timeout_s)
         try:
-            receiver = self._target()
-            addresses = resolve_in_time(receiver, deadline, allow_private=True, lookup=self._lookup)
-            request = self._request(receiver, body)
+            base = (self.settings.endpoint or "").rstrip("/")
+            receiver = target(base if base.endswith(PATH) else base + PATH, allow_private=True)
+            addresses = resolve_in_time(receiver, deadline, allow_private=True, lookup=self.lookup)
+            headers = {**self.settings.headers, "Content-Type": _TYPES[self.settings.protocol]}
+            # Not compressed: collectors are near, and not every receiver of OTLP unpacks what it gets.
+            request = HttpRequest("POST", receiver.path, headers, body)
             response = send_request(receiver, addresses, request, deadline=deadline, max_bytes=MAX_RESPONSE_BYTES)
         except Invalid as error:
             return PostResult("refused", str(error))
         except Transient as error:
             return PostResult("unreachable", str(error))
-        return self._outcome(response, now_s=now_s)
-
-    def _target(self) -> Target:
-        base = (self._settings.endpoint or "").rstrip("/")
-        return target(base if base.endswith(PATH) else base + PATH, allow_private=True)
-
-    def _request(self, receiver: Target, body: bytes) -> HttpRequest:
-        headers = {**self._settings.headers, "Content-Type": _TYPES[self._settings.protocol]}
-        # Not compressed: collectors are near, and not every receiver of OTLP unpacks what it gets.
-        return HttpRequest("POST", receiver.path, headers, body)
-
-    def _outcome(self, response: HttpResponse, *, now_s: float) -> PostResult:
-        status = response.status
-        if 200 <= status < 300:
-            return PostResult(rejected=self._rejected(response))
-        detail = f"HTTP {status}"
-        if status in _AGAIN or status >= 500:
-            pause_s = retry_after_s(response.headers.get("Retry-After"), now_s=now_s)
-            return PostResult("unavailable", detail, retry_after_s=pause_s)
-        if 300 <= status < 400:
-            detail += "; redirects are not followed"
-        return PostResult("refused", detail)
-
-    def _rejected(self, response: HttpResponse) -> int:
-        if self._settings.protocol == "protobuf" and not _is_json(response.headers):
-            from loom_worker.trace import otlp_protobuf
-
-            return max(0, otlp_protobuf.rejected_spans(response.body))
-        return rejected_spans(response.body)
+        return _outcome(response, now_s=now_s)
 
 
-def rejected_spans(body: bytes) -> int:
-    """How many spans the JSON of an answer says were not taken; 0 for an answer that cannot be read."""
-    try:
-        answer: Any = json.loads(body)
-        return max(0, int(answer["partialSuccess"]["rejectedSpans"]))
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        return 0
+def _outcome(response: HttpResponse, *, now_s: float) -> PostResult:
+    status = response.status
+    if 200 <= status < 300:
+        from loom_worker.trace.encode import rejected_spans
 
-
-def _is_json(headers: Mapping[str, str]) -> bool:
-    return (headers.get("Content-Type") or "").startswith("application/json")
+        return PostResult(rejected=rejected_spans(response.body))
+    detail = f"HTTP {status}"
+    if status in _AGAIN or status >= 500:
+        pause_s = retry_after_s(response.headers.get("Retry-After"), now_s=now_s)
+        return PostResult("unavailable", detail, retry_after_s=pause_s)
+    if 300 <= status < 400:
+        detail += "; redirects are not followed"
+    return PostResult("refused", detail)

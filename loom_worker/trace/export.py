@@ -3,6 +3,10 @@
 A batch that the collector takes is done, and so is one that it has refused, or failed to take, four times: that one is
 lost and counted. What waits behind it stays in the outbox for the next message. A process that dies meanwhile leaves
 its entries there, too, and the same spans, with the same ids, are sent again.
+
+It goes on as fast as it can while half of the machine is idle, else with a part of what is. A lower priority would not
+do: a thread that is kept from running holds the interpreter's lock, and may hold the database's, and whoever waits for
+these waits with it.
 """
 
 import logging
@@ -11,6 +15,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loom_worker.core import metrics
 from loom_worker.core.errors import LoomError
@@ -19,10 +25,11 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.store.trace_outbox import TraceEntry, TraceOutbox
-from loom_worker.trace import otlp, pace
-from loom_worker.trace.batch import SpanBatch, batches
 from loom_worker.trace.collector import Collector, PostResult
-from loom_worker.trace.turn_traces import TurnTraces
+from loom_worker.trace.turn_spans import TurnTraces
+
+if TYPE_CHECKING:  # it loads OpenTelemetry's SDK, and most processes export nothing
+    from loom_worker.trace.encode import SpanBatch
 
 log = logging.getLogger(__name__)
 
@@ -36,21 +43,28 @@ PAUSES_S = (1.0, 2.0, 4.0)
 """Before the second, third and fourth try."""
 MOST_PAUSE_S = 15.0
 """The longest pause that a collector may ask for."""
+AMPLE = 0.5
+"""Share of all processors (0-1) that must be idle, or ours, to go on without a pause."""
+PART_OF_SPARE = 0.1
+"""Of what is idle where less is: more would be felt, for turns also wait for the disk and for each other."""
+LEAST = 0.03
+"""Of one processor, which export gets however busy all of them are."""
+MOST_REST_S = 2.0
+STAT = Path("/proc/stat")
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class SpanTotals:
-    """Counts what became of spans, among the metrics of this process."""
+def count_spans(outcome: str, n: int) -> None:
+    """Count spans among the metrics of this process.
 
-    def add(self, outcome: str, n: int) -> None:
-        """Count ``exported`` spans, or lost ones by the reason.
-
-        Args:
-            outcome: exported, unreachable, unavailable, refused, rejected (by partialSuccess), backlog or internal.
-        """
-        if outcome == "exported":
-            metrics.SPANS_EXPORTED.count(by=n)
-        else:
-            metrics.SPANS_DROPPED.count(outcome, by=n)
+    Args:
+        outcome: exported, or why they are lost: unreachable, unavailable, refused, rejected (by partialSuccess),
+            backlog or internal.
+    """
+    if outcome == "exported":
+        metrics.SPANS_EXPORTED.count(by=n)
+    else:
+        metrics.SPANS_DROPPED.count(outcome, by=n)
 
 
 class _NotMade(Exception):
@@ -63,7 +77,6 @@ class Exporter:
 
     outbox: TraceOutbox
     spans: TurnTraces
-    counts: SpanTotals
     collector: Collector
     settings: TraceSettings
     resource: Json
@@ -89,13 +102,13 @@ class Exporter:
         Raises:
             Unavailable: the database did not answer.
         """
-        processors, before = os.cpu_count() or 1, pace.now()
+        processors, before = os.cpu_count() or 1, used_so_far()
         while not self.stopping.is_asked:
             entries = self.outbox.take(most=ENTRIES, now_ms=now_ms(), hold_ms=HOLD_MS)
             if not entries or not self._export(entries):
                 return
-            after = pace.now()
-            if self.stopping.pause(pace.pause_s(before, after, processors=processors)):
+            after = used_so_far()
+            if self.stopping.pause(rest_s(before, after, processors=processors)):
                 return
             before = after
 
@@ -115,7 +128,7 @@ class Exporter:
             return self._send((entry,), held)
         except _NotMade:
             log.exception("a trace is lost", extra={"turn": entry.turn_id})
-            self.counts.add("internal", 1)
+            count_spans("internal", 1)
             held.remove((entry.n,))
             return True
 
@@ -132,18 +145,21 @@ class Exporter:
                 return False
         return True
 
-    def _requests(self, entries: Sequence[TraceEntry]) -> Iterator[tuple[SpanBatch, bytes]]:
+    def _requests(self, entries: Sequence[TraceEntry]) -> "Iterator[tuple[SpanBatch, bytes]]":
         """What is to be posted, each batch with its body."""
+        from loom_worker.trace.encode import Encoder, batches
+
         try:
             made = self.spans.spans([entry.turn_id for entry in entries if entry.later is None])
-            for batch in batches(entries, made):
-                yield batch, self._body(batch)
+            encoder = Encoder(self.resource, is_json=self.settings.protocol == "json")
+            for batch in batches(entries, made, encoder):
+                yield batch, encoder.body(batch.spans)
         except LoomError:
             raise
         except Exception as error:
             raise _NotMade from error
 
-    def _post(self, batch: SpanBatch, body: bytes, held: "Held") -> PostResult | None:
+    def _post(self, batch: "SpanBatch", body: bytes, held: "Held") -> PostResult | None:
         """Post until it is taken or given up, and count; None: the process is to stop first."""
         if not batch.spans:
             return PostResult()
@@ -160,25 +176,18 @@ class Exporter:
         self._count(outcome, batch)
         return outcome
 
-    def _body(self, batch: SpanBatch) -> bytes:
-        if self.settings.protocol == "json":
-            return otlp.request_body([each.encoded for each in batch.spans], self.resource)
-        from loom_worker.trace import otlp_protobuf  # 70 ms, for those alone who need it
-
-        return otlp_protobuf.request_body([each.span for each in batch.spans], self.resource)
-
-    def _count(self, outcome: PostResult, batch: SpanBatch) -> None:
+    def _count(self, outcome: PostResult, batch: "SpanBatch") -> None:
         n = len(batch.spans)
         if outcome.loss is not None:
             log.warning("%d spans are lost: %s", n + batch.following, outcome.detail)
-            self.counts.add(outcome.loss, n + batch.following)
+            count_spans(outcome.loss, n + batch.following)
             return
         rejected = min(outcome.rejected, n)
         if rejected:
             log.warning("the collector rejected %d of %d spans", rejected, n)
-            self.counts.add("rejected", rejected)
+            count_spans("rejected", rejected)
         if n > rejected:
-            self.counts.add("exported", n - rejected)
+            count_spans("exported", n - rejected)
 
 
 @dataclass(slots=True)
@@ -200,3 +209,39 @@ class Held:
         """Be done with some."""
         self.outbox.remove(ns)
         self.ns.difference_update(ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What was used up to a moment, in seconds."""
+
+    at_s: float
+    idle_s: float
+    """Of all processors together, waiting for disks included."""
+    own_s: float
+    """By this thread."""
+
+
+def used_so_far() -> Moment | None:
+    """Read the clocks; None where the system does not tell, as nowhere but on Linux."""
+    try:
+        fields = STAT.read_text(encoding="ascii").partition("\n")[0].split()
+        return Moment(time.monotonic(), (int(fields[4]) + int(fields[5])) / TICKS, time.thread_time())
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def rest_s(before: Moment | None, after: Moment | None, *, processors: int) -> float:
+    """How long to rest after the work between two moments.
+
+    Args:
+        processors: of this machine.
+    """
+    if before is None or after is None or after.at_s <= before.at_s:
+        return 0.0
+    own_s = after.own_s - before.own_s
+    spare = (after.idle_s - before.idle_s + own_s) / ((after.at_s - before.at_s) * processors)
+    if spare >= AMPLE:
+        return 0.0
+    share = max(LEAST, spare * processors * PART_OF_SPARE)
+    return min(own_s * (1 / share - 1), MOST_REST_S)

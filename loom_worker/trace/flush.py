@@ -14,8 +14,8 @@ from loom_worker.core.errors import LoomError
 from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.lanes import keys
 from loom_worker.store.trace_outbox import MOST_ROWS, TraceOutbox
-from loom_worker.trace.export import SpanTotals
-from loom_worker.trace.turn_traces import TurnTraces
+from loom_worker.trace.export import count_spans
+from loom_worker.trace.turn_spans import TurnTraces
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,6 @@ class TraceSweep:
     outbox: TraceOutbox
     call: TraceCall
     spans: TurnTraces
-    counts: SpanTotals
     most: int = MOST_ROWS
 
     def once(self, moment_ms: int) -> None:
@@ -146,7 +145,7 @@ class TraceSweep:
             made = self.spans.spans([entry.turn_id for entry in dropped if entry.later is None])
             n = sum(map(len, made.values())) + sum(entry.later is not None for entry in dropped)
             log.warning("%d spans are lost: more traces wait than are kept", n)
-            self.counts.add("backlog", n)
+            count_spans("backlog", n)
 
 
 class NoTraces:

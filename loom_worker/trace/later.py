@@ -1,14 +1,17 @@
-"""Spans of what follows a turn's end: attempts at its webhook, and the compression that it made necessary. Pure."""
+"""Spans beside those of a journal: attempts at a webhook, the compression after a turn, a workflow's run. Pure."""
 
 from dataclasses import replace
 
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Change, Summary
 from loom_worker.core.values.notifications import Delivery
-from loom_worker.core.values.spans import LaterSpans, SpanEvent, traceparent_of
+from loom_worker.core.values.runs import Run
+from loom_worker.core.values.spans import LaterSpans, SpanEvent, SpanStatus, TraceSpan, traceparent_of
 from loom_worker.core.values.traces import Interval, TracedTurn
 from loom_worker.trace import names
-from loom_worker.trace.call_spans import SpanFrame, asked_model
+from loom_worker.trace.call_spans import SpanFrame, asked_model, going_on
+
+_RUN_STATUS: dict[str, SpanStatus] = {"completed": "OK", "failed": "Error"}
 
 
 def attempt_part(delivery: Delivery, began_us: int) -> tuple[str, ...]:
@@ -59,3 +62,28 @@ def of_compression(turn: TracedTurn, change: Change, summary: Summary, at: Inter
         made = replace(made, events=(SpanEvent(names.L2_COMPRESSION_TRIGGERED, at.began_us, made.attributes),))
     asked = (asked_model(frame, part, at, summary.asked, summary.usage),) if summary.usage.llm_calls else ()
     return LaterSpans(turn.turn_id, (made, *asked))
+
+
+def span_of_run(run: Run) -> TraceSpan | None:
+    """A workflow's run, from its acceptance to its end, above the spans of its turns; None if it has no trace."""
+    if run.traceparent is None:
+        return None
+    _, trace_id, client_span, *_ = run.traceparent.split("-")
+    attributes: Json = {
+        "loom.workflow.name": run.workflow,
+        "loom.workflow.type": run.pattern_type,
+        "loom.run.id": run.id,
+        "loom.run.status": run.status,
+        "loom.run.stages": len(run.stages),
+        **names.usage(run.usage),
+        "loom.run.reason": run.reason,
+    }
+    # A retry that has nothing left to do ends as it is accepted, by a clock that was read before.
+    at = Interval(run.trace.accepted_us or run.created_ms * 1000, (run.completed_ms or 0) * 1000)
+    made = replace(
+        SpanFrame(run.id, trace_id).span((), names.WORKFLOW_RUN, at, attributes),
+        parent_id=client_span if run.trace.has_client_span else None,
+        status=_RUN_STATUS.get(run.status, "Unset"),
+        status_message=str((run.error or {}).get("message", "")) if run.status == "failed" else "",
+    )
+    return made if run.completed_ms is not None else going_on(made)

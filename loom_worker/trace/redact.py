@@ -25,6 +25,8 @@ _OF_IDS = frozenset({"secret", "email", "ssn"})
 _OF_NUMBERS = frozenset({"card"})
 
 _JSON = ("{", "[")
+_short = lru_cache(4096)(redact.redacted)
+"""For names of attributes, models, agents and tools, which come again and again."""
 _NUMBER = re.compile(r"[0-9][0-9,._:TZ+-]{0,31}")
 """Or a moment, such as that of the first token."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -54,7 +56,10 @@ def redacted_span(span: TraceSpan) -> TraceSpan:
         span,
         name=redacted_text(span.name),
         attributes=redacted_attributes(span.attributes),
-        events=tuple(_event(event) for event in span.events),
+        events=tuple(
+            SpanEvent(redacted_text(event.name), event.at_us, redacted_attributes(event.attributes))
+            for event in span.events
+        ),
         status_message=redacted_text(span.status_message),
     )
 
@@ -77,7 +82,7 @@ def is_credential(name: str, value: object) -> bool:
     if kind == "token":
         return not isinstance(value, int | float)
     if kind == "count":
-        return not isinstance(value, int | float) and not _is_number(value)
+        return not isinstance(value, int | float) and not (isinstance(value, str) and _NUMBER.fullmatch(value))
     return kind == "credential"
 
 
@@ -91,14 +96,6 @@ def _kind(name: str) -> str:
     if any(map(_TOKEN.search, words)):
         return "count" if _COUNTED.intersection(words) else "token"
     return "id" if words and words[-1] in _ID else "other"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, str) and _NUMBER.fullmatch(value) is not None
-
-
-def _event(event: SpanEvent) -> SpanEvent:
-    return replace(event, name=redacted_text(event.name), attributes=redacted_attributes(event.attributes))
 
 
 def _object(values: Json, depth: int) -> Json:
@@ -134,12 +131,6 @@ def _text(text: str, kinds: Collection[str], depth: int) -> str:
     if depth > 0 and (found := _json(text)) is not None:
         # Texts and names within it were searched one by one. A card can also stand there as a number.
         return redact.redacted(_without_credentials(text, found, depth - 1), _OF_NUMBERS)
-    return redact.redacted(text, kinds)
-
-
-@lru_cache(4096)
-def _short(text: str, kinds: frozenset[str]) -> str:
-    """Names of attributes, models, agents and tools come again and again."""
     return redact.redacted(text, kinds)
 
 

@@ -1,22 +1,49 @@
-"""All spans of a turn, made from what its journal tells. Pure.
+"""All spans of a turn, made from what its journal tells: pure, but for ``TurnTraces``, which reads the journal.
 
 No span is made while a turn runs: each step leaves its times in the journal, in the transaction that stores the step.
 So a trace is complete whoever died meanwhile, is the same whenever it is made, and costs a running turn nothing. Ids
 follow from what a span stands for.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.spans import SpanStatus, TraceSpan
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.traces import CallTimes, Interval, WorkerRun
 from loom_worker.core.values.turns import Turn
-from loom_worker.store.turn_records import TurnRecord
+from loom_worker.store.database import Database
+from loom_worker.store.turn_records import TurnRecord, TurnRecords
 from loom_worker.trace import names
 from loom_worker.trace.call_spans import SpanFrame, error_stored, going_on, of_judges, of_model, of_tools
 
 ERROR_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTraces:
+    """Makes the spans of turns anew whenever they are asked for."""
+
+    database: Database
+    shows_content: bool = False
+    """True: spans hold what users, models and tools wrote."""
+
+    def of_turn(self, tenant: Tenant, turn_id: str) -> tuple[TraceSpan, ...]:
+        """All spans of a tenant's turn, also of one that goes on; see spans_of.
+
+        Raises:
+            NotFound: the tenant has no such turn.
+        """
+        return spans_of(TurnRecords(self.database).get(tenant, turn_id), shows_content=self.shows_content)
+
+    def spans(self, turn_ids: Sequence[str]) -> Mapping[str, tuple[TraceSpan, ...]]:
+        """What the journals of ended turns tell, by turn; turns that are gone are missing.
+
+        Spans that are stored as such are exported one by one.
+        """
+        found = TurnRecords(self.database).of(turn_ids).items()
+        return {turn: spans_of(replace(record, later=()), shows_content=self.shows_content) for turn, record in found}
 
 
 def spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceSpan, ...]:
@@ -44,11 +71,6 @@ def spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceS
     above = tuple(span for span in rest if span.span_id == root.parent_id)
     below = [span for span in rest if span not in above]
     return (*above, *((request,) if request else ()), root, *_in_order(_adopted(below, root)))
-
-
-def exported_spans_of(record: TurnRecord, *, shows_content: bool = False) -> tuple[TraceSpan, ...]:
-    """Those of an ended turn that its journal tells; spans that are stored as such are exported one by one."""
-    return spans_of(replace(record, later=()), shows_content=shows_content)
 
 
 def _adopted(spans: Sequence[TraceSpan], root: TraceSpan) -> Sequence[TraceSpan]:

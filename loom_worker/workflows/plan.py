@@ -13,7 +13,7 @@ from loom_worker.core.values.runs import NewApproval, NewStage, Run, RunChange, 
 from loom_worker.core.values.spans import LaterSpans
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.guard.rails import check
-from loom_worker.trace.run_span import span_of_run
+from loom_worker.trace.later import span_of_run
 from loom_worker.webhook.body import WebhookBodies
 from loom_worker.workflows.decide import AskApproval, AwaitAnswers, BeginStages, Decision, EndRun, decide
 from loom_worker.workflows.spec import pattern_from

@@ -11,11 +11,12 @@ nothing for HANG_S, ``error`` answers 503, ``drip`` sends a byte now and then. `
 
 import argparse
 import asyncio
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.chaos.asyncio_http import Asked, Connection, Log, announce, head, read_log, serve
 
@@ -36,7 +37,7 @@ class Export:
 
 
 class Collector:
-    """Takes OTLP in JSON."""
+    """Takes OTLP in protobuf."""
 
     def __init__(self, log: Log, mode: str = "") -> None:
         self._log = log
@@ -69,8 +70,9 @@ class Collector:
 
 
 def _told(asked: Asked) -> dict[str, Any]:
-    scopes = [scope for resource in json.loads(asked.body)["resourceSpans"] for scope in resource["scopeSpans"]]
-    spans = [[each["traceId"], each["spanId"], each["name"]] for scope in scopes for each in scope["spans"]]
+    request = ExportTraceServiceRequest.FromString(asked.body)
+    scopes = [scope for resource in request.resource_spans for scope in resource.scope_spans]
+    spans = [[each.trace_id.hex(), each.span_id.hex(), each.name] for scope in scopes for each in scope.spans]
     return {"at_s": asked.at_s, "bytes": len(asked.body), "spans": spans}
 
 

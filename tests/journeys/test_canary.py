@@ -114,8 +114,12 @@ def trace(run: Run) -> Iterator[tuple[str, str]]:
 def exported(run: Run) -> Iterator[tuple[str, str]]:
     """What a collector of traces was sent."""
     assert run.system.run("trace", "--flush").returncode == 0
-    until(lambda: any(run.turn["trace_id"].encode() in sent.body for sent in run.collector.received), 60, "the trace")
-    yield from ((sent.path, sent.body.decode()) for sent in run.collector.received)
+    until(
+        lambda: any(bytes.fromhex(run.turn["trace_id"]) in sent.body for sent in run.collector.received),
+        60,
+        "the trace",
+    )
+    yield from ((sent.path, sent.body.decode(errors="replace")) for sent in run.collector.received)
 
 
 @dataclass(frozen=True)

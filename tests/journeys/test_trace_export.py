@@ -1,12 +1,12 @@
 """Traces reach a collector, whatever happens to processes and collector, and nothing piles up meanwhile."""
 
-import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from loom_worker.lanes import keys
 from tests.support.agents import written
@@ -43,19 +43,15 @@ def system(tmp_path_factory: pytest.TempPathFactory, collector: WebhookReceiver)
             yield started
 
 
-def spans_of(collector: WebhookReceiver, trace_id: str) -> dict[str, Json]:
+def spans_of(collector: WebhookReceiver, trace_id: str) -> dict[str, Any]:
     """The spans of a trace that the collector was sent so far, by id."""
-    found: dict[str, Json] = {}
-    for request in collector.received:
-        packed = request.headers.get("content-encoding") == "gzip"
-        body: Any = json.loads(gzip.decompress(request.body) if packed else request.body)
-        for resource in body["resourceSpans"]:
-            spans = [each for scope in resource["scopeSpans"] for each in scope["spans"]]
-            found |= {each["spanId"]: each for each in spans if each["traceId"] == trace_id}
-    return found
+    requests = (ExportTraceServiceRequest.FromString(request.body) for request in collector.received)
+    scopes = (scope for request in requests for resource in request.resource_spans for scope in resource.scope_spans)
+    spans = (span for scope in scopes for span in scope.spans)
+    return {span.span_id.hex(): span for span in spans if span.trace_id.hex() == trace_id}
 
 
-def arrived(collector: WebhookReceiver, turn: Json) -> dict[str, Json]:
+def arrived(collector: WebhookReceiver, turn: Json) -> dict[str, Any]:
     """The spans of an ended turn, once the collector has them."""
     until(lambda: spans_of(collector, turn["trace_id"]), EXPORT_S, "the trace arrives")
     return spans_of(collector, turn["trace_id"])
@@ -68,9 +64,9 @@ def test_a_turns_trace_arrives_as_the_api_shows_it_and_without_what_is_secret(
     shown = system.get(f"/v1/turns/{turn['id']}/trace").json["data"]
     sent = arrived(collector, turn)
     assert {each["span_id"] for each in shown} == sent.keys()
-    assert {each["name"] for each in shown} == {each["name"] for each in sent.values()}
+    assert {each["name"] for each in shown} == {each.name for each in sent.values()}
     for each in shown:
-        assert sent[each["span_id"]].get("parentSpanId") == each["parent_id"]
+        assert sent[each["span_id"]].parent_span_id.hex() == (each["parent_id"] or "")
     request = collector.received[-1]
     assert request.headers["x-key"] == KEY
     assert [word for word in ("ann@", "hunter2pw") if word in str(sent)] == []

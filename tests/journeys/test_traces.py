@@ -52,6 +52,8 @@ def script(body: Json) -> Behaviour:
     if last["type"] == "text" and "Everything" in last["text"]:
         pays = WireCall("toolu_pay", "pay", {"amount": 1, "to": "nobody"})
         return Say("All of it.", [counts, WireCall("toolu_broken", "broken", {}), pays], model=model, usage=USAGE)
+    if failed := re.search(r"Error ID: (err_\w+)", json.dumps(body["messages"][-1])):
+        return Say("", [WireCall("toolu_read", "get_error_detail", {"error_id": failed[1]})], model=model, usage=USAGE)
     if last["type"] == "text" and "Count" in last["text"]:
         return Say("I count.", [counts], model=model, usage=USAGE)
     return Say("It is done.", model=model, usage=USAGE)
@@ -214,6 +216,8 @@ def test_every_span_that_the_documentation_lists_is_in_the_trace_of_a_turn_with_
     (failed,) = [span for span in named(spans, "tool.execute") if span["status"] == "Error"]
     assert failed["attributes"]["gen_ai.tool.name"] == "broken"
     assert [event["name"] for event in below(spans, [failed], "error_store.store")[0]["events"]] == ["error_stored"]
+    (read,) = named(spans, "error_store.get")
+    assert read["attributes"] == {"loom.error_id": failed["attributes"]["loom.error_id"]}
     error = system.get(f"/v1/errors/{failed['attributes']['loom.error_id']}").json
     assert error["span_id"] == failed["span_id"]
     (chat,) = named(spans, "agent.chat")

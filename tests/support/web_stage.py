@@ -53,7 +53,7 @@ from loom_worker.store.schema import sessions, turns
 from loom_worker.store.turns import Turns, TurnStatuses
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry
-from loom_worker.trace.turn_traces import TurnTraces
+from loom_worker.trace.turn_spans import TurnTraces
 from loom_worker.turn.agent_runtime import AgentRuntime
 from loom_worker.webhook.body import WebhookBodies
 from loom_worker.workflows.advance import StepTeller
@@ -255,7 +255,7 @@ class WebStage:
             terms=Terms(settings, known, contexts),
             events=self.events,
             lanes=self.lanes,
-            traces=TurnTraces.at(database, settings.trace),
+            traces=TurnTraces(database, settings.trace.shows_content),
             waits=waits,
         )
         parts = ServiceParts(

@@ -50,7 +50,7 @@ class Call:
     guard: list[Json] | None = None
     """What guardrails decided on its result, as the audit keeps it; None: nothing."""
     trace: Json | None = None
-    """From when to when its parts went on: ``process`` (the child process it ran in), ``error_stored``."""
+    """From when to when its parts went on: ``process`` (its child process), ``error_read``, ``error_stored``."""
     awaits: Awaited | None = None
     """What gives its result where no tool runs: another agent's turn, or messages of other agents."""
     child_turn_id: str | None = None

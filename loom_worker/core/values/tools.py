@@ -71,6 +71,8 @@ class Outcome:
     """What guardrails decided on it, as the audit keeps it."""
     process: Json | None = field(default=None, compare=False)
     """Of a call that ran in a child process: its ``pid``, and ``at``, from when to when in us since 1970."""
+    error_read: Json | None = field(default=None, compare=False)
+    """Of a call that read the error store: the ``error_id`` it asked for, and ``at``."""
 
 
 @dataclass(frozen=True, slots=True)

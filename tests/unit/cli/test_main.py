@@ -14,7 +14,7 @@ from loom_worker.core.errors import BadSettings, LoomError
 from loom_worker.tasks import app
 
 DOCS = Path(__file__).parents[3] / "docs"
-HEAVY = {"celery", "sqlalchemy", "flask", "sklearn", "anthropic", "flower", "redis", "tiktoken"}
+HEAVY = {"celery", "sqlalchemy", "flask", "sklearn", "anthropic", "flower", "redis", "tiktoken", "rich"}
 
 
 def command_of(name: str) -> click.Command:

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from loom_worker.cli.main import main
 from loom_worker.cli.show import WIDEST, as_text, fields, table, waits_text
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
+from tests.unit.cli.test_terminal import Terminal
 
 SESSION = {"id": "s1", "agent": "default", "status": "active", "busy": False, "queue_depth": 0, "title": None}
 LIST = {"object": "list", "data": [SESSION], "has_more": True, "next": "cur_2"}
@@ -78,11 +80,39 @@ def test_what_is_not_there_exits_1(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr) == (1, "loom: 404 not-found: no such thing\n")
 
 
-def test_a_cell_is_one_line_without_escapes_and_cut_at_its_width() -> None:
-    text = table([{"input": "a\nb\x1b[2J" + "x" * 100}], ["input"]).splitlines()
-    assert len(text) == 2
-    assert text[1].startswith("a b[2Jxxx")
-    assert len(text[1]) == WIDEST
+def test_in_a_pipe_a_row_is_one_line_without_escapes_and_whole() -> None:
+    rows = [{"input": "a\nb\x1b[2J" + "x" * 100, "n": 1}, {"input": "c", "n": 2}]
+    assert table(rows, ["input", "n"]).splitlines() == [
+        "INPUT".ljust(WIDEST) + "  N",
+        "a b[2J" + "x" * 100 + "  1",
+        "c".ljust(WIDEST) + "  2",
+    ]
+
+
+EVIL = "[red]a[/] :smile: \x1b]0;t\x07\u202eb " + "y" * 200
+ROWS = {"/v1/sessions": {**LIST, "has_more": False, "data": [SESSION | {"id": "s" * 40, "title": EVIL}] * 2}}
+
+
+def on_terminal(tmp_path: Path, *arguments: str, pages: dict[str, object] = ROWS, **environ: str) -> str:
+    with serving(FakeLoom(pages=pages)) as url:
+        shown = Terminal(tmp_path, url, *arguments, TERM="xterm", **environ)
+        assert shown.end() == 0, shown.said
+    return shown.said
+
+
+@pytest.mark.heavy
+@pytest.mark.cases(
+    "columns, no_color",
+    [(40, ""), (80, ""), (200, ""), (80, "1")],
+)
+def test_on_a_terminal_a_table_fits_and_shows_texts_as_they_are(tmp_path: Path, columns: int, no_color: str) -> None:
+    said = on_terminal(tmp_path, "sessions", COLUMNS=str(columns), NO_COLOR=no_color)
+    assert ("\x1b[1m" in said, "\x1b[" in said) == (not no_color, not no_color)
+    plain = re.sub(r"\x1b\[\d*m", "", said)
+    assert [line for line in plain.splitlines() if len(line) > columns or not line.isprintable()] == []
+    assert re.sub(r"\s", "", plain).count("s") >= 2 * 40
+    if columns == 200:
+        assert [plain.count(text) for text in ("s" * 40, "[red]a[/] :smile: ]0;tb yyy")] == [2, 2]
 
 
 UNSEEN = "a\x1b[2J\x9b\u202eb\u200b\n\u2028c\ud800"

@@ -3,18 +3,17 @@ from itertools import pairwise
 
 import pytest
 
-from loom_worker.cli.stage_tree import StageTree, cells, cut, event_line, question, window
+from loom_worker.cli.stage_tree import StageTree, event_line, question, window
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.runs import RunStage
 from tests.support.fake_runs import RUN, START_MS, events, log_of, run, stage
 
 NOW_S = START_MS / 1000 + 7
-WIDE = 200
 
 
-def lines(*stages: RunStage, width: int = WIDE) -> list[str]:
+def lines(*stages: RunStage) -> list[str]:
     """The lines of the stages."""
-    return StageTree.of(run(*stages)).lines(now_s=NOW_S, width=width)[1:]
+    return StageTree.of(run(*stages)).lines(now_s=NOW_S)[1:]
 
 
 def places(*keys: str) -> list[str]:
@@ -102,34 +101,16 @@ def test_columns_stand_below_each_other() -> None:
     ]
 
 
-@pytest.mark.cases("width", range(1, 60))
-def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    shown = lines(stage("stages.0", "failed", agent_id="商店助手", reason="商" * 40), stage("b" * 90), width=width)
-    assert [line for line in shown if cells(line) > width] == []
-
-
-@pytest.mark.cases(
-    "text, width, shown",
-    [
-        ("abc", 3, "abc"),
-        ("abcd", 3, "ab…"),
-        ("商店", 4, "商店"),
-        ("商店", 3, "商…"),
-        ("a商店", 3, "a…"),
-        ("e\u0301e\u0301", 2, "e\u0301e\u0301"),
-        ("", 0, ""),
-    ],
-)
-def test_a_text_is_cut_between_its_letters(text: str, width: int, shown: str) -> None:
-    assert cut(text, width) == shown
-
-
 def test_what_strangers_say_cannot_steer_the_terminal() -> None:
     evil = "a\x1b[2J\u202e\nb"
     bad = stage(f"stages.0.{evil}", "failed", agent_id=evil, reason=evil, error={"message": evil})
     asked = stage("a.approval", "requires_action", agent_id=evil, prompt=f"{evil}\r\x9b1m\u2028c")
     tree = StageTree.of(run(bad, asked) | {"workflow": evil, "reason": evil})
-    told = [*tree.lines(now_s=NOW_S, width=WIDE), *question(f"run_{evil}", asked.as_json()).split("\n")]
+    told = [
+        *tree.lines(now_s=NOW_S),
+        *(line for _, line, _ in tree.rows(now_s=NOW_S)),
+        *question(f"run_{evil}", asked.as_json()).split("\n"),
+    ]
     told += [event_line(tree, each, now_s=NOW_S) for each in log_of(bad, asked, end=tree.run | {"status": "failed"})]
     assert [line for line in told if not line.isprintable()] == []
 
@@ -149,7 +130,7 @@ def test_an_unknown_price_is_not_shown_as_none() -> None:
 
 
 def test_a_clock_that_is_behind_that_of_loom_shows_no_time_below_zero() -> None:
-    assert "0.0 s" in StageTree.of(run(stage("a"))).lines(now_s=NOW_S - 60, width=WIDE)[1]
+    assert "0.0 s" in StageTree.of(run(stage("a"))).lines(now_s=NOW_S - 60)[1]
 
 
 def test_a_long_time_is_in_minutes() -> None:
@@ -217,8 +198,8 @@ def test_a_question_to_a_person_shows_what_is_asked_until_when_and_how_to_answer
 
 @pytest.mark.cases("height", range(1, 12))
 def test_a_tree_that_is_higher_than_the_terminal_shows_its_head_and_its_end(height: int) -> None:
-    whole = [str(number) for number in range(8)]
-    shown = window(whole, height)
+    whole = [(1, str(number), "") for number in range(8)]
+    shown = [line for _, line, _ in window(whole, height)]
     assert len(shown) == min(height, 8)
     assert shown[0] == "0"
     if 3 <= height < 8:

@@ -24,9 +24,9 @@ def _hears_interrupts() -> None:
 class Terminal:
     """A command on a pseudo-terminal, and what it wrote there."""
 
-    def __init__(self, home: Path, url: str, *arguments: str) -> None:
+    def __init__(self, home: Path, url: str, *arguments: str, **environ: str) -> None:
         self._main, side = pty.openpty()
-        env = {**os.environ, "LOOM_HOME": str(home), "LOOM_URL": url}
+        env = {**os.environ, "LOOM_HOME": str(home), "LOOM_URL": url, **environ}
         command = [sys.executable, "-m", "loom_worker.cli.main", *arguments]
         self.process = subprocess.Popen(
             command, stdin=side, stdout=side, stderr=side, env=env, start_new_session=True, preexec_fn=_hears_interrupts

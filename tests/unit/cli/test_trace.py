@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from loom_worker.cli.main import main
@@ -13,6 +14,7 @@ from tests.support.cli_server import Loom
 from tests.support.fake_loom import TURN, FakeLoom
 from tests.support.http_server import serving
 from tests.support.web_stage import WebStage
+from tests.unit.cli.test_terminal import Terminal
 
 
 def asked(stage: WebStage) -> Turn:
@@ -67,14 +69,17 @@ def test_a_turn_that_is_not_there_exits_1(loom: Loom) -> None:
 
 
 def test_what_a_provider_said_cannot_drive_the_terminal(tmp_path: Path) -> None:
-    span = TraceSpan("a" * 32, "b" * 16, None, "llm.completion", 1_000_000, 2_000_000, {}, (), "Error", "\x1b[2Jgone")
+    span = TraceSpan(
+        "a" * 32, "b" * 16, None, "llm.completion", 1_000_000, 2_000_000, {}, (), "Error", "\x1b[2Jgone\naway\ud83d"
+    )
     fake = FakeLoom(pages={f"/v1/turns/{TURN}/trace": {"data": [span.as_json()], "has_more": False, "next": None}})
     with serving(fake) as url:
         env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": url, "LOOM_API_KEYS": None}
         result = CliRunner().invoke(main, ["trace", TURN], env=env)
     assert result.exit_code == 0, result.output
     assert "\x1b" not in result.stdout
-    assert "gone" in result.stdout
+    _, line = result.stdout.splitlines()
+    assert line.endswith("Error  ([2Jgone away\ufffd)")
 
 
 def test_a_turn_without_spans_says_so(tmp_path: Path) -> None:
@@ -82,3 +87,19 @@ def test_a_turn_without_spans_says_so(tmp_path: Path) -> None:
     with serving(fake) as url:
         env = {"LOOM_HOME": str(tmp_path), "LOOM_URL": url, "LOOM_API_KEYS": None}
         assert CliRunner().invoke(main, ["trace", TURN], env=env).stdout == "no spans\n"
+
+
+@pytest.mark.heavy
+def test_on_a_terminal_a_trace_is_a_tree_in_its_width_that_shows_texts_as_they_are(tmp_path: Path) -> None:
+    root = TraceSpan("a" * 32, "b" * 16, None, "agent.chat", 1_000_000, 2_000_000)
+    said = "[bold]x[/] :smile: \x1b]0;t\x07" + "y" * 100
+    child = TraceSpan("a" * 32, "c" * 16, "b" * 16, "llm.completion", 1_000_000, 2_000_000, {}, (), "Error", said)
+    data = [root.as_json(), child.as_json()]
+    fake = FakeLoom(pages={f"/v1/turns/{TURN}/trace": {"data": data, "has_more": False, "next": None}})
+    with serving(fake) as url:
+        terminal = Terminal(tmp_path, url, "trace", TURN, TERM="xterm", COLUMNS="80", NO_COLOR="1")
+        assert terminal.end() == 0
+    head, first, second, *more = terminal.said.splitlines()
+    assert (head, first[:14], second[:22]) == (f"trace {'a' * 32}", "└── agent.chat", "    └── llm.completion")
+    assert f"([bold]x[/]:smile:]0;t{'y' * 100})" in "".join(terminal.said.split())
+    assert [line for line in (second, *more) if len(line) > 80 or not line.isprintable()] == []

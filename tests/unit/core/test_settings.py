@@ -96,7 +96,7 @@ SET: dict[str, tuple[str, str, object]] = {
     "LOOM_WEBHOOK_TIMEOUT_S": ("0.1", "webhook.timeout_s", 0.1),
     "LOOM_TRACE_ENDPOINT": ("https://c.example/otlp", "trace.endpoint", "https://c.example/otlp"),
     "LOOM_TRACE_CONTENT": ("1", "trace.shows_content", True),
-    "LOOM_TRACE_PROTOCOL": ("Protobuf", "trace.protocol", "protobuf"),
+    "LOOM_TRACE_PROTOCOL": ("JSON", "trace.protocol", "json"),
     "LOOM_TRACE_HEADERS": (
         "authorization=Basic%20eA==, x-team = a%2Cb,",
         "trace.headers",

@@ -25,7 +25,10 @@ from loom_worker.tasks import worker
 from tests.support.until import until
 from tests.support.valkey import Valkey
 
-HEAVY = ("sklearn", "anthropic", "tiktoken", "numpy", "alembic")
+HEAVY = (
+    *("sklearn", "anthropic", "tiktoken", "numpy", "alembic"),
+    *("opentelemetry.sdk.trace", "opentelemetry.exporter", "google.protobuf", "rich"),
+)
 TURN_QUEUE = "loom:q:turn"
 
 

@@ -15,6 +15,7 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.text import fence
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Outcome, Rate, Tool
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import RateLimiter
@@ -22,7 +23,7 @@ from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
-from loom_worker.tools.error_channel import Failures
+from loom_worker.tools.error_channel import Failures, error_detail_tool
 from loom_worker.tools.execution import ToolExecutor
 from loom_worker.tools.pool import Pool
 from loom_worker.tools.references import References, stores
@@ -148,6 +149,27 @@ def test_a_call_keeps_when_its_process_ran_and_when_its_error_was_stored(
     assert failed.trace["process"] == process
     began_us, ended_us = failed.trace["error_stored"]
     assert began_us <= ended_us
+
+
+@pytest.mark.cases(
+    "error_id, trace",
+    [
+        (" {} ", {"error_read": {"error_id": "{}"}}),
+        ("err_20261121_230334_abc123", {"error_read": {"error_id": "err_20261121_230334_abc123"}}),
+        ("no id\x1b", {}),
+    ],
+)
+def test_a_call_keeps_when_it_read_the_error_store(
+    executor: ToolExecutor, caller: Caller, database: Database, error_id: str, trace: Json
+) -> None:
+    _, kept = executor.failures.keep(caller, "look", Outcome("failed", "no"))
+    outcome = executor.run(error_detail_tool(AgentErrors(database)), {"error_id": error_id.format(kept)}, caller)
+    known = executor.with_outcome(CALL, outcome, caller).trace or {}
+    known.pop("error_stored", None)
+    for read in known.values():
+        began_us, ended_us = read.pop("at")
+        assert began_us <= ended_us
+    assert known == {name: {"error_id": read["error_id"].format(kept)} for name, read in trace.items()}
 
 
 def test_a_failure_is_told_in_a_line_with_the_id_of_the_whole(

@@ -1,12 +1,12 @@
 """An outbox in a real database, with turns whose spans are known."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from loom_worker.core import metrics
 from loom_worker.core.settings import TraceSettings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.spans import TraceSpan
@@ -14,6 +14,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.trace_outbox import TraceOutbox, enqueue_trace
 from loom_worker.trace.collector import Collector
 from loom_worker.trace.export import Exporter
+from tests.support.counting import Counted
 from tests.support.webhook_receiver import WebhookReceiver
 from tests.unit.store import made as rows
 from tests.unit.trace.made_spans import span
@@ -29,19 +30,6 @@ class MadeSpans:
         return {turn_id: self.by_turn[turn_id] for turn_id in turn_ids if turn_id in self.by_turn}
 
 
-class Totals:
-    """Spans by what became of them."""
-
-    def __init__(self) -> None:
-        self._totals: Counter[str] = Counter()
-
-    def add(self, outcome: str, n: int) -> None:
-        self._totals[outcome] += n
-
-    def totals(self) -> dict[str, int]:
-        return dict(self._totals)
-
-
 @dataclass
 class Bench:
     """An exporter with all it works with."""
@@ -49,7 +37,7 @@ class Bench:
     database: Database
     outbox: TraceOutbox
     spans: MadeSpans
-    totals: Totals
+    counted: Counted
     stopping: Stopping
     receiver: WebhookReceiver
 
@@ -61,15 +49,20 @@ class Bench:
             enqueue_trace(tx, turn.id, now_ms=added_ms)
         return turn.id
 
+    def totals(self) -> dict[str, float]:
+        """Spans by what became of them."""
+        found = self.counted(metrics.SPANS_DROPPED) | self.counted(metrics.SPANS_EXPORTED)
+        return {"".join(reason) or "exported": n for reason, n in found.items()}
+
     def exporter(self, *, timeout_s: float = 10.0, pauses_s: tuple[float, ...] = (0, 0, 0), **fields: Any) -> Exporter:
         settings = TraceSettings(**{"endpoint": f"http://127.0.0.1:{self.receiver.port}", **fields})
         collector = Collector(settings, timeout_s=timeout_s)
         resource = {"service.name": "loom"}
-        rest = (self.totals, collector, settings, resource, self.stopping)
+        rest = (collector, settings, resource, self.stopping)
         return Exporter(self.outbox, self.spans, *rest, pauses_s=pauses_s)
 
 
 @pytest.fixture
-def bench(database: Database) -> Iterator[Bench]:
+def bench(database: Database, counted: Counted) -> Iterator[Bench]:
     with WebhookReceiver() as receiver:
-        yield Bench(database, TraceOutbox(database), MadeSpans(), Totals(), Stopping(1.0), receiver)
+        yield Bench(database, TraceOutbox(database), MadeSpans(), counted, Stopping(1.0), receiver)

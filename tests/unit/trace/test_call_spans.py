@@ -177,6 +177,22 @@ def test_the_process_of_a_call_and_its_stored_error_hang_on_the_call() -> None:
     assert stored.attributes == {"loom.error_id": "err_1", "gen_ai.tool.name": "look"}
 
 
+@pytest.mark.cases(
+    "fields, status, more",
+    [
+        ({}, "OK", {}),
+        ({"status": "failed", "error_id": "err_2"}, "Error", {"error.type": "failed"}),
+    ],
+)
+def test_reading_a_stored_error_hangs_on_the_call_that_read_it(fields: Json, status: str, more: Json) -> None:
+    read = {"error_read": {"error_id": "err_1", "at": between(110, 120).as_json()}}
+    spans = spans_of(record(ENDED, turn=turn(calls=(call(trace=read, **fields),))))
+    got = one(spans, "error_store.get")
+    assert (parent_of(spans, got), got.status) == ("tool.execute", status)
+    assert (got.start_us, got.end_us) == (AT_US + 110_000, AT_US + 120_000)
+    assert got.attributes == {"loom.error_id": "err_1", **more}
+
+
 def test_arguments_and_results_are_shown_as_json_where_contents_are() -> None:
     made = call(arguments={"city": "Köln", "all": True}, content="rain")
     hidden = one(spans_of(record(ENDED, turn=turn(calls=(made,)))), "tool.execute")
@@ -257,6 +273,6 @@ def test_judges_of_one_answer_and_the_next_are_spans_of_their_own() -> None:
 @pytest.mark.parametrize("stored", [None, "x", [1], [1, "2"], [1, 2, 3]])
 def test_an_interval_that_cannot_be_read_leaves_no_span(stored: object) -> None:
     assert Interval.of(stored) is None
-    made = call(trace={"process": {"pid": 1, "at": stored}, "error_stored": stored}, error_id="err_1")
-    spans = spans_of(record(ENDED, turn=turn(calls=(made,))))
-    assert not {span.name for span in spans} & {"tool.process", "error_store.store"}
+    trace = {"process": {"pid": 1, "at": stored}, "error_stored": stored, "error_read": {"at": stored}}
+    spans = spans_of(record(ENDED, turn=turn(calls=(call(trace=trace, error_id="err_1"),))))
+    assert not {span.name for span in spans} & {"tool.process", "error_store.store", "error_store.get"}

@@ -139,7 +139,7 @@ def test_a_broker_that_is_dead_costs_nobody_anything(dispatcher: Counted) -> Non
 
 
 def sweep_of(bench: Bench, call: TraceCall) -> TraceSweep:
-    return TraceSweep(bench.outbox, call, bench.spans, bench.totals)
+    return TraceSweep(bench.outbox, call, bench.spans)
 
 
 def test_the_sweep_sends_for_what_was_forgotten(bench: Bench, call: TraceCall, dispatcher: Counted) -> None:
@@ -158,7 +158,7 @@ def test_the_sweep_drops_the_oldest_of_too_many_and_counts_their_spans(bench: Be
     for n in range(7):
         bench.ended(spans=n + 1, first=n * 10, added_ms=NOW_MS)
     replace(sweep_of(bench, call), most=4).once(NOW_MS)
-    assert bench.totals.totals() == {"backlog": 1 + 2 + 3}
+    assert bench.totals() == {"backlog": 1 + 2 + 3}
     assert bench.outbox.waiting() == 4
 
 

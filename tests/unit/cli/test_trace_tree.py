@@ -5,16 +5,17 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
+from loom_worker.cli.show import duration
+from loom_worker.cli.trace import lines as lines_of_spans
 from loom_worker.core.values.json import Json
 from loom_worker.store.turn_records import TurnRecord
-from loom_worker.trace import tree
 from loom_worker.trace.turn_spans import spans_of
 from tests.unit.trace import generated
 from tests.unit.trace.made import ACCEPTED, AT_US, between, call, record, reply, run, times, tried, turn
 
 
 def lines_of(made: TurnRecord) -> list[str]:
-    return list(tree.lines([span.as_json() for span in spans_of(made)]))
+    return list(lines_of_spans([span.as_json() for span in spans_of(made)]))
 
 
 def test_a_trace_is_a_tree_with_times_tokens_cost_and_what_failed() -> None:
@@ -46,18 +47,18 @@ def test_what_goes_on_says_so() -> None:
 
 def test_a_page_of_a_trace_is_shown_though_the_parents_are_on_another() -> None:
     spans = [span.as_json() for span in spans_of(record(replace(ACCEPTED, runs=(run(),))))]
-    (line,) = tree.lines(spans[-1:])
+    (line,) = lines_of_spans(spans[-1:])
     assert line.startswith("turn.run")
 
 
 def test_no_spans_are_no_lines() -> None:
-    assert list(tree.lines([])) == []
+    assert list(lines_of_spans([])) == []
 
 
 @given(generated.records())
 def test_every_span_has_one_line(record: TurnRecord) -> None:
     spans: list[Json] = [span.as_json() for span in spans_of(record)]
-    lines = list(tree.lines(spans))
+    lines = list(lines_of_spans(spans))
     assert sorted(line.split()[0] for line in lines) == sorted(str(span["name"]) for span in spans)
 
 
@@ -78,4 +79,4 @@ def test_every_span_has_one_line(record: TurnRecord) -> None:
     ],
 )
 def test_a_time_is_shown_in_the_unit_that_suits_it(seconds: float, text: str) -> None:
-    assert tree.duration(seconds) == text
+    assert duration(seconds) == text
