@@ -14,7 +14,17 @@ from hashlib import sha256
 from loom_worker.core.errors import Interrupted, ProviderFailed
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import FREE
-from loom_worker.core.values.chat import ChatMessage, Reply, ReplyEvent, Request, TextDelta, ToolSpec, ToolUse, Usage
+from loom_worker.core.values.chat import (
+    ChatMessage,
+    Reply,
+    ReplyEvent,
+    Request,
+    StopReason,
+    TextDelta,
+    ToolSpec,
+    ToolUse,
+    Usage,
+)
 from loom_worker.demo.questions.steps import ScriptStep, next_step
 from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES
 from loom_worker.llm.response import POLL_S
@@ -60,28 +70,13 @@ class Scripted:
         Raises:
             Interrupted: this process was asked to stop meanwhile, or the request is given up.
         """
-        whole = next_step(request)
-        step = _within(whole, self._max_reply_bytes)
-        is_large = step is not whole
-        step = self._shortened(step, request.max_tokens)
-        is_long = not is_large and step is not whole
+        step, stop_reason = self._fitting(next_step(request), request.max_tokens)
         request.watch.asked()
         self._take_time(request)
         yield from (TextDelta(piece) for piece in _PIECE.findall(step.text))
         uses = tuple(ToolUse(_call_id(request, n), name, arguments) for n, (name, arguments) in enumerate(step.calls))
-        yield Reply(
-            text=step.text,
-            stop_reason="reply_too_large"
-            if is_large
-            else "max_tokens"
-            if is_long
-            else "tool_use"
-            if uses
-            else "end_turn",
-            usage=self._usage(request, step),
-            model=self.name,
-            tool_uses=uses,
-        )
+        usage = self._usage(request, step)
+        yield Reply(text=step.text, stop_reason=stop_reason, usage=usage, model=self.name, tool_uses=uses)
 
     def _take_time(self, request: Request) -> None:
         until_s = time.monotonic() + self._latency_s
@@ -91,14 +86,19 @@ class Scripted:
             request.watch.silent()
             time.sleep(min(left_s, POLL_S))  # as rarely as a real model's call checks, so that load costs the same
 
-    def _shortened(self, step: ScriptStep, max_tokens: int) -> ScriptStep:
-        """The same if it has no more tokens than it may, else as many of its first words as fit."""
-        if self._count(_said(step)) <= max_tokens:
-            return step
-        pieces = _PIECE.findall(step.text)
-        while pieces and self._count("".join(pieces)) > max_tokens:
-            pieces.pop()
-        return ScriptStep("".join(pieces))
+    def _fitting(self, step: ScriptStep, max_tokens: int) -> tuple[ScriptStep, StopReason]:
+        """A step and why it ends; one that is too large or too long is cut to the beginning of its text."""
+        stop_reason: StopReason = "tool_use" if step.calls else "end_turn"
+        if len(_said(step).encode()) > self._max_reply_bytes:
+            text = step.text.encode()[: self._max_reply_bytes].decode(errors="ignore")
+            step, stop_reason = ScriptStep(text), "reply_too_large"
+        if self._count(_said(step)) > max_tokens:
+            pieces = _PIECE.findall(step.text)
+            while pieces and self._count("".join(pieces)) > max_tokens:
+                pieces.pop()
+            step = ScriptStep("".join(pieces))
+            stop_reason = stop_reason if stop_reason == "reply_too_large" else "max_tokens"
+        return step, stop_reason
 
     def _usage(self, request: Request, step: ScriptStep) -> Usage:
         # Text by text: those of earlier turns recur with every call, and a counter may remember them.
@@ -134,13 +134,6 @@ def latency_s(model: str) -> float:
             "are needed, as in scripted-demo+1000ms."
         )
     return int(written[1]) / 1000
-
-
-def _within(step: ScriptStep, max_bytes: int) -> ScriptStep:
-    """The same if it is no larger, else the beginning of its text alone."""
-    text = step.text.encode()
-    size_bytes = len(text) + (len(json.dumps(step.calls)) if step.calls else 0)
-    return step if size_bytes <= max_bytes else ScriptStep(text[:max_bytes].decode(errors="ignore"))
 
 
 def _said(step: ScriptStep) -> str:

@@ -1,106 +1,158 @@
-"""The answer to a plan in words: what was asked of the database, its rows, and what they do not include."""
+"""The answer to a plan, in the form that its prompt asks for: a text, yes or no, one of several choices, or a vote.
 
+The text says what was asked of the database, its rows, and what they do not include. Only two things are decided:
+whether a measure rose or dropped, and which group ranks first. All else is refused.
+"""
+
+import re
 from typing import Any
 
 from loom_worker.core.values.json import Json
-from loom_worker.demo.pattern_queries import NO_LLM, figure, listed
+from loom_worker.demo.prompts import Prompt
 from loom_worker.demo.questions.compose import span
 from loom_worker.demo.questions.plan import Plan, Where
-from loom_worker.demo.questions.shop import shop
+from loom_worker.demo.questions.vocabulary import shop
+from loom_worker.demo.rows import NO_LLM, figure, listed
 
 _NOTHING = "The query ran and gave no rows: the data holds nothing for this."
-_NOUNS = {"revenue": "Sales"}
-_FELL = {"down": "did not drop", "up": "did not rise"}
+_NEITHER = "so I call it neither a rise nor a drop."
 _WENT = {"down": "dropped", "up": "rose", "same": "did not change"}
+_HIGHER = {"up": "higher than", "down": "lower than", "same": "the same as"}
 _CHANGES = {"down": "drop", "up": "rise", "": "change"}
+_CHOICES = {
+    "up": "up rise rose risen grow grew grown increase increased higher".split(),
+    "down": "down drop dropped fall fell fallen decline declined decrease decreased lower".split(),
+    "same": "same unchanged flat stable".split(),
+}
+"""Choices that stand for a direction."""
 _MOST_GROUPS = 40
 """Groups that a comparison lists."""
 NO_ANSWER = "I have no answer, as I do not guess: "
 """How each refusal begins."""
 
 
+def worded(prompt: Prompt, plan: Plan, result: Json, *, asks_several: bool) -> str | None:
+    """The answer to a plan in the form of its prompt; None if the rows do not decide it.
+
+    Args:
+        asks_several: the question names a number, so that a first place alone is no answer to it.
+    """
+    text = answer_text(plan, result)
+    direction = _went(plan, result) if plan.is_change and not plan.group and not plan.asks_why else None
+    verdict = ("yes" if plan.asked == direction else "no") if plan.asked and direction else None
+    first = None if asks_several else _first(plan, result)
+    match prompt.form:
+        case "text":
+            return text
+        case "yes-no":
+            return f"{verdict.capitalize()}. {text.splitlines()[0]}" if verdict else None
+        case "choice":
+            wanted = [(verdict or first or "").casefold()]
+            found = [each for each in prompt.choices if each.casefold() in wanted]
+            found = found or [each for each in prompt.choices if each.casefold() in _CHOICES.get(direction or "", ())]
+            return found[0] if len(found) == 1 else None
+    voted = verdict or first or (_WENT[direction].replace("did not change", "unchanged") if direction else None)
+    return f"{text}\n\nVOTE: {voted}\nCONFIDENCE: 1" if voted else None  # the database decides it, so it is sure
+
+
+def undecided(choices: tuple[str, ...], why: str) -> str:
+    """What is said instead of a choice; it holds none of the choices, so that no reader takes it for one."""
+    names_one = any(re.search(rf"\b{re.escape(choice)}\b", why, re.IGNORECASE) for choice in choices)
+    return "Undecided." if names_one else f"Undecided. {why}"
+
+
 def answer_text(plan: Plan, result: Json) -> str:
     """Word an answer from the rows that came back."""
-    columns, rows = list(result["columns"]), [list(row) for row in result["rows"]]
-    in_all = rows[0][-1] if rows and columns[-1] == "rows_in_all" else None
-    if in_all is not None:
+    columns, rows, heading = list(result["columns"]), [list(row) for row in result["rows"]], _heading(plan)
+    if rows and columns[-1] == "rows_in_all":
+        in_all = rows[0][-1]
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    heading = _heading(plan)
+        is_cut = in_all > len(rows) and plan.limit is None
+        heading += f"; {in_all:,} in all, the first {len(rows)} are listed" if is_cut else ""
     figures = [value for row in rows for value in row[1 if plan.is_compared else 0 :]]
-    if not rows or (plan.head.measures and all(value is None for value in figures)):  # sums over nothing
+    if not rows or (plan.measures and all(value is None for value in figures)):  # sums over nothing
         return "\n".join([f"{heading}:", _NOTHING, "", _remarks(plan)])
-    if in_all is not None and in_all > len(rows) and plan.head.limit is None:
-        heading += f"; {in_all:,} in all, the first {len(rows)} are listed"
-    lines = [_verdict(plan, columns, rows)] if plan.is_compared and not plan.head.group else []
-    pairs = _side_by_side(plan, columns, rows, result)
-    if plan.is_compared and plan.head.group:
+    lines = listed(columns, rows, result)
+    if plan.is_compared and plan.group:
+        pairs = _side_by_side(plan, columns, rows, result)
         heading += f"; the largest {_CHANGES[plan.asked]} first" if pairs else "; in no order of their changes"
-    return "\n".join([*lines, f"{heading}:", *(pairs or listed(columns, rows, result)), "", _remarks(plan)])
+        lines = pairs or lines
+    verdict = [_verdict(plan, columns[1], result)] if plan.is_compared and not plan.group else []
+    return "\n".join([*verdict, f"{heading}:", *lines, "", _remarks(plan)])
 
 
-def refusal(reason: str, offered: str | None = None) -> str:
-    """Why there is no answer, and what can be asked instead: ``offered``, or what the sample shop can be asked."""
-    return (
-        f"{NO_ANSWER}{reason}. I am Loom's scripted demo model, not an LLM, and answer only "
-        "what I can put into a query whole.\n"
-        f"{CAN_BE_ASKED if offered is None else f'You can ask, for instance:{offered}'}"
-    )
-
-
-CAN_BE_ASKED = (
-    "You can ask the sample shop for revenue, units, orders, profit, average order value, customers, returns, refunds "
-    "and payments: by category, product, country, city, store, segment, day, month, quarter or year, for a period, and "
-    "restricted to names that the database holds; and any database for its tables, their columns and how many rows "
-    "they have."
-)
+def _first(plan: Plan, result: Json) -> str | None:
+    """The name of the group that ranks first, if it alone does."""
+    rows = result["rows"]
+    if plan.is_compared or not (plan.group and plan.measures and plan.limit) or plan.is_ascending or not rows:
+        return None
+    is_shared = len(rows) > 1 and rows[0][1] == rows[1][1]
+    return None if is_shared or rows[0][1] is None else str(rows[0][0])
 
 
 def _heading(plan: Plan) -> str:
-    head = plan.head
-    names = [each.replace("_", " ") for each in head.measures] or [head.fact]
-    what = f"{names[0].capitalize()}{''.join(f', {name}' for name in names[1:])}"
-    if head.group:
-        what += f" by {head.group.replace('_', ' ')}"
-        is_ranked = not plan.is_compared and (head.group not in shop().times or head.limit is not None)
-        what += f", ranked by {names[0]}" if is_ranked else ""
-    if head.limit:
-        what += f", at most {head.limit}"
-    conditions = "".join(f"; {_condition(where, head.fact)}" for where in plan.wheres)
-    when = ", over all dates on record" if shop().facts[head.fact].day and head.measures else ""
+    names = [each.replace("_", " ") for each in plan.measures or (plan.fact,)]
+    what = ", ".join([names[0].capitalize(), *names[1:]])
+    if plan.group:
+        is_ranked = not plan.is_compared and (plan.group not in shop().words["times"] or plan.limit is not None)
+        what += f" by {plan.group.replace('_', ' ')}{f', ranked by {names[0]}' if is_ranked else ''}"
+    if plan.limit:
+        what += f", at most {plan.limit}"
+    when = ", over all dates on record" if shop().facts[plan.fact].day and plan.measures else ""
     if plan.periods:
-        spans = [f"{span(period)} ({period.wording})" for period in plan.periods]
-        when = ", " + (" against ".join(spans) if plan.is_compared else spans[0])
-    return f"{what}{when}{conditions}"
+        when = ", " + " against ".join(f"{span(period)} ({period.wording})" for period in plan.periods)
+    return f"{what}{when}{''.join(f'; {_condition(where, plan.fact)}' for where in plan.wheres)}"
 
 
 def _condition(where: Where, fact: str) -> str:
     if where.rule:
         return f"only: {where.wording}"
-    name = where.dimension.replace("_", " of the ")
-    if where.dimension.startswith(("store_", "supplier_")):
-        owner, _, place = where.dimension.partition("_")
-        name = f"{place} of the {owner}"
-    elif where.dimension in ("city", "country") and fact in ("sales", "orders", "returns", "payments"):
-        name = f"{where.dimension} of the customer"
-    return f"{'without' if where.is_negated else 'only'} {name} {' or '.join(where.values)}"
+    ((name, values),) = where.kinds.items()
+    owner, _, place = name.partition("_")
+    if not place and name in ("city", "country") and fact in ("sales", "orders", "returns", "payments"):
+        owner, place = "customer", name
+    said = f"{place} of the {owner}" if place else name
+    return f"{'without' if where.is_negated else 'only'} {said} {' or '.join(values)}"
 
 
-def went(plan: Plan, result: Json) -> str | None:
-    """Whether the figure of the first period is higher (``up``), lower (``down``) or the ``same``; None: neither.
-
-    Only if both periods have a figure, and are about as long as each other.
-    """
+def _figures(plan: Plan, result: Json) -> list[Any]:
+    """The compared figure of each period, None without one."""
     by_period = {row[0]: row[1] for row in result["rows"]}
-    if not _are_as_long(plan) or not all(by_period.get(span(period)) for period in plan.periods):
+    return [by_period.get(span(period)) for period in plan.periods]
+
+
+def _lengths(plan: Plan) -> tuple[int, int] | None:
+    """Days of the two periods if one is too long to be compared with the other."""
+    now, before = ((period.end - period.start).days for period in plan.periods)
+    # Months, quarters and years differ in length by themselves, but by no more than this.
+    return (now, before) if abs(now - before) > max(3, now // 60) else None
+
+
+def _went(plan: Plan, result: Json) -> str | None:
+    """Whether the figure of the first period is higher (``up``), lower (``down``) or the ``same``; None: neither."""
+    now, before = _figures(plan, result)
+    if _lengths(plan) or not now or not before:
         return None
-    now, before = (by_period[span(period)] for period in plan.periods)
     return "up" if now > before else "down" if now < before else "same"
 
 
-def _are_as_long(plan: Plan) -> bool:
-    lengths = [(period.end - period.start).days for period in plan.periods]
-    # Months, quarters and years differ in length by themselves, but by no more than this.
-    return abs(lengths[0] - lengths[1]) <= max(3, lengths[0] // 60)
+def _verdict(plan: Plan, column: str, result: Json) -> str:
+    """Whether it rose or fell, in the words of the question if it presupposes one."""
+    figures, direction = _figures(plan, result), _went(plan, result)
+    name = "Sales" if column == "revenue" else column.replace("_", " ").capitalize()
+    amounts = _against(column, *(each or 0 for each in figures))
+    if lengths := _lengths(plan):
+        return f"{amounts}. The periods have {lengths[0]} and {lengths[1]} days, {_NEITHER}"
+    if direction is None:
+        empty = [span(period) for period, value in zip(plan.periods, figures, strict=True) if not value]
+        return f"{amounts}. The data holds nothing for {' and '.join(empty)}, {_NEITHER}"
+    if not plan.is_change:
+        now, before = (period.wording for period in plan.periods)
+        return f"{name}: {now} is {_HIGHER[direction]} {before}: {amounts}."
+    is_denied = plan.asked not in ("", direction)
+    denied = f"did not {_CHANGES[plan.asked]}{' but ' if direction != 'same' else ''}" if is_denied else ""
+    went = "" if is_denied and direction == "same" else _WENT[direction]
+    return f"{name} {denied}{went}: {amounts}.{' Why, these figures do not say.' if plan.asks_why else ''}"
 
 
 def _side_by_side(plan: Plan, columns: list[str], rows: list[list[Any]], result: Json) -> list[str]:
@@ -109,19 +161,19 @@ def _side_by_side(plan: Plan, columns: list[str], rows: list[list[Any]], result:
     Empty if the rows do not show it: a cut result may lack groups, and two groups may have the same name.
     """
     by_period = [{row[1]: row[2:] for row in rows if row[0] == span(period)} for period in plan.periods]
-    if not plan.is_compared or not plan.head.group or sum(map(len, by_period)) != len(rows) or result.get("truncated"):
+    if sum(map(len, by_period)) != len(rows) or result.get("truncated"):
         return []
     nothing = [None] * len(columns[2:])
     pairs = {name: [part.get(name, nothing) for part in by_period] for part in by_period for name in part}
-    changes = {name: (now[0] or 0) - (before[0] or 0) for name, (now, before) in pairs.items()}
-    ranks = {name: {"down": change, "up": -change}.get(plan.asked, -abs(change)) for name, change in changes.items()}
-    names = sorted(pairs, key=lambda name: (ranks[name], str(name)))
-    lines = [
-        f"{n}. {name}: {', '.join(map(_against, columns[2:], *pairs[name]))}"
-        for n, name in enumerate(names[:_MOST_GROUPS], start=1)
-    ]
-    more = len(names) - _MOST_GROUPS
-    return [*lines, *([f"… and {more} more."] if more > 0 else [])]
+
+    def rank(name: Any) -> tuple[float, str]:
+        change = (pairs[name][0][0] or 0) - (pairs[name][1][0] or 0)
+        return {"down": change, "up": -change}.get(plan.asked, -abs(change)), str(name)
+
+    names = sorted(pairs, key=rank)
+    lines = [f"{n}. {name}: {', '.join(map(_against, columns[2:], *pairs[name]))}" for n, name in enumerate(names, 1)]
+    more = len(lines) - _MOST_GROUPS
+    return [*lines[:_MOST_GROUPS], *([f"… and {more} more."] if more > 0 else [])]
 
 
 def _against(column: str, now: Any, before: Any) -> str:
@@ -130,35 +182,11 @@ def _against(column: str, now: Any, before: Any) -> str:
     return f"{figure(column, now)} against {figure(column, before)}{change}"
 
 
-def _verdict(plan: Plan, columns: list[str], rows: list[list[Any]]) -> str:
-    """Whether it rose or fell, in the words of the question if it presupposes one."""
-    by_period = {row[0]: row[1] for row in rows}
-    now, before = (by_period.get(span(period)) or 0 for period in plan.periods)
-    name = _NOUNS.get(columns[1], columns[1].replace("_", " ").capitalize())
-    amounts = _against(columns[1], now, before)
-    if not _are_as_long(plan):
-        lengths = " and ".join(str((period.end - period.start).days) for period in plan.periods)
-        return f"{amounts}. The periods have {lengths} days, so I call it neither a rise nor a drop."
-    direction = went(plan, {"rows": rows})
-    if direction is None:
-        empty = " and ".join(span(period) for period in plan.periods if not by_period.get(span(period)))
-        return f"{amounts}. The data holds nothing for {empty}, so I call it neither a rise nor a drop."
-    if not plan.is_change:
-        how = {"up": "higher than", "down": "lower than", "same": "the same as"}[direction]
-        return f"{name}: {plan.periods[0].wording} is {how} {plan.periods[1].wording}: {amounts}."
-    first = f"{name} {_WENT[direction]}"
-    if plan.asked and plan.asked != direction:
-        first = f"{name} {_FELL[plan.asked]}{f' but {_WENT[direction]}' if direction != 'same' else ''}"
-    why = " Why, these figures do not say." if plan.asks_why else ""
-    return f"{first}: {amounts}.{why}"
-
-
 def _remarks(plan: Plan) -> str:
-    fact = shop().facts[plan.head.fact]
-    rules = [shop().rules[where.rule].note for where in plan.wheres if where.rule]
-    is_status_asked = any(where.dimension == "status" for where in plan.wheres) or plan.head.group == "status"
-    is_kept = any(where.rule in ("kept", "total") for where in plan.wheres)
-    own = "" if fact.note and plan.head.fact == "orders" and (is_status_asked or is_kept) else fact.note
-    groups = "Groups without any rows are not listed." if plan.head.group and not plan.head.limit else ""
-    notes = dict.fromkeys(filter(None, [*plan.notes, own, *rules, groups]))
+    fact, rules = shop().facts[plan.fact], [where.rule for where in plan.wheres if where.rule]
+    is_status_asked = any("status" in where.kinds for where in plan.wheres) or plan.group == "status"
+    is_status_known = is_status_asked or not {"kept", "total", "cancelled"}.isdisjoint(rules)
+    own = "" if plan.fact == "orders" and is_status_known else fact.note
+    groups = "Groups without any rows are not listed." if plan.group and not plan.limit else ""
+    notes = dict.fromkeys(filter(None, [*plan.notes, own, *(shop().rules[each].note for each in rules), groups]))
     return " ".join([*notes, NO_LLM])

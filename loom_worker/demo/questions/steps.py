@@ -7,32 +7,20 @@ carried out as it stands: users can try their own tools without a pattern.
 
 import json
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 
 from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import CORRECTION
-from loom_worker.demo.pattern_queries import (
-    INTRODUCTION,
-    NO_LLM,
-    PatternQuery,
-    choose,
-    pattern_answer,
-    read_queries,
-    read_result,
-    read_today,
-    unfenced,
-)
+from loom_worker.demo.pattern_queries import PatternQuery, choose, pattern_answer, read_queries
 from loom_worker.demo.prompts import UNCHANGED, Prompt, asks_again, read_prompt
-from loom_worker.demo.questions import answer, decisions, tables, values
-from loom_worker.demo.questions.clauses import Value, names_left_out
+from loom_worker.demo.questions import answer, names, tables
 from loom_worker.demo.questions.compose import NotQueryable, compose
-from loom_worker.demo.questions.parse import read_plan, unknown_words
-from loom_worker.demo.questions.plan import Plan
-from loom_worker.demo.questions.shop import shop
-from loom_worker.demo.questions.tables import TableQuestion, read_table_question
-from loom_worker.demo.questions.words import corrected, has_terms, idle_left_out, plain, terms
+from loom_worker.demo.questions.parse import read_plan
+from loom_worker.demo.questions.plan import Plan, Where
+from loom_worker.demo.questions.vocabulary import corrected, idle_left_out, plain, shop, terms, unknown_words
+from loom_worker.demo.rows import INTRODUCTION, NO_LLM, read_result, read_today, unfenced
 from loom_worker.demo.slots import Slots, read
 from loom_worker.demo.writing import written
 
@@ -45,14 +33,14 @@ _SHOWN_CHARS = 2_000
 _NOT_CALLED = "I may call no more tools in this turn, so it was not called, and I have no rows."
 _HELP = re.compile(
     r"(?:what|which(?: questions)?|how) (?:else )?(?:can|could|should|may)(?: (?:ask|know|find out|answer|help|work))*"
-    r"(?: here| with| about)?|help|what for|how work|examples?|show examples?|who|what|what else|ok|so",
+    r"(?: here| with| about)?|help|what for|how work|examples?|show examples?|who|what|what else|ok|so|",
 )
 _NO_TABLE = re.compile(r"no such table|relation .* does not exist|table .* doesn't exist", re.IGNORECASE)
-_SAYS_TRADE = re.compile(r"\b(?:sell|sold|cost|costs|buy|bought|spend|spent|make|made|work|works)\b")
+_OF_THE_SHOP = re.compile(r"\b(?:[A-Z]{3,}|sell|sold|costs?|buy|bought|spend|spent|make|made|works?)\b")
+"""Terms of the shop, and verbs of its trade."""
 _SHOP_TABLES = frozenset(
     "categories suppliers products stores employees promotions customers orders order_lines payments returns".split()
 )
-
 
 Steps = Generator[tuple[str, Json], ToolOutcome, str]
 """Yields calls, is sent what came of each, and returns what is said in the end."""
@@ -78,20 +66,26 @@ class CurrentTurn:
     queries: tuple[PatternQuery, ...]
     tools: frozenset[str]
     """Names of those that may be called."""
+    names: tuple[Where, ...] = ()
+    """What ``@v0`` and so on of the text stand for."""
 
     @property
     def has_own_patterns(self) -> bool:
         """Does a pattern shown read tables that are not the sample shop's?"""
         return any(not _SHOP_TABLES.issuperset(query.tables()) for query in self.queries)
 
-    def chosen(
-        self, text: str = "", found: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
-    ) -> tuple["CurrentTurn", PatternQuery] | None:
-        """The turn with a template that accounts for each word of a text (or of the question), and the template."""
-        if self.prompt.form != "text":
-            return None
-        best = choose(self.queries, idle_left_out(text or self.text), self.slots, found)
-        return (replace(self, slots=best[1]), best[0]) if best else None
+    def read(self) -> Plan | str:
+        """A plan over the shop's tables, or what of the text no rule reads."""
+        parsed = read_plan(self.text, self.slots, self.names, self.notes)
+        return "this" if self.has_own_patterns and isinstance(parsed, Plan) else parsed
+
+    def answered(self) -> Steps | None:
+        """What answers a turn that can be read whole: a plan, or else a template that accounts for each word."""
+        if isinstance(plan := self.read(), Plan):
+            return _planned(self, plan)
+        kinds = {f"@v{n}": each.kinds for n, each in enumerate(self.names)}
+        found = choose(self.queries, idle_left_out(self.text), self.slots, kinds)
+        return _by_pattern(*found) if found and self.prompt.form == "text" else None
 
 
 def next_step(request: Request) -> ScriptStep:
@@ -107,6 +101,16 @@ def next_step(request: Request) -> ScriptStep:
             call = steps.send(outcome or ToolOutcome("", call[0], _NOT_CALLED, is_error=True))
     except StopIteration as end:
         return ScriptStep(end.value)
+
+
+def current(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, tuple[ToolOutcome, ...]]:
+    """The user message that is being answered, and the outcomes since."""
+    since: list[ToolOutcome] = []
+    for message in reversed(messages):
+        if message.role == "user" and not message.text.startswith(CORRECTION):
+            return message, tuple(since)
+        since = [*message.outcomes, *since]
+    return ChatMessage("user"), ()
 
 
 def _steps(request: Request, question: ChatMessage) -> Steps:
@@ -125,48 +129,7 @@ def _steps(request: Request, question: ChatMessage) -> Steps:
     turn = CurrentTurn(prompt, slots, *corrected(plain(slots.marked)), read_queries(question.context), tools)
     said = yield from _answering(turn)
     is_undecided = prompt.form == "choice" and said not in prompt.choices
-    return decisions.undecided(prompt.choices, said) if is_undecided else said
-
-
-def _answering(turn: CurrentTurn) -> Steps:
-    asked = read_table_question(turn.text) if turn.prompt.form == "text" else None
-    if not turn.text or _HELP.fullmatch(idle_left_out(turn.text)) or "execute_sql" not in turn.tools:
-        return (yield from _examples(turn))
-    if asked is not None and asked.is_plain:
-        return (yield from _tables(turn, asked))
-    parsed = _read(turn, turn.text)
-    if isinstance(parsed, Plan):
-        return (yield from _planned(turn, parsed))
-    if (chosen := turn.chosen()) is not None:
-        return (yield from _by_pattern(*chosen))
-    if turn.has_own_patterns or has_terms(terms(turn.text)) or _SAYS_TRADE.search(turn.text):
-        return (yield from _with_names(turn, parsed))
-    return _introduced(turn) if asked is None else (yield from _tables(turn, asked))
-
-
-def _examples(turn: CurrentTurn) -> Steps:
-    """What can be asked: the sample shop's examples, or the titles of patterns about the tables there are."""
-    if "list_patterns" not in turn.tools:
-        return INTRODUCTION
-    names = tables.table_names(_told((yield "list_tables", {}))) or ()
-    if not names or set(names) >= _SHOP_TABLES:
-        return INTRODUCTION
-    titles = re.findall(r"^- \S+: (.+)$", _told((yield "list_patterns", {})), re.MULTILINE)
-    words = {word.rstrip("s") for name in names for word in re.findall(r"[a-z]{3,}", name.lower())}
-    fitting = [each for each in titles if words & {word.rstrip("s") for word in re.findall(r"[a-z]+", each.lower())}]
-    asked = [*fitting[:5], f"How many rows does the table {names[0]} have?", "Show me all tables"]
-    first = INTRODUCTION.partition("\n")[0]
-    return "\n".join([first, *(f"- {each}" for each in asked)])
-
-
-def current(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, tuple[ToolOutcome, ...]]:
-    """The user message that is being answered, and the outcomes since."""
-    since: list[ToolOutcome] = []
-    for message in reversed(messages):
-        if message.role == "user" and not message.text.startswith(CORRECTION):
-            return message, tuple(since)
-        since = [*message.outcomes, *since]
-    return ChatMessage("user"), ()
+    return answer.undecided(prompt.choices, said) if is_undecided else said
 
 
 def _spelled_call(request: Request, text: str) -> tuple[str, Json] | None:
@@ -180,35 +143,35 @@ def _spelled_call(request: Request, text: str) -> tuple[str, Json] | None:
     return (found[1], arguments) if isinstance(arguments, dict) else None
 
 
-def _with_names(turn: CurrentTurn, unread: str) -> Steps:
+def _answering(turn: CurrentTurn) -> Steps:
+    if _HELP.fullmatch(idle_left_out(turn.text)) or "execute_sql" not in turn.tools:
+        return (yield from _examples(turn))
+    asked = tables.read_table_question(turn.text) if turn.prompt.form == "text" else None
+    if asked is not None and asked.is_plain:
+        return (yield from _tables(turn, asked))
+    if (found := turn.answered()) is not None:
+        return (yield from found)
+    if turn.has_own_patterns or _OF_THE_SHOP.search(terms(turn.text)):
+        return (yield from _with_names(turn))
+    return (yield from _tables(turn, asked)) if asked else _refused(turn, f"I cannot put {turn.read()} into a query")
+
+
+def _with_names(turn: CurrentTurn) -> Steps:
     """Words that no rule reads may be names: what the database holds can restrict the query."""
-    own = {each for query in turn.queries for each in query.text_slots().items()}
-    is_own = turn.has_own_patterns
-    holds = tuple((name, *place) for name, place in sorted(own)) if is_own else shop().holds
-    unknown = frozenset(turn.text.split()) if is_own else unknown_words(turn.text)
-    runs = values.ngrams(turn.text, unknown) if holds else ()
-    if not runs:
-        return _refused(turn, f"I cannot put {unread} into a query")
-    _, held = yield from _query(values.lookup_query(runs, holds))
+    own = {(name, *place) for query in turn.queries for name, place in query.text_slots().items()}
+    holds = sorted(own) if turn.has_own_patterns else [tuple(each) for each in shop().words["holds"]]
+    unknown = frozenset(turn.text.split()) if turn.has_own_patterns else unknown_words(turn.text)
+    held: Json | None = None
+    if holds and unknown:
+        held = read_result(_told((yield "execute_sql", {"sql": names.lookup_query(turn.text, unknown, holds)})))
     if held is None:
-        return _refused(turn, f"I cannot put {unread} into a query of this database")
-    text, found = values.marked(turn.text, runs, held)
-    chosen = turn.chosen(text, {f"@v{n}": each.kinds for n, each in enumerate(found)})
-    if chosen is not None:
-        return (yield from _by_pattern(*chosen))
-    parsed = _read(turn, text, found)
-    if isinstance(parsed, Plan):
-        return (yield from _planned(turn, parsed))
-    rest = names_left_out(text)
-    if found and (isinstance(_read(turn, rest), Plan) or turn.chosen(rest)):
-        return _refused(turn, f"I cannot restrict this to {' and '.join(each.wording for each in found)}")
-    return _refused(turn, f"I cannot put {parsed} into the query")
-
-
-def _read(turn: CurrentTurn, text: str, found: tuple[Value, ...] = ()) -> Plan | str:
-    """A plan over the shop's tables, or what of a text no rule reads."""
-    parsed = read_plan(text, turn.slots, found, turn.notes)
-    return "this" if not parsed or (turn.has_own_patterns and isinstance(parsed, Plan)) else parsed
+        return _refused(turn, f"I cannot put {turn.read()} into a query")
+    text, found = names.marked(turn.text, unknown, held)
+    turn = replace(turn, text=text, names=found)
+    if (steps := turn.answered()) is not None:
+        return (yield from steps)
+    said = " and ".join(each.wording for each in found)
+    return _refused(turn, f"I cannot put {turn.read()} into a query{f' restricted to {said}' if said else ''}")
 
 
 def _planned(turn: CurrentTurn, plan: Plan) -> Steps:
@@ -218,27 +181,71 @@ def _planned(turn: CurrentTurn, plan: Plan) -> Steps:
         return _refused(turn, f"I cannot {error}")
     query = next((query for query in turn.queries if _fits(query, plan)), None)
     if query is not None and turn.prompt.form == "text":
-        is_default = turn.slots.n is None and query.defaults.get("n") == str(plan.head.limit)
-        n = None if is_default else plan.head.limit
-        return (yield from _by_pattern(replace(turn, slots=replace(turn.slots, n=n)), query))
-    outcome, result = yield from _query(sql)
+        is_default = turn.slots.n is None and query.defaults.get("n") == str(plan.limit)
+        return (yield from _by_pattern(query, replace(turn.slots, n=None if is_default else plan.limit)))
+    outcome = yield "execute_sql", {"sql": sql}
+    result = read_result(_told(outcome))
     if result is None and outcome.is_error and _NO_TABLE.search(outcome.content):
         return f"I have no answer: this database lacks a table that it needs. {yield from _examples(turn)}"
     if result is None:
         return _failed(outcome)
-    said = decisions.worded(turn.prompt, plan, result, asks_several=turn.slots.n is not None)
+    said = answer.worded(turn.prompt, plan, result, asks_several=turn.slots.n is not None)
     return said or _refused(turn, "the rows do not decide this")
 
 
-def _by_pattern(turn: CurrentTurn, query: PatternQuery) -> Steps:
-    outcome, result = yield from _query(query.query(turn.slots))
-    return pattern_answer(query, turn.slots, result) if result else _failed(outcome, query)
+def _fits(query: PatternQuery, plan: Plan) -> bool:
+    """Does a pattern's template ask for the same as a plan?"""
+    columns = query.columns()
+    if plan.wheres or plan.is_compared or plan.notes or plan.fact != "sales" or not plan.group or plan.is_ascending:
+        return False
+    if (plan.periods and not query.takes_period()) or query.takes("n") != (plan.limit is not None):
+        return False
+    ranks = plan.limit is None or f"ORDER BY {plan.measures[0]} DESC" in query.sql
+    return ranks and columns[:2] == (plan.group, plan.measures[0]) and set(plan.measures) <= set(columns)
 
 
-def _query(sql: str) -> Generator[tuple[str, Json], ToolOutcome, tuple[ToolOutcome, Json | None]]:
-    """Yields a query; returns what came of it, and its rows if they can be read."""
-    outcome = yield "execute_sql", {"sql": sql}
-    return outcome, read_result(_told(outcome))
+def _by_pattern(query: PatternQuery, slots: Slots) -> Steps:
+    outcome = yield "execute_sql", {"sql": query.query(slots)}
+    result = read_result(_told(outcome))
+    return pattern_answer(query, slots, result) if result else _failed(outcome, f' of the pattern "{query.title}"')
+
+
+def _tables(turn: CurrentTurn, asked: tables.TableQuestion) -> Steps:
+    """Answer about tables as such."""
+    listed = tables.read_tables(_told((yield "list_tables", {})))
+    if listed is None:
+        return _refused(turn, "I could not read the list of tables")
+    if turn.slots.periods:
+        return _refused(turn, f'I cannot restrict tables to the period "{turn.slots.periods[0].wording}"')
+    known = [str(each["name"]) for each in listed]
+    if asked.kind == "tables":
+        return "\n".join([f"The database has {len(known)} tables:", *known, "", NO_LLM])
+    if (table := tables.named(asked.name, known)) is None:
+        return _refused(turn, f'"{asked.name}" is none of the tables ({", ".join(known)})')
+    if asked.kind == "columns":
+        found = tables.read_tables(_told((yield "get_schema", {"tables": [table]})))
+        columns = [f"{each['name']} {each.get('type', '')}".strip() for each in found[0]["columns"]] if found else []
+        if not columns:
+            return _refused(turn, f"I could not read the columns of {table}")
+        return "\n".join([f"The table {table} has {len(columns)} columns:", *columns, "", NO_LLM])
+    outcome = yield "execute_sql", {"sql": tables.count_rows(table)}
+    result = read_result(_told(outcome))
+    counted = result and result["rows"]
+    return f"The table {table} has {counted[0][0]:,} rows.\n\n{NO_LLM}" if counted else _failed(outcome)
+
+
+def _examples(turn: CurrentTurn) -> Steps:
+    """What can be asked: the sample shop's examples, or the titles of patterns about the tables there are."""
+    if "list_patterns" not in turn.tools:
+        return INTRODUCTION
+    known = [str(each["name"]) for each in tables.read_tables(_told((yield "list_tables", {}))) or ()]
+    if not known or set(known) >= _SHOP_TABLES:
+        return INTRODUCTION
+    titles = re.findall(r"^- \S+: (.+)$", _told((yield "list_patterns", {})), re.MULTILINE)
+    words = {word.rstrip("s") for name in known for word in re.findall(r"[a-z]{3,}", name.lower())}
+    fitting = [each for each in titles if words & {word.rstrip("s") for word in re.findall(r"[a-z]+", each.lower())}]
+    asked = [*fitting[:5], f"How many rows does the table {known[0]} have?", "Show me all tables"]
+    return "\n- ".join([INTRODUCTION.partition("\n")[0], *asked])
 
 
 def _told(outcome: ToolOutcome) -> str:
@@ -246,52 +253,13 @@ def _told(outcome: ToolOutcome) -> str:
     return "" if outcome.is_error else unfenced(outcome.content)
 
 
-def _fits(query: PatternQuery, plan: Plan) -> bool:
-    """Does a pattern's template ask for the same as a plan?"""
-    head, columns = plan.head, query.columns()
-    if plan.wheres or plan.is_compared or plan.notes or head.fact != "sales" or not head.group or head.is_ascending:
-        return False
-    if (plan.periods and not query.takes_period()) or query.takes("n") != (head.limit is not None):
-        return False
-    ranks = head.limit is None or f"ORDER BY {head.measures[0]} DESC" in query.sql
-    return ranks and columns[:2] == (head.group, head.measures[0]) and set(head.measures) <= set(columns)
-
-
-def _tables(turn: CurrentTurn, asked: TableQuestion) -> Steps:
-    """Answer about tables as such."""
-    names = tables.table_names(_told((yield "list_tables", {})))
-    if names is None:
-        return _refused(turn, "I could not read the list of tables")
-    if turn.slots.periods:
-        return _refused(turn, f'I cannot restrict tables to the period "{turn.slots.periods[0].wording}"')
-    if asked.kind == "tables":
-        return "\n".join([f"The database has {len(names)} tables:", *names, "", NO_LLM])
-    table = tables.named(asked.name, names)
-    if table is None:
-        return _refused(turn, f'"{asked.name}" is none of the tables ({", ".join(names)})')
-    if asked.kind == "columns":
-        columns = tables.columns_worded(table, _told((yield "get_schema", {"tables": [table]})))
-        return f"{columns}\n\n{NO_LLM}" if columns else _refused(turn, f"I could not read the columns of {table}")
-    outcome, result = yield from _query(tables.count_rows(table))
-    if result is None or not result["rows"]:
-        return _failed(outcome)
-    return f"The table {table} has {result['rows'][0][0]:,} rows.\n\n{NO_LLM}"
-
-
-def _introduced(turn: CurrentTurn) -> str:
-    rest = idle_left_out(turn.text)
-    for number, period in enumerate(turn.slots.periods):
-        rest = rest.replace(f"@p{number}", period.wording)
-    return f'I have no answer: I cannot put "{rest}" into a query. {INTRODUCTION}' if rest else INTRODUCTION
-
-
 def _refused(turn: CurrentTurn, reason: str) -> str:
-    titles = dict.fromkeys(query.title for query in turn.queries)
-    offered = "".join(f"\n- {title}" for title in titles) if turn.has_own_patterns else None
-    return answer.refusal(reason, offered)
+    first, *examples = INTRODUCTION.splitlines()
+    if turn.has_own_patterns:
+        examples = [f"- {title}" for title in dict.fromkeys(query.title for query in turn.queries)]
+    return "\n".join([f"{answer.NO_ANSWER}{reason}.", first, *examples])
 
 
-def _failed(queried: ToolOutcome, query: PatternQuery | None = None) -> str:
+def _failed(queried: ToolOutcome, of: str = "") -> str:
     why = "failed" if queried.is_error else "gave a result I cannot read"
-    of = f' of the pattern "{query.title}"' if query else ""
     return f"I have no answer: the query{of} {why}. {unfenced(queried.content)[:500]}"

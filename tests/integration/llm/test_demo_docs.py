@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.demo.pattern_queries import INTRODUCTION
+from loom_worker.demo.rows import INTRODUCTION
 from tests.integration.llm.demo_tables import (
     Figures,
     Row,

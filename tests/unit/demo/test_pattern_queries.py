@@ -7,10 +7,8 @@ from loom_worker.demo.pattern_queries import (
     choose,
     pattern_answer,
     read_queries,
-    read_result,
-    read_today,
-    unfenced,
 )
+from loom_worker.demo.rows import read_result, read_today, unfenced
 from loom_worker.demo.slots import Slots, read
 
 CONTEXT = """<pattern id="sql/top_n" score="0.41">
@@ -65,7 +63,7 @@ def test_a_default_may_hold_brackets() -> None:
 
 
 def test_the_tables_are_those_of_the_database_not_those_of_the_query() -> None:
-    assert REVENUE.tables() == ("order_lines", "products")
+    assert set(REVENUE.tables()) == {"order_lines", "products"}
 
 
 @pytest.mark.parametrize("context", ["", "Today is 2026-11-21.", '<pattern id="x/y">\n\nNo SQL\n\nText\n</pattern>'])
@@ -87,7 +85,7 @@ def test_today_is_read_from_its_own_line(context: str, today: date | None) -> No
         ("best sellers", REVENUE),
         ("Best sellers by revenue", REVENUE),
         ("best sellers by units", UNITS),
-        ("top 3 best sellers", None),
+        ("top 3 best sellers", REVENUE),
         ("best 3 sellers in 2025", REVENUE),
         ("best sellers 3", None),
         ("3 best sellers in 2025 by revenue", REVENUE),

@@ -20,10 +20,10 @@ PERIODS = {
     "in December 2025": ("2025-12-01", "2026-01-01", "december 2025"),
     "in March": ("2026-03-01", "2026-04-01", "march"),
     "in December": ("2025-12-01", "2026-01-01", "december"),
-    "in November": ("2025-11-01", "2025-12-01", "november"),
+    "in November": ("2026-11-01", "2026-11-22", "november"),
     "March last year": ("2025-03-01", "2025-04-01", "march last year"),
     "before May 2024": ("0001-01-01", "2024-05-01", "before may 2024"),
-    "after 2023": ("2024-01-01", "9999-12-31", "after 2023"),
+    "after 2023": ("2024-01-01", "2026-11-22", "after 2023"),
     "until March 2025": ("0001-01-01", "2025-04-01", "until march 2025"),
     "last summer": ("2026-06-01", "2026-09-01", "last summer"),
     "on 5 March 2025": ("2025-03-05", "2025-03-06", "5 march 2025"),
@@ -35,13 +35,13 @@ PERIODS = {
     "in 2031": ("2031-01-01", "2032-01-01", "2031"),
     "from March to May 2025": ("2025-03-01", "2025-06-01", "from march to may 2025"),
     "Q3 2025": ("2025-07-01", "2025-10-01", "q3 2025"),
-    "q4": ("2025-10-01", "2026-01-01", "q4"),
+    "q4": ("2026-10-01", "2026-11-22", "q4"),
     "2025-03": ("2025-03-01", "2025-04-01", "2025-03"),
     "on 2025-03-31": ("2025-03-31", "2025-04-01", "2025-03-31"),
     "since 2024": ("2024-01-01", "2026-11-22", "since 2024"),
     "since March 2025": ("2025-03-01", "2026-11-22", "since march 2025"),
     "since March": ("2026-03-01", "2026-11-22", "since march"),
-    "the last 30 days": ("2026-10-22", "2026-11-22", "the last 30 days"),
+    "the last 30 days": ("2026-10-22", "2026-11-22", "last 30 days"),
     "past twelve months": ("2025-11-21", "2026-11-22", "past twelve months"),
     "yesterday": ("2026-11-20", "2026-11-21", "yesterday"),
 }
@@ -92,13 +92,8 @@ def test_a_count_is_neither_a_year_nor_a_share_nor_a_time(question: str, n: int 
     assert read(question, TODAY).n == n
 
 
-def test_without_today_only_named_dates_are_understood() -> None:
-    assert read("last year", None).period is None
-    assert read("since March", None).period is None
-    assert read("in March", None).period is None
-    march = read("in March 2025", None).period
-    assert march is not None
-    assert march.start == date(2025, 3, 1)
+def test_without_today_no_period_is_understood() -> None:
+    assert read("revenue last year and in March 2025", None).periods == ()
 
 
 @pytest.mark.parametrize("text", ["on 2025-02-31", "in 2025-13", "31 february 2025"])
