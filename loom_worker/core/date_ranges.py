@@ -309,10 +309,6 @@ def _relative(found: re.Match[str], today: date) -> Days:
             return _calendar_unit(unit, today, step)
 
 
-def _year_to_date(_: re.Match[str], today: date) -> Days:
-    return date(today.year, 1, 1), today + DAY
-
-
 def _year_alone(found: re.Match[str], _: date) -> Days:
     return whole_months(int(found["year"]), 1, count=12)
 
@@ -339,7 +335,7 @@ _RULES: _Rules = tuple(
         (rf"\bq(?P<quarter>[1-4]) (?:of )?{_YEAR}", _quarter),
         (rf"\b(?P<quarter>first|second|third|fourth) quarter (?:of |in )?{_YEAR}", _quarter),
         (rf"\b(?:the )?(?:(?P<half>first|second) half|h(?P<number>[12])),? (?:of |in )?{_YEAR}", _half),
-        (r"\b(?:year to date|ytd)\b", _year_to_date),
+        (r"\b(?:year to date|ytd)\b", lambda _, today: (date(today.year, 1, 1), today + DAY)),
         (r"\b(?:the day before yesterday|the day after tomorrow|yesterday|tomorrow|last night)\b", _near_day),
         (r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b", _near_day),
         (rf"{_COUNT} {_UNIT} ago\b", _ago),

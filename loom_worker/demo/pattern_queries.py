@@ -81,12 +81,9 @@ class PatternQuery:
 
     def values(self, slots: Slots) -> dict[str, str]:
         """What each placeholder stands for."""
-        values = dict(self.defaults)
-        if slots.n is not None:
-            values["n"] = str(slots.n)
-        if slots.period is not None:
-            values |= {"start": slots.period.start.isoformat(), "end": slots.period.end.isoformat()}
-        values |= {name: value.replace("'", "''") for name, value in slots.names}
+        values = dict(self.defaults) | {name: value.replace("'", "''") for name, value in slots.names}
+        values |= {"n": str(slots.n)} if slots.n is not None else {}
+        values |= {"start": f"{slots.period.start}", "end": f"{slots.period.end}"} if slots.period else {}
         return {name: value for name, value in values.items() if self.takes(name)}
 
     def takes(self, name: str) -> bool:
@@ -188,6 +185,6 @@ def _period(query: PatternQuery, slots: Slots) -> str:
 
 def _given(query: PatternQuery, slots: Slots) -> str:
     """The values of a template's other placeholders: the answer holds for them only."""
-    mentioned = ("start", "end") if slots.n is None else ("start", "end", "n")
-    values = {name: value for name, value in query.values(slots).items() if name not in mentioned}
-    return f", with {', '.join(f'{name} = {value}' for name, value in values.items())}" if values else ""
+    mentioned = {"start", "end"} | ({"n"} if slots.n is not None else set())
+    given = [f"{name} = {value}" for name, value in query.values(slots).items() if name not in mentioned]
+    return f", with {', '.join(given)}" if given else ""

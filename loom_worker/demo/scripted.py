@@ -14,18 +14,8 @@ from hashlib import sha256
 from loom_worker.core.errors import Interrupted, ProviderFailed
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import FREE
-from loom_worker.core.values.chat import (
-    ChatMessage,
-    Reply,
-    ReplyEvent,
-    Request,
-    StopReason,
-    TextDelta,
-    ToolSpec,
-    ToolUse,
-    Usage,
-)
-from loom_worker.demo.questions.steps import ScriptStep, next_step
+from loom_worker.core.values.chat import ChatMessage, Reply, ReplyEvent, Request, TextDelta, ToolSpec, ToolUse, Usage
+from loom_worker.demo.steps import ScriptStep, next_step
 from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES
 from loom_worker.llm.response import POLL_S
 
@@ -70,13 +60,25 @@ class Scripted:
         Raises:
             Interrupted: this process was asked to stop meanwhile, or the request is given up.
         """
-        step, stop_reason = self._fitting(next_step(request), request.max_tokens)
+        whole = next_step(request)
+        is_large = len(_said(whole).encode()) > self._max_reply_bytes
+        step = self._shortened(whole, is_large=is_large, max_tokens=request.max_tokens)
+        cut = step is not whole
         request.watch.asked()
         self._take_time(request)
         yield from (TextDelta(piece) for piece in _PIECE.findall(step.text))
         uses = tuple(ToolUse(_call_id(request, n), name, arguments) for n, (name, arguments) in enumerate(step.calls))
-        usage = self._usage(request, step)
-        yield Reply(text=step.text, stop_reason=stop_reason, usage=usage, model=self.name, tool_uses=uses)
+        yield Reply(
+            text=step.text,
+            stop_reason=("reply_too_large" if is_large else "max_tokens")
+            if cut
+            else "tool_use"
+            if uses
+            else "end_turn",
+            usage=self._usage(request, step),
+            model=self.name,
+            tool_uses=uses,
+        )
 
     def _take_time(self, request: Request) -> None:
         until_s = time.monotonic() + self._latency_s
@@ -86,19 +88,16 @@ class Scripted:
             request.watch.silent()
             time.sleep(min(left_s, POLL_S))  # as rarely as a real model's call checks, so that load costs the same
 
-    def _fitting(self, step: ScriptStep, max_tokens: int) -> tuple[ScriptStep, StopReason]:
-        """A step and why it ends; one that is too large or too long is cut to the beginning of its text."""
-        stop_reason: StopReason = "tool_use" if step.calls else "end_turn"
-        if len(_said(step).encode()) > self._max_reply_bytes:
-            text = step.text.encode()[: self._max_reply_bytes].decode(errors="ignore")
-            step, stop_reason = ScriptStep(text), "reply_too_large"
-        if self._count(_said(step)) > max_tokens:
-            pieces = _PIECE.findall(step.text)
-            while pieces and self._count("".join(pieces)) > max_tokens:
-                pieces.pop()
-            step = ScriptStep("".join(pieces))
-            stop_reason = stop_reason if stop_reason == "reply_too_large" else "max_tokens"
-        return step, stop_reason
+    def _shortened(self, step: ScriptStep, *, is_large: bool, max_tokens: int) -> ScriptStep:
+        """The same step if it is not too large and has no more tokens than it may; else the beginning of its text."""
+        if is_large:
+            step = ScriptStep(step.text.encode()[: self._max_reply_bytes].decode(errors="ignore"))
+        if self._count(_said(step)) <= max_tokens:
+            return step
+        pieces = _PIECE.findall(step.text)
+        while pieces and self._count("".join(pieces)) > max_tokens:
+            pieces.pop()
+        return ScriptStep("".join(pieces))
 
     def _usage(self, request: Request, step: ScriptStep) -> Usage:
         # Text by text: those of earlier turns recur with every call, and a counter may remember them.

@@ -35,8 +35,8 @@ def marked(text: str, unknown: frozenset[str], result: Json) -> tuple[str, tuple
     """The text with ``@v0`` and so on in place of what the lookup found, the longest names first."""
     whole: dict[str, dict[str, tuple[str, ...]]] = {}
     last: dict[str, dict[str, tuple[str, ...]]] = {}
-    for kind, value in result["rows"]:
-        name = str(value).replace("_", " ").replace("&", "and").replace("'", " ").lower()
+    for kind, value in ((str(row[0]), str(row[1])) for row in result["rows"]):
+        name = value.replace("_", " ").replace("&", "and").replace("'", " ").lower()
         for said, found in ((name, whole), (name.rpartition(" ")[2], last if kind == "product" else {})):
             match = re.search(_WORDS.format(rf"{re.escape(said)}s?"), text)
             if match and unknown.intersection(match[0].split()):

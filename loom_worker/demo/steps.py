@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import CORRECTION
+from loom_worker.demo import answer
+from loom_worker.demo.compose import NotQueryable, compose
 from loom_worker.demo.pattern_queries import PatternQuery, choose, pattern_answer, read_queries
 from loom_worker.demo.prompts import UNCHANGED, Prompt, asks_again, read_prompt
-from loom_worker.demo.questions import answer, names, tables
-from loom_worker.demo.questions.compose import NotQueryable, compose
+from loom_worker.demo.questions import names, tables
 from loom_worker.demo.questions.parse import read_plan
 from loom_worker.demo.questions.plan import Plan, Where
 from loom_worker.demo.questions.vocabulary import corrected, idle_left_out, plain, shop, terms, unknown_words

@@ -8,8 +8,8 @@ import re
 from typing import Any
 
 from loom_worker.core.values.json import Json
+from loom_worker.demo.compose import span
 from loom_worker.demo.prompts import Prompt
-from loom_worker.demo.questions.compose import span
 from loom_worker.demo.questions.plan import Plan, Where
 from loom_worker.demo.questions.vocabulary import shop
 from loom_worker.demo.rows import NO_LLM, figure, listed
