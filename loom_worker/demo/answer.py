@@ -15,7 +15,6 @@ from loom_worker.demo.questions.vocabulary import shop
 from loom_worker.demo.rows import NO_LLM, figure, listed
 
 _NOTHING = "The query ran and gave no rows: the data holds nothing for this."
-_NEITHER = "so I call it neither a rise nor a drop."
 _WENT = {"down": "dropped", "up": "rose", "same": "did not change"}
 _HIGHER = {"up": "higher than", "down": "lower than", "same": "the same as"}
 _CHANGES = {"down": "drop", "up": "rise", "": "change"}
@@ -38,7 +37,7 @@ def worded(prompt: Prompt, plan: Plan, result: Json, *, asks_several: bool) -> s
         asks_several: the question names a number, so that a first place alone is no answer to it.
     """
     text = answer_text(plan, result)
-    direction = _went(plan, result) if plan.is_change and not plan.group and not plan.asks_why else None
+    direction = _went(plan, result)[0] if plan.is_change and not plan.group and not plan.asks_why else ""
     verdict = ("yes" if plan.asked == direction else "no") if plan.asked and direction else None
     first = None if asks_several else _first(plan, result)
     match prompt.form:
@@ -49,7 +48,7 @@ def worded(prompt: Prompt, plan: Plan, result: Json, *, asks_several: bool) -> s
         case "choice":
             wanted = [(verdict or first or "").casefold()]
             found = [each for each in prompt.choices if each.casefold() in wanted]
-            found = found or [each for each in prompt.choices if each.casefold() in _CHOICES.get(direction or "", ())]
+            found = found or [each for each in prompt.choices if each.casefold() in _CHOICES.get(direction, ())]
             return found[0] if len(found) == 1 else None
     voted = verdict or first or (_WENT[direction].replace("did not change", "unchanged") if direction else None)
     return f"{text}\n\nVOTE: {voted}\nCONFIDENCE: 1" if voted else None  # the database decides it, so it is sure
@@ -115,44 +114,34 @@ def _condition(where: Where, fact: str) -> str:
     return f"{'without' if where.is_negated else 'only'} {said} {' or '.join(values)}"
 
 
-def _figures(plan: Plan, result: Json) -> list[Any]:
-    """The compared figure of each period, None without one."""
+def _went(plan: Plan, result: Json) -> tuple[str, str]:
+    """Is the first period's figure higher (``up``), lower (``down``) or the ``same``? Empty if unclear, and why."""
     by_period = {row[0]: row[1] for row in result["rows"]}
-    return [by_period.get(span(period)) for period in plan.periods]
-
-
-def _lengths(plan: Plan) -> tuple[int, int] | None:
-    """Days of the two periods if one is too long to be compared with the other."""
     now, before = ((period.end - period.start).days for period in plan.periods)
     # Months, quarters and years differ in length by themselves, but by no more than this.
-    return (now, before) if abs(now - before) > max(3, now // 60) else None
-
-
-def _went(plan: Plan, result: Json) -> str | None:
-    """Whether the figure of the first period is higher (``up``), lower (``down``) or the ``same``; None: neither."""
-    now, before = _figures(plan, result)
-    if _lengths(plan) or not now or not before:
-        return None
-    return "up" if now > before else "down" if now < before else "same"
+    if abs(now - before) > max(3, now // 60):
+        return "", f"The periods have {now} and {before} days"
+    if empty := [span(period) for period in plan.periods if not by_period.get(span(period))]:
+        return "", f"The data holds nothing for {' and '.join(empty)}"
+    now, before = (by_period[span(period)] for period in plan.periods)
+    return "up" if now > before else "down" if now < before else "same", ""
 
 
 def _verdict(plan: Plan, column: str, result: Json) -> str:
     """Whether it rose or fell, in the words of the question if it presupposes one."""
-    figures, direction = _figures(plan, result), _went(plan, result)
+    by_period = {row[0]: row[1] for row in result["rows"]}
+    amounts = _against(column, *(by_period.get(span(period)) or 0 for period in plan.periods))
+    direction, unclear = _went(plan, result)
+    if unclear:
+        return f"{amounts}. {unclear}, so I call it neither a rise nor a drop."
     name = "Sales" if column == "revenue" else column.replace("_", " ").capitalize()
-    amounts = _against(column, *(each or 0 for each in figures))
-    if lengths := _lengths(plan):
-        return f"{amounts}. The periods have {lengths[0]} and {lengths[1]} days, {_NEITHER}"
-    if direction is None:
-        empty = [span(period) for period, value in zip(plan.periods, figures, strict=True) if not value]
-        return f"{amounts}. The data holds nothing for {' and '.join(empty)}, {_NEITHER}"
     if not plan.is_change:
         now, before = (period.wording for period in plan.periods)
         return f"{name}: {now} is {_HIGHER[direction]} {before}: {amounts}."
-    is_denied = plan.asked not in ("", direction)
-    denied = f"did not {_CHANGES[plan.asked]}{' but ' if direction != 'same' else ''}" if is_denied else ""
-    went = "" if is_denied and direction == "same" else _WENT[direction]
-    return f"{name} {denied}{went}: {amounts}.{' Why, these figures do not say.' if plan.asks_why else ''}"
+    went = _WENT[direction]
+    if plan.asked not in ("", direction):
+        went = f"did not {_CHANGES[plan.asked]}{f' but {went}' if direction != 'same' else ''}"
+    return f"{name} {went}: {amounts}.{' Why, these figures do not say.' if plan.asks_why else ''}"
 
 
 def _side_by_side(plan: Plan, columns: list[str], rows: list[list[Any]], result: Json) -> list[str]:

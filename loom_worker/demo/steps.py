@@ -20,7 +20,7 @@ from loom_worker.demo.prompts import UNCHANGED, Prompt, asks_again, read_prompt
 from loom_worker.demo.questions import names, tables
 from loom_worker.demo.questions.parse import read_plan
 from loom_worker.demo.questions.plan import Plan, Where
-from loom_worker.demo.questions.vocabulary import corrected, idle_left_out, plain, shop, terms, unknown_words
+from loom_worker.demo.questions.vocabulary import corrected, idle_left_out, other_words, plain, shop, terms
 from loom_worker.demo.rows import INTRODUCTION, NO_LLM, read_result, read_today, unfenced
 from loom_worker.demo.slots import Slots, read
 from loom_worker.demo.writing import written
@@ -76,7 +76,7 @@ class CurrentTurn:
         return any(not _SHOP_TABLES.issuperset(query.tables()) for query in self.queries)
 
     def read(self) -> Plan | str:
-        """A plan over the shop's tables, or what of the text no rule reads."""
+        """A plan over the shop's tables, or what of the text no form reads."""
         parsed = read_plan(self.text, self.slots, self.names, self.notes)
         return "this" if self.has_own_patterns and isinstance(parsed, Plan) else parsed
 
@@ -158,10 +158,10 @@ def _answering(turn: CurrentTurn) -> Steps:
 
 
 def _with_names(turn: CurrentTurn) -> Steps:
-    """Words that no rule reads may be names: what the database holds can restrict the query."""
+    """Words that no form reads may be names: what the database holds can restrict the query."""
     own = {(name, *place) for query in turn.queries for name, place in query.text_slots().items()}
     holds = sorted(own) if turn.has_own_patterns else [tuple(each) for each in shop().words["holds"]]
-    unknown = frozenset(turn.text.split()) if turn.has_own_patterns else unknown_words(turn.text)
+    unknown = turn.text.split() if turn.has_own_patterns else other_words(turn.text)
     held: Json | None = None
     if holds and unknown:
         held = read_result(_told((yield "execute_sql", {"sql": names.lookup_query(turn.text, unknown, holds)})))

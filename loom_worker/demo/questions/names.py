@@ -31,7 +31,7 @@ def lookup_query(text: str, unknown: Collection[str], holds: Collection[tuple[st
     return "\nUNION\n".join(parts) + "\nORDER BY kind, value"
 
 
-def marked(text: str, unknown: frozenset[str], result: Json) -> tuple[str, tuple[Where, ...]]:
+def marked(text: str, unknown: Collection[str], result: Json) -> tuple[str, tuple[Where, ...]]:
     """The text with ``@v0`` and so on in place of what the lookup found, the longest names first."""
     whole: dict[str, dict[str, tuple[str, ...]]] = {}
     last: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -39,7 +39,7 @@ def marked(text: str, unknown: frozenset[str], result: Json) -> tuple[str, tuple
         name = value.replace("_", " ").replace("&", "and").replace("'", " ").lower()
         for said, found in ((name, whole), (name.rpartition(" ")[2], last if kind == "product" else {})):
             match = re.search(_WORDS.format(rf"{re.escape(said)}s?"), text)
-            if match and unknown.intersection(match[0].split()):
+            if match and not set(unknown).isdisjoint(match[0].split()):
                 kinds = found.setdefault(match[0], {})
                 kinds[kind] = (*kinds.get(kind, ()), value)
     values: list[Where] = []

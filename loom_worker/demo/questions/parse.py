@@ -1,4 +1,4 @@
-"""Makes a plan of a question: every word is accounted for, or the words that are not are named.
+"""Makes a plan of a question: every word is accounted for, or what no form reads is named.
 
 Conditions are taken out of the text one by one, each whole or not at all; the whole rest must be one of the forms of
 ``shop_figures.yaml``, each of which names one of the functions below.
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from loom_worker.demo.questions.plan import Plan, Where
-from loom_worker.demo.questions.vocabulary import WITH_DAY, shop, terms, unknown_words
+from loom_worker.demo.questions.vocabulary import WITH_DAY, shop, terms
 from loom_worker.demo.slots import Period, Slots
 
 _FEW = 10
@@ -25,7 +25,7 @@ _Parts = Mapping[str, str]
 
 
 def read_plan(text: str, slots: Slots, names: Sequence[Where], notes: tuple[str, ...]) -> Plan | str:
-    """The plan of a plain text whose names are marked ``@v0``, ``@v1`` and so on; else the words that no rule reads."""
+    """The plan of a plain text whose names are marked ``@v0``, ``@v1`` and so on; else what no form reads."""
     rest, wheres = _conditions(terms(text), names)
     rest, group = _grouping(rest)
     plan = _planned(_form(" ".join(re.sub(r"@p\d+", " ", rest).split()), group), wheres, slots.periods)
@@ -134,9 +134,7 @@ def _kind(where: Where, plan: Plan) -> str | None:
 
 
 def _unread(rest: str, slots: Slots, names: Sequence[Where]) -> str:
-    """What is left once all is read that some rule reads, in words of the question."""
-    if unknown := sorted(unknown_words(rest), key=rest.find):
-        return ", ".join(f'"{word}"' for word in unknown)
+    """What is left of a question once its conditions are read, in its own words."""
     text = re.sub(r"@p(\d+)", lambda mark: slots.periods[int(mark[1])].wording, rest.lower())
     text = re.sub(r"@v(\d+)", lambda mark: names[int(mark[1])].wording, text)
     return f'"{text}"' if text else "this"

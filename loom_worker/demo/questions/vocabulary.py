@@ -132,14 +132,6 @@ def idle_left_out(text: str) -> str:
     return " ".join(text.split())
 
 
-def unknown_words(text: str) -> frozenset[str]:
-    """The words of a plain text that neither a rule nor a term reads: names, or what cannot be asked."""
-    return frozenset(word for word in terms(text).split() if re.fullmatch(r"[a-z][a-z'-]*", word)) - _known_words()
-
-
-@cache
-def _known_words() -> frozenset[str]:
-    words = shop().words
-    read = [form[1] for form in words["forms"]] + [each for rule in shop().rules.values() for each in rule.words]
-    sources = re.sub(r"\?P<\w+>", "", " ".join([*read, *words["compared"], words["value"], words["group"]]))
-    return frozenset(re.findall(r"[a-z]{2,}", sources))
+def other_words(text: str) -> list[str]:
+    """The words of a plain text that are no terms, in their order: names, or the words of a form."""
+    return [word for word in terms(text).split() if re.fullmatch(r"[a-z][a-z'-]*", word)]
