@@ -6,12 +6,13 @@ from datetime import date, timedelta
 
 from loom_worker.core.date_ranges import DAY, Days, date_spans, whole_months
 
-NUMBERS = {word: n for n, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), 2)}
-NUMBERS |= {"fifteen": 15, "twenty": 20, "fifty": 50}
+_NUMBERS = {word: n for n, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), 2)}
+_NUMBERS |= {"fifteen": 15, "twenty": 20, "fifty": 50}
 """The numbers that are read as words; "one" is not among them, as it rarely counts."""
-_COUNT = "|".join(["[1-9]\\d{0,2}", *NUMBERS])
-_UNIT = "day|week|month|quarter|year"
-_HOW_MANY = re.compile(rf"(?<![/.\d@p-])\b({_COUNT})\b(?!\s*(?:%|per ?cent|/|\.\d|(?:{_UNIT})s?\b))")
+_NUMBER = re.compile(rf"\b(?:{'|'.join(_NUMBERS)})\b")
+_HOW_MANY = re.compile(
+    r"(?<![/.\d@p-])\b[1-9]\d{0,2}\b(?!\s*(?:%|per ?cent|/|\.\d|(?:day|week|month|quarter|year)s?\b))"
+)
 _SEASON = re.compile("spring|summer|autumn|fall|winter")
 _BEFORE_MARK = re.compile(r"\b(?:in|for|during|of|from|on|within|throughout|to)(?: the)? +(@p\d+)(?: so far\b)?")
 """Words in front of a period that say no more than that it is one; "to" stands there after "compared"."""
@@ -41,7 +42,7 @@ class Slots:
     n: int | None
     periods: tuple[Period, ...]
     marked: str
-    """The question in lower case, ``@p0`` instead of its first period and so on."""
+    """The question in lower case, numbers as digits, ``@p0`` instead of its first period and so on."""
     names: tuple[tuple[str, str], ...] = ()
     """Placeholders of a pattern with the names of the database that stand for them."""
 
@@ -53,7 +54,8 @@ class Slots:
 
 def read(question: str, today: date | None) -> Slots:
     """Read the first count and all periods of a question; without today, no period is understood."""
-    text, marked, behind = " ".join(question.lower().replace("@", " ").split()), "", 0
+    text = " ".join(question.lower().replace("@", " ").split())
+    text, marked, behind = _NUMBER.sub(lambda found: str(_NUMBERS[found[0]]), text), "", 0
     periods: list[Period] = []
     for start, end, days in date_spans(text, today) if today else ():
         marked += f"{text[behind:start]}@p{len(periods)}"
@@ -61,8 +63,7 @@ def read(question: str, today: date | None) -> Slots:
         behind = end
     marked = _BEFORE_MARK.sub(r"\1", marked + text[behind:])
     count = _HOW_MANY.search(marked)
-    n = count and (int(count[1]) if count[1].isdigit() else NUMBERS[count[1]])
-    return Slots(n, tuple(periods), marked)
+    return Slots(int(count[0]) if count else None, tuple(periods), marked)
 
 
 def _period(wording: str, days: Days, today: date) -> Period:

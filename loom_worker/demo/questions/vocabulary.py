@@ -14,8 +14,6 @@ from typing import Any
 
 import yaml
 
-from loom_worker.demo.slots import NUMBERS
-
 WITH_DAY = ("customers", "employees")
 """Facts whose rows have a day of their own: of signing up, of being hired."""
 _NEGATED = re.compile(
@@ -100,11 +98,11 @@ def _filled(value: Any, parts: Mapping[str, str]) -> Any:
 
 
 def plain(marked: str) -> str:
-    """A question's marked text (``slots.Slots.marked``) in plain words: negations whole, numbers as digits."""
+    """A question's marked text (``slots.Slots.marked``) in plain words: negations whole, nations as countries."""
     text = _NEGATED.sub(lambda found: f"{found[1] or found[2] or found[3]} not", marked)
     text = _THOUSANDS.sub("", text.replace("&", " and ").replace("€", " "))
-    meant = {word: str(number) for word, number in NUMBERS.items()} | shop().words["nations"]
-    text = re.sub(rf"\b(?:{'|'.join(meant)})\b", lambda found: meant[found[0]], text)
+    nations = shop().words["nations"]
+    text = re.sub(rf"\b(?:{'|'.join(nations)})\b", lambda found: nations[found[0]], text)
     return " ".join(_PUNCTUATION.sub(" ", text.replace("_", " ")).split())
 
 
