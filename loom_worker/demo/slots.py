@@ -58,6 +58,8 @@ def read(question: str, today: date | None) -> Slots:
     text, marked, behind = _NUMBER.sub(lambda found: str(_NUMBERS[found[0]]), text), "", 0
     periods: list[Period] = []
     for start, end, days in date_spans(text, today) if today else ():
+        if today and days[0] > today and not re.search(r"\d", text[start:end]):  # next month: no row tells of it
+            continue
         marked += f"{text[behind:start]}@p{len(periods)}"
         periods.append(_period(text[start:end], days, today or days[0]))
         behind = end

@@ -28,7 +28,8 @@ def read_plan(text: str, slots: Slots, names: Sequence[Where], notes: tuple[str,
     """The plan of a plain text whose names are marked ``@v0``, ``@v1`` and so on; else what no form reads."""
     rest, wheres = _conditions(terms(text), names)
     rest, group = _grouping(rest)
-    plan = _planned(_form(" ".join(re.sub(r"@p\d+", " ", rest).split()), group), wheres, slots.periods)
+    form = _form(" ".join(re.sub(r"@p\d+", " ", rest).split()), group) if len(slots.periods) < 2 else None
+    plan = _planned(form, wheres, slots.periods)
     plan = plan or _compared(rest, group, wheres, slots.periods)
     return replace(plan, notes=notes) if plan else _unread(rest, slots, names)
 

@@ -161,6 +161,8 @@ def test_a_question_is_answered_with_figures_of_the_shop(question: str, fact: st
         ("Compare revenue for spring 2025 with the period before it", "spring 2025 with period before it"),
         ("Compare revenue for 2025 with the period before it, the largest drop first", "largest drop first"),
         ("Products sold in March", "product sold march"),
+        ("revenue in 2025 in March", '"revenue 2025 march"'),
+        ("How many orders will we get next month?", "next month"),
         ("revenue in Bern and in Lyon", "restricted to bern and lyon"),
         ("columns of the invoices table", '"invoices" is none of the tables'),
     ],
