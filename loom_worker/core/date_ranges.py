@@ -31,7 +31,7 @@ _DAY_OF_MONTH = r"\b(?P<day>[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _VAGUE = {"a": 1, "an": 1, "a couple": 2, "a couple of": 2, "couple of": 2, "a few": 3, "few": 3, "several": 4}
 _COUNT = rf"\b(?P<count>\d{{1,3}}|{'|'.join((*reversed(_VAGUE), *_NUMBERS))})"
-_UNIT = r"(?P<unit>day|week|month|year)s?\b"
+_UNIT = r"(?P<unit>day|week|month|quarter|year)s?\b"
 _WHICH = r"\b(?P<which>last|past|previous|this|next|coming)"
 
 
@@ -51,12 +51,14 @@ _WEEK_OF = re.compile(r"\b(first|second|third|fourth|last) week (?:of|in) $")
 _FROM = re.compile(r"\b(since|before|after|until|till)(?: the)? $")
 _BACK = re.compile(r"\b(day|week|weekend|month|year) before(?: the)? $")
 _LENGTHS = {"day": 1, "week": 7, "weekend": 7, "month": 30, "year": 365}
+_MONTHS_OF = {"month": 1, "quarter": 3, "year": 12}
 _HAS_YEAR = re.compile(r"(?:19|20)\d\d")
 # Most texts name no date, and this takes a tenth of the time to see it.
 _HINT = re.compile(
     r"\d|ago\b|day\b|night|\b(?:last|past|previous|this|next|coming|jan|feb|mar|apr|may|june?|july?|aug|sep|oct|nov|dec)"
-    r"|tomorrow|spring|summer|autumn|fall\b|winter"
+    r"|tomorrow|current|year to date|ytd|spring|summer|autumn|fall\b|winter"
 )
+_OPENED = re.compile(r"\b(?:from|between) (?:the )?$")
 _BETWEEN = re.compile(r"[ ,]*(?:to|and|until|till|through|\.\.|[-–/])\s*(?:the )?$")
 
 
@@ -87,13 +89,36 @@ def date_range(text: str, *, now_ms: int) -> tuple[int, int] | None:
     return _ms(days[0]), _ms(days[1])
 
 
+def date_spans(text: str, today: date) -> Iterator[tuple[int, int, Days]]:
+    """Every date that a question about figures names, with its place in the text, in the text's order.
+
+    A year alone is a date here, and a quarter or a compared month without a year. ``since``, ``before`` and the like
+    belong to their date, and ``from … to`` makes one of two; no other two dates are joined.
+    """
+    low = text[:LONGEST].lower()
+    spans = list(_spans(low, today, _RULES + _ALONE))
+    while spans:
+        start, end, days = spans.pop(0)
+        before = low[:start]
+        opened = _OPENED.search(before)
+        if opened and spans and _BETWEEN.match(low[end : spans[0][0]]):
+            if not _HAS_YEAR.search(low, start, end):  # from March to May 2025
+                days = next((each for at, _, each in _spans(low, spans[0][2][0]) if at == start), days)
+            _, end, last = spans.pop(0)
+            start, days = opened.start(), (days[0], last[1])
+        elif bound := _BACK.search(before) or _FROM.search(before):
+            start, days = bound.start(), _bounded(before, days, today)
+        if days[0] < days[1]:
+            yield start, end, days
+
+
 def _ms(day: date) -> int:
     return int(datetime.combine(day, time(), UTC).timestamp()) * 1000
 
 
-def _spans(low: str, today: date) -> Iterator[tuple[int, int, Days]]:
+def _spans(low: str, today: date, rules: "_Rules | None" = None) -> Iterator[tuple[int, int, Days]]:
     """Each date with its place, in the text's order; of those that overlap the first one, or else the longest."""
-    matches = ((found, read) for pattern, read in _RULES for found in pattern.finditer(low))
+    matches = ((found, read) for pattern, read in rules or _RULES for found in pattern.finditer(low))
     behind = 0
     for found, read in sorted(matches, key=lambda match: (match[0].start(), -match[0].end())):
         days = _readable(read, found, today) if found.start() >= behind else None
@@ -144,8 +169,8 @@ def _of_day(day: date) -> Days:
     return day, day + DAY
 
 
-def _of_months(year: int, month: int, *, count: int = 1) -> Days:
-    """So many months from a month on, which may be outside 1 to 12."""
+def whole_months(year: int, month: int, *, count: int = 1) -> Days:
+    """As many months from a month on, which may be outside 1 to 12."""
     first, last = year * 12 + month - 1, year * 12 + month - 1 + count
     return date(first // 12, first % 12 + 1, 1), date(last // 12, last % 12 + 1, 1)
 
@@ -153,7 +178,7 @@ def _of_months(year: int, month: int, *, count: int = 1) -> Days:
 def _numeric(found: re.Match[str], _: date) -> Days:
     year, month, day = (found.groupdict().get(name) for name in ("year", "month", "day"))
     if day is None:
-        return _of_months(int(year or 0), _month_number(month or "0"))
+        return whole_months(int(year or 0), _month_number(month or "0"))
     return _of_day(date(int(year or 0), _month_number(month or "0"), int(day)))
 
 
@@ -192,24 +217,26 @@ def _valid(year: int, month: int, day: int) -> date | None:
 def _month_named(found: re.Match[str], today: date) -> Days:
     month, which = _month_number(found["month"]), found.groupdict().get("which")
     year = today.year
-    if which == "next" or which == "coming":
+    if found.groupdict().get("whole_year"):
+        year -= which == "last"
+    elif which == "next" or which == "coming":
         year += month <= today.month
     elif which != "this":
         year -= month > today.month or (which is not None and month == today.month)
-    return _of_months(year, month)
+    return whole_months(year, month)
 
 
 def _season_named(found: re.Match[str], today: date) -> Days:
     named = found.groupdict()
     first, which = _SEASONS[found["season"]], named.get("which")
     if named.get("year"):
-        return _of_months(int(found["year"]), first, count=3)
+        return whole_months(int(found["year"]), first, count=3)
     begun = [each for each in range(today.year - 2, today.year + 1) if date(each, first, 1) <= today]
-    latest = _of_months(begun[-1], first, count=3)
+    latest = whole_months(begun[-1], first, count=3)
     if which in ("next", "coming"):
-        return _of_months(begun[-1] + 1, first, count=3)
+        return whole_months(begun[-1] + 1, first, count=3)
     if which in ("last", "past", "previous") and latest[1] > today:
-        return _of_months(begun[-1] - 1, first, count=3)
+        return whole_months(begun[-1] - 1, first, count=3)
     return latest
 
 
@@ -222,10 +249,15 @@ def _weekday_named(found: re.Match[str], today: date) -> Days:
     return _of_day(today + (ahead - 7) * DAY)
 
 
-def _quarter(found: re.Match[str], _: date) -> Days:
-    name = found["quarter"]
+def _quarter(found: re.Match[str], today: date) -> Days:
+    name, year = found["quarter"], found.groupdict().get("year")
     number = int(name) if name.isdigit() else _ORDINALS[name] + 1
-    return _of_months(int(found["year"]), number * 3 - 2, count=3)
+    latest = today.year - (number * 3 - 2 > today.month)
+    return whole_months(int(year or latest), number * 3 - 2, count=3)
+
+
+def _half(found: re.Match[str], _: date) -> Days:
+    return whole_months(int(found["year"]), 1 if (found["half"] or found["number"]) in ("first", "1") else 7, count=6)
 
 
 def _near_day(found: re.Match[str], today: date) -> Days:
@@ -246,34 +278,43 @@ def _ago(found: re.Match[str], today: date) -> Days:
             return _of_day(today - count * DAY)
         case "week":
             return today - (7 * count + 3) * DAY, today - (7 * count - 4) * DAY
-        case "month":
-            return _of_months(today.year, today.month - count)
-    return _of_months(today.year - count, 1, count=12)
+        case unit:
+            return _calendar_unit(unit, today, -count)
+
+
+def _calendar_unit(unit: str, today: date, step: int) -> Days:
+    """The month, quarter or year of a day, or the one so many units later."""
+    count = _MONTHS_OF[unit]
+    return whole_months(today.year, (today.month - 1) // count * count + 1 + step * count, count=count)
 
 
 def _latest(found: re.Match[str], today: date) -> Days:
-    """As many days, weeks, months or years up to today."""
-    return today - _LENGTHS[found["unit"]] * _number(found["count"]) * DAY, today + DAY
+    """As many days, weeks, months or years up to today, counted back from its date."""
+    unit, count = found["unit"], _number(found["count"])
+    if unit not in _MONTHS_OF:
+        return today - _LENGTHS[unit] * count * DAY, today + DAY
+    month = whole_months(today.year, today.month - _MONTHS_OF[unit] * count)
+    return min(month[0] + (today.day - 1) * DAY, month[1] - DAY), today + DAY
 
 
 def _relative(found: re.Match[str], today: date) -> Days:
-    step = {"this": 0, "next": 1, "coming": 1}.get(found["which"], -1)
+    step = {"this": 0, "current": 0, "next": 1, "coming": 1}.get(found["which"], -1)
     monday = today - today.weekday() * DAY + 7 * step * DAY
     match found["unit"]:
         case "week":
             return monday, monday + 7 * DAY
         case "weekend":
             return monday + 5 * DAY, monday + 7 * DAY
-        case "month":
-            return _of_months(today.year, today.month + step)
-    return _of_months(today.year + step, 1, count=12)
+        case unit:
+            return _calendar_unit(unit, today, step)
 
 
 def _year_alone(found: re.Match[str], _: date) -> Days:
-    return _of_months(int(found["year"]), 1, count=12)
+    return whole_months(int(found["year"]), 1, count=12)
 
 
-_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], Days]], ...] = tuple(
+_Rules = tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], Days]], ...]
+_RULES: _Rules = tuple(
     (re.compile(pattern), read)
     for pattern, read in (
         (rf"\b{_DIGITS}([-/.])(?P<month>[01]?\d)\2(?P<day>[0-3]?\d)(?!\d)", _numeric),
@@ -285,18 +326,29 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], Days]], ...
         (rf"\b{_MONTH} {_DAY_OF_MONTH}\b(?:,? (?:of )?{_YEAR})?", _day_of_month),
         (rf"\b{_MONTH},? (?:of )?{_YEAR}", _numeric),
         (rf"{_WHICH} {_MONTH}", _month_named),
-        (rf"{_IN}{_MONTH}", _month_named),
+        (rf"\b{_MONTH} (?:of )?(?P<which>last|this) (?P<whole_year>year)\b", _month_named),
+        (rf"{_IN}{_MONTH}(?! week)", _month_named),
         (rf"{_WHICH} {_SEASON}", _season_named),
         (rf"\b{_SEASON},? (?:of )?{_YEAR}", _season_named),
         (rf"{_IN}{_SEASON}", _season_named),
         (rf"(?:{_WHICH} )?\b{_WEEKDAY}", _weekday_named),
         (rf"\bq(?P<quarter>[1-4]) (?:of )?{_YEAR}", _quarter),
         (rf"\b(?P<quarter>first|second|third|fourth) quarter (?:of |in )?{_YEAR}", _quarter),
+        (rf"\b(?:the )?(?:(?P<half>first|second) half|h(?P<number>[12])),? (?:of |in )?{_YEAR}", _half),
+        (r"\b(?:year to date|ytd)\b", lambda _, today: (date(today.year, 1, 1), today + DAY)),
         (r"\b(?:the day before yesterday|the day after tomorrow|yesterday|tomorrow|last night)\b", _near_day),
         (r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b", _near_day),
         (rf"{_COUNT} {_UNIT} ago\b", _ago),
         (rf"\b(?:last|past|previous) {_COUNT} {_UNIT}", _latest),
-        (rf"{_WHICH} (?P<unit>weekend|week|month|year)\b(?! of\b)", _relative),
+        (rf"{_WHICH[:-1]}|current) (?P<unit>weekend|week|month|quarter|year)\b(?! of\b)", _relative),
         (rf"{_IN}{_YEAR}(?![-/.]\d)", _year_alone),
     )
 )
+_NO_AMOUNT = "".join(f"(?<!{word} )" for word in ("over", "than", "least", "most", "above", "below", "under"))
+_ALONE: _Rules = (
+    (re.compile(rf"(?<![-\w@/.]){_NO_AMOUNT}{_YEAR}(?![-/.]?\d)"), _year_alone),
+    (re.compile(r"\bq(?P<quarter>[1-4])\b"), _quarter),
+    (re.compile(rf"{_behind('for with than vs versus or against')}{_MONTH}(?! week)"), _month_named),
+    (re.compile(rf"\b{_MONTH}(?= (?:vs|versus|compared|and|or)\b)"), _month_named),
+)
+"""More dates, in texts that are questions about figures."""

@@ -15,7 +15,7 @@ from loom_worker.core.errors import Interrupted, ProviderFailed
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import FREE
 from loom_worker.core.values.chat import ChatMessage, Reply, ReplyEvent, Request, TextDelta, ToolSpec, ToolUse, Usage
-from loom_worker.demo.questions.steps import ScriptStep, next_step
+from loom_worker.demo.steps import ScriptStep, next_step
 from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES
 from loom_worker.llm.response import POLL_S
 
@@ -61,20 +61,17 @@ class Scripted:
             Interrupted: this process was asked to stop meanwhile, or the request is given up.
         """
         whole = next_step(request)
-        step = _within(whole, self._max_reply_bytes)
-        is_large = step is not whole
-        step = self._shortened(step, request.max_tokens)
-        is_long = not is_large and step is not whole
+        is_large = len(_said(whole).encode()) > self._max_reply_bytes
+        step = self._shortened(whole, is_large=is_large, max_tokens=request.max_tokens)
+        cut = step is not whole
         request.watch.asked()
         self._take_time(request)
         yield from (TextDelta(piece) for piece in _PIECE.findall(step.text))
         uses = tuple(ToolUse(_call_id(request, n), name, arguments) for n, (name, arguments) in enumerate(step.calls))
         yield Reply(
             text=step.text,
-            stop_reason="reply_too_large"
-            if is_large
-            else "max_tokens"
-            if is_long
+            stop_reason=("reply_too_large" if is_large else "max_tokens")
+            if cut
             else "tool_use"
             if uses
             else "end_turn",
@@ -91,8 +88,10 @@ class Scripted:
             request.watch.silent()
             time.sleep(min(left_s, POLL_S))  # as rarely as a real model's call checks, so that load costs the same
 
-    def _shortened(self, step: ScriptStep, max_tokens: int) -> ScriptStep:
-        """The same if it has no more tokens than it may, else as many of its first words as fit."""
+    def _shortened(self, step: ScriptStep, *, is_large: bool, max_tokens: int) -> ScriptStep:
+        """The same step if it is not too large and has no more tokens than it may; else the beginning of its text."""
+        if is_large:
+            step = ScriptStep(step.text.encode()[: self._max_reply_bytes].decode(errors="ignore"))
         if self._count(_said(step)) <= max_tokens:
             return step
         pieces = _PIECE.findall(step.text)
@@ -134,13 +133,6 @@ def latency_s(model: str) -> float:
             "are needed, as in scripted-demo+1000ms."
         )
     return int(written[1]) / 1000
-
-
-def _within(step: ScriptStep, max_bytes: int) -> ScriptStep:
-    """The same if it is no larger, else the beginning of its text alone."""
-    text = step.text.encode()
-    size_bytes = len(text) + (len(json.dumps(step.calls)) if step.calls else 0)
-    return step if size_bytes <= max_bytes else ScriptStep(text[:max_bytes].decode(errors="ignore"))
 
 
 def _said(step: ScriptStep) -> str:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from loom_worker.demo.pattern_queries import NO_LLM
+from loom_worker.demo.answer import NO_ANSWER
 from loom_worker.demo.prompts import HISTORY, YES_OR_NO
-from loom_worker.demo.questions.answer import NO_ANSWER
+from loom_worker.demo.rows import NO_LLM
 
 _REPORT = re.compile(
     r"write (?:a|the) (?:short )?(?:sales )?report (?:from|out of) (?:the answers|what was said)(?: below| before)?\."

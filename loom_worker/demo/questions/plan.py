@@ -1,31 +1,33 @@
 """What a question asks for, once all of its words are accounted for."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from loom_worker.demo.slots import Period
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A condition of a question: one dimension has one of some values, or a piece of SQL holds."""
+    """A condition of a question: a dimension has one of some values, or a rule of ``shop_figures.yaml`` holds."""
 
     wording: str
     """As the answer names it."""
-    dimension: str = ""
-    values: tuple[str, ...] = ()
-    """As they stand in the database."""
+    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Dimensions that the words may be of, with values as the database writes them; just one in a plan."""
+    noun: str = ""
+    """The term beside the values: Norwegian suppliers."""
     is_negated: bool = False
-    """Rows that have none of the values."""
+    is_list: bool = False
+    """Are several values named, Audio and Lighting?"""
     rule: str = ""
-    """The name of a condition that is no value; see ``rules`` in ``shop_figures.yaml``."""
+    sign: str = ""
     amount: str = ""
     """Digits, for a rule that compares."""
-    sign: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """What is asked for, without conditions and period."""
+class Plan:
+    """A question that can be asked of the shop's tables."""
 
     fact: str
     measures: tuple[str, ...] = ()
@@ -38,16 +40,10 @@ class Head:
     has_day: bool = False
     """The words name the day that a period is of: signed up, hired."""
     needs: str = ""
-    """A dimension that must be restricted to a value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A question that can be asked of the shop's tables."""
-
-    head: Head
+    """A dimension that must be restricted to a value, or ``compared``: two periods, or ``group``: a grouping."""
     wheres: tuple[Where, ...] = ()
     periods: tuple[Period, ...] = ()
+    """Two are compared, the first one with the second."""
     is_change: bool = False
     """The second period is the one before the first."""
     asked: str = ""
@@ -58,5 +54,5 @@ class Plan:
 
     @property
     def is_compared(self) -> bool:
-        """Are two periods compared, the first one with the second?"""
+        """Are two periods compared?"""
         return len(self.periods) > 1

@@ -1,29 +1,15 @@
 """A hundred questions of newcomers: most are answered with just the true rows, and no answer gives others."""
 
 from collections import Counter
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from loom_worker.core.sqlite_driver import sqlite3
-from tests.integration.llm.demo_tables import shop
+from tests.integration.llm.demo_tables import NEWCOMERS, figures
 from tests.integration.llm.test_demo_questions import answered, is_true
 from tests.support.demo_model import Answered
 
 pytestmark = [pytest.mark.heavy, pytest.mark.takes(15)]
-
-NEWCOMERS: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "demo_newcomers.yaml").read_text("utf-8"))
-
-
-@cache
-def with_views() -> sqlite3.Connection:
-    connection = shop()
-    for name, sql in NEWCOMERS["views"].items():
-        connection.execute(f"CREATE TEMP VIEW IF NOT EXISTS {name} AS {sql}")
-    return connection
 
 
 def rounded(answer: Answered, row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -39,7 +25,7 @@ def verdict(one: dict[str, Any]) -> str:
         return "right" if not answer.rows and answer.text.count("\n- ") >= 3 else "false"
     if answer.is_refusal:
         return "refused" if one["sql"] else "right"
-    readings = [with_views().execute(sql).fetchall() for sql in (one["sql"], one.get("also")) if sql]
+    readings = [figures(sql) for sql in (one["sql"], one.get("also")) if sql]
     in_all = answer.rows[0][-1] if answer.rows and answer.columns[-1] == "rows_in_all" else None
     close = [[rounded(answer, row) for row in rows] for rows in readings]
     is_right = [(in_all,)] in readings or any(is_true(answer, rows) for rows in readings + close)

@@ -58,11 +58,9 @@ def asked(question: str) -> Any:
 @pytest.mark.cases(
     ("question", "rows"),
     [
-        ("Which room brought in the most income?", [("Garden", 2, 6, 490), ("Attic", 1, 2, 200)]),
         ("Bookings per room last month", [("Attic", 1, 2, 200), ("Garden", 1, 1, 90)]),
-        ("Show me the top 1 rooms by income", [("Garden", 2, 6, 490)]),
         ("How many bookings did each room have in 2025?", [("Garden", 1, 5, 400)]),
-        ("Which guests live in Oslo?", [("Ann", "Oslo")]),
+        ("top 1 bookings per room by income", [("Garden", 2, 6, 490)]),
         ("guests from Bad Ems", [("Bob", "Bad Ems")]),
     ],
 )
@@ -74,6 +72,8 @@ def test_a_template_of_an_own_pattern_runs_with_its_slots_filled(question: str, 
     "question",
     [
         "Which room has the most bookings?",
+        "Which room brought in the most income?",
+        "Which guests live in Oslo?",
         "bookings per room without the Attic",
         "Which room brought in the least income?",
         "How many rooms are there?",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.core.date_ranges import date_range
+from loom_worker.core.date_ranges import date_range, date_spans
 
 NOW = datetime(2023, 10, 18, 15, 30, tzinfo=UTC)
 """A Wednesday."""
@@ -74,6 +74,15 @@ def days(text: str, *, now: datetime = NOW) -> tuple[str, str] | None:
         ("the second week of June 2023", "2023-06-08", "2023-06-15"),
         ("the last week of June 2023", "2023-06-24", "2023-07-01"),
         ("since June", "2023-06-01", "2023-10-19"),
+        ("over the last two months", "2023-08-18", "2023-10-19"),
+        ("last quarter", "2023-07-01", "2023-10-01"),
+        ("two quarters ago", "2023-04-01", "2023-07-01"),
+        ("the current year", "2023-01-01", "2024-01-01"),
+        ("year to date", "2023-01-01", "2023-10-19"),
+        ("in March last year", "2022-03-01", "2022-04-01"),
+        ("March of this year", "2023-03-01", "2023-04-01"),
+        ("the second half of 2022", "2022-07-01", "2023-01-01"),
+        ("H1 2022", "2022-01-01", "2022-07-01"),
         ("before 2022", "0001-01-01", "2022-01-01"),
         ("until March 2023", "0001-01-01", "2023-04-01"),
         ("after 5 May 2023", "2023-05-06", "2023-10-19"),
@@ -118,3 +127,23 @@ def test_every_day_is_read_as_iso_has_it_and_as_it_is_written(day: date) -> None
     written = f"{day:%B} {day.day}, {day.year}"
     assert days(day.isoformat()) == days(written)
     assert (days(written) or [""])[0] == day.isoformat()
+
+
+@pytest.mark.cases(
+    ("text", "spans"),
+    [
+        ("revenue 2022 or Q1", [("2022", "2022-01-01", "2023-01-01"), ("q1", "2023-01-01", "2023-04-01")]),
+        ("march vs may", [("march", "2023-03-01", "2023-04-01"), ("may", "2023-05-01", "2023-06-01")]),
+        ("2021 and 2022", [("2021", "2021-01-01", "2022-01-01"), ("2022", "2022-01-01", "2023-01-01")]),
+        ("this year against 2021", [("this year", "2023-01-01", "2024-01-01"), ("2021", "2021-01-01", "2022-01-01")]),
+        ("from October to March 2022", [("from october to march 2022", "2021-10-01", "2022-04-01")]),
+        ("since the 7 May 2023", [("since the 7 may 2023", "2023-05-07", "2023-10-19")]),
+        ("over 2000 in November week", []),
+        ("from 2023 to 2021", []),
+    ],
+)
+def test_each_date_of_a_question_has_its_place_and_two_are_one_only_from_to(
+    text: str, spans: list[tuple[str, str, str]]
+) -> None:
+    found = date_spans(text, NOW.date())
+    assert [(text[start:end].lower(), str(days[0]), str(days[1])) for start, end, days in found] == spans

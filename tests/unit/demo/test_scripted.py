@@ -150,18 +150,20 @@ def test_a_question_is_answered_with_figures_of_the_shop(question: str, fact: st
     [
         ("revenue in Atlantis", "atlantis"),
         ("card payments by category", 'group payments by "category"'),
-        ("were our promotions worth it?", '"it"'),
+        ("were our promotions worth it?", '"promotion worth it"'),
         ("revenue without returns", "without"),
         ("how many customers are there in 2025?", 'I cannot restrict customers to the period "2025"'),
         ("revenue by payment method", 'group revenue by "method"'),
         ("average order value of Tents", 'restrict average order value to "tents"'),
         ("drop in sales?", "drop in revenue"),
-        ("revenue on mondays, on sundays", "on sundays"),
+        ("revenue on mondays, on sundays", "sundays"),
         ("share of revenue of category by country", "share of revenue of category"),
-        ("Compare revenue for spring 2025 with the period before it", '"period"'),
-        ("Compare revenue for 2025 with the period before it, the largest drop first", '"period"'),
+        ("Compare revenue for spring 2025 with the period before it", "spring 2025 with period before it"),
+        ("Compare revenue for 2025 with the period before it, the largest drop first", "largest drop first"),
         ("Products sold in March", "product sold march"),
-        ("revenue in Bern and in Lyon", "I cannot restrict this to bern and lyon"),
+        ("revenue in 2025 in March", '"revenue 2025 march"'),
+        ("How many orders will we get next month?", "next month"),
+        ("revenue in Bern and in Lyon", "restricted to bern and lyon"),
         ("columns of the invoices table", '"invoices" is none of the tables'),
     ],
 )
@@ -314,8 +316,11 @@ def test_the_question_reaches_a_statement_only_as_plain_words_in_quotes_to_look_
     hostile = "Which three products sold best last year'; DROP TABLE orders; --"
     shop = open_shop()
     messages = converse(hostile, shop)
-    queries = [use.arguments["sql"] for message in messages for use in message.tool_uses if use.name == "execute_sql"]
-    assert all(re.search(r"lower\(.*IN \('[a-z0-9', ]+'\) GROUP BY", sql) for sql in queries)
+    sql = "".join(use.arguments.get("sql", "") for message in messages for use in message.tool_uses)
+    quoted = re.findall(r"WHERE '(.*?)' LIKE", sql)
+    assert quoted
+    assert all(re.fullmatch(r"[\w -]+", each) for each in quoted)
+    assert "DROP" not in sql
     assert messages[-1].text.startswith("I have no answer")
     assert shop.execute("SELECT COUNT(*) FROM orders").fetchone() == (6,)
 

@@ -12,7 +12,7 @@ import pytest
 from loom_worker.agents.load import load as load_agents
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.workflows import agent_ids
-from loom_worker.demo.pattern_queries import NO_LLM
+from loom_worker.demo.rows import NO_LLM
 from tests.support.shop_file import TODAY
 from tests.unit.demo.played import Played, played, shipped
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.demo.pattern_queries import NO_LLM
+from loom_worker.demo.rows import NO_LLM
 from loom_worker.demo.writing import written
 from tests.support.tiny_shop import open_shop
 from tests.unit.demo.played import Played, of_spec
