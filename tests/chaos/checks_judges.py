@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from tests.chaos import panels
 from tests.chaos.checks_calls import Looked, shown
+from tests.chaos.checks_repeats import repeated
 from tests.chaos.excuses import Excuses
 from tests.chaos.facts import Facts, Row, TurnFact
 from tests.chaos.marks import replies_in
@@ -38,7 +39,7 @@ def check_verdict_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]
         for call in calls:
             if call.began_s > stored_s and not excuses.disturbed(call):
                 yield _i8(f"{name} is stored and was asked for again, request {call.number}")
-        for call in repeated_verdicts(calls):
+        for call in repeated(calls):
             if not excuses.lost(call):
                 yield _i8(f"{name} was whole (request {call.number}), unused, and asked for again")
         if (paid := sum(call.is_complete for call in calls)) > MOST_VERDICTS:
@@ -52,11 +53,6 @@ def verdict_stages(evidence: Evidence) -> Mapping[Key, Sequence[ModelCall]]:
         if call.look is not None:
             groups[call.look.key].append(call)
     return groups
-
-
-def repeated_verdicts(calls: Sequence[ModelCall]) -> Iterator[ModelCall]:
-    """Of the requests for one verdict those that were answered whole, and made again."""
-    return (call for call in calls[:-1] if call.is_complete)
 
 
 def _stored(facts: Facts) -> Mapping[Key, Row]:

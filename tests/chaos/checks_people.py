@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from loom_worker.core.values.calls import Call
+from tests.chaos.decisions import flaws_of
 from tests.chaos.facts import Facts, TurnFact
 from tests.chaos.records import Decided, Effect, Evidence
 from tests.chaos.verdict import Violation
@@ -65,21 +66,12 @@ def check_decisions(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     for each in evidence.decided:
         turn = facts.by_id.get(each.turn_id)
         name = f"{turn.name if turn else each.turn_id}: {each.call_id}"
-        yield from (_i12(f"{name} {flaw}") for flaw in _answers(each, turn))
+        may_have_ended = turn is None or turn.status != "completed"
+        flaws = flaws_of(each.answers, each.opposed, may_have_ended=may_have_ended)
+        yield from (_i12(f"{name} {flaw}") for flaw in flaws)
         if (each.turn_id, each.call_id) in settled:
             yield _i12(f"{name} was shown as waiting after it was decided")
         settled.add((each.turn_id, each.call_id))
-
-
-def _answers(decided: Decided, turn: TurnFact | None) -> Iterator[str]:
-    *before, last = decided.answers
-    may_have_ended = turn is None or turn.status != "completed"
-    if last not in (200, 409):
-        yield f"was decided on, and the answer was {last}"
-    if last == 409 and not before and not may_have_ended:
-        yield "was decided on for the first time, and the answer was 409"
-    if decided.opposed not in (None, 409):
-        yield f"was decided on twice, and the second answer was {decided.opposed}"
 
 
 def _i12(text: str) -> Violation:

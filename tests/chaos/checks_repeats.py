@@ -54,10 +54,9 @@ def stages(evidence: Evidence) -> Stages:
     return groups
 
 
-def repeated(calls: Sequence[ModelCall], kept: frozenset[tuple[str, int]]) -> Iterator[ModelCall]:
-    """Of the requests for one reply those that were answered whole, in vain, and made again."""
-    last = calls[-1]
-    return (call for call in calls if call.is_complete and call is not last and (call.mark, call.nth) not in kept)
+def repeated(calls: Sequence[ModelCall], kept: frozenset[tuple[str, int]] = frozenset()) -> Iterator[ModelCall]:
+    """Of the requests for one reply, verdict or summary those that were answered whole, in vain, and made again."""
+    return (call for call in calls[:-1] if call.is_complete and (call.mark, call.nth) not in kept)
 
 
 def check_tools(evidence: Evidence, facts: Facts) -> Iterator[Violation]:

@@ -1,10 +1,9 @@
 """I20: what is told of a run, wherever it is told, is what the database says of it."""
 
-import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-from tests.chaos.checks_told import delivery_flaws
+from tests.chaos.checks_told import delivery_flaws, differences, parsed
 from tests.chaos.facts import Facts, Row
 from tests.chaos.records import Evidence, Hook
 from tests.chaos.run_facts import RunFact
@@ -81,7 +80,9 @@ def check_run_shown(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         if run is None:
             yield _i20(f"{poll.run_id} was shown to a client and is not in the database")
         else:
-            yield from (_i20(f"{run.name}: a client was shown {each}") for each in _differences(run, _json(poll.body)))
+            yield from (
+                _i20(f"{run.name}: a client was shown {each}") for each in differences(run.shown, parsed(poll.body))
+            )
     for read in evidence.runs.read:
         run = facts.run_by_id.get(read.run_id)
         if run is None:
@@ -92,22 +93,7 @@ def check_run_shown(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         kept = [(event["n"], event["type"], event["data"]) for event in run.events]
         if told != kept[:-1] or last[:2] != kept[-1][:2]:
             yield _i20(f"{run.name}: a client has read {[each[:2] for each in read.events]}")
-        yield from (_i20(f"{run.name}: a client has read {each}") for each in _differences(run, last[2]))
-
-
-def _differences(run: RunFact, shown: Mapping[str, object], names: Sequence[str] = ()) -> Iterator[str]:
-    for name in names or sorted({*run.shown, *shown}):
-        told, kept = shown.get(name, "(nothing)"), run.shown.get(name, "(nothing)")
-        if told != kept:
-            yield f"{name} {str(told)[:200]!r}, the database has {str(kept)[:200]!r}"
-
-
-def _json(body: bytes) -> Row:
-    try:
-        value = json.loads(body)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        yield from (_i20(f"{run.name}: a client has read {each}") for each in differences(run.shown, last[2]))
 
 
 def check_run_webhooks(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
@@ -129,12 +115,12 @@ def check_run_webhooks(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 def _told(run: RunFact, row: Row, hook: Hook) -> Iterator[str]:
     if row["body"].encode() != hook.body:
         yield "a receiver was told another body than the outbox has"
-    event = _json(hook.body)
+    event = parsed(hook.body)
     data = event.get("data") or {}
     if event.get("type") != f"run.{run.status}":
         yield f"a receiver was told {event.get('type')}, it is {run.status}"
     names = WHOLE_WHEN_CUT if data.get("truncated") else ()
-    yield from (f"a receiver was told {each}" for each in _differences(run, data, names))
+    yield from (f"a receiver was told {each}" for each in differences(run.shown, data, names))
 
 
 def check_run_books(_evidence: Evidence, facts: Facts) -> Iterator[Violation]:

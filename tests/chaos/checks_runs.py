@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from loom_worker.core.values.turns import UNFINISHED
+from tests.chaos.decisions import flaws_of
 from tests.chaos.facts import Facts, TurnFact
 from tests.chaos.records import Evidence
 from tests.chaos.run_facts import Row, RunFact
@@ -185,15 +186,9 @@ def _decision(run: RunFact, stage: Row, given: Sequence[RunDecided]) -> Iterator
     if len(given) > 1:
         yield f"was shown as waiting after it was decided, {len(given)} times in all"
     for each in given:
-        *before, last = each.answers
-        if last not in (200, 409):
-            yield f"was decided on, and the answer was {last}"
-        if last == 409 and not before and run.row["cancel"] is None:
-            yield "was decided on for the first time, and the answer was 409"
-        if last == 200 and stage["decision"] != each.verdict:
+        yield from flaws_of(each.answers, each.opposed, may_have_ended=run.row["cancel"] is not None)
+        if each.answers[-1] == 200 and stage["decision"] != each.verdict:
             yield f"is {stage['decision']}, and somebody was told that it is {each.verdict}"
-        if each.opposed not in (None, 409):
-            yield f"was decided on twice, and the second answer was {each.opposed}"
 
 
 def check_run_progress(evidence: Evidence, facts: Facts) -> Iterator[Violation]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from loom_worker.memory import layers
 from loom_worker.turn.context import MARGIN
 from tests.chaos.checks_calls import Looked, body_tokens, shown
+from tests.chaos.checks_repeats import repeated
 from tests.chaos.excuses import Excuses
 from tests.chaos.facts import Facts, TurnFact
 from tests.chaos.records import Evidence, ModelCall
@@ -26,7 +27,7 @@ def check_summaries(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """
     excuses = Excuses(evidence)
     for calls in summary_stages(evidence).values():
-        for call in repeated_summaries(calls):
+        for call in repeated(calls):
             if not excuses.lost(call):
                 yield Violation("I8", f"{call.mark}: summary {call.number} was whole, unused, and asked for again")
     written: Counter[str] = Counter()
@@ -48,11 +49,6 @@ def summary_stages(evidence: Evidence) -> Mapping[str, Sequence[ModelCall]]:
     for call in sorted(evidence.summary_calls, key=lambda call: call.began_s):
         groups[call.mark].append(call)
     return groups
-
-
-def repeated_summaries(calls: Sequence[ModelCall]) -> Iterator[ModelCall]:
-    """Of the requests for one summary those that were answered whole, and made again."""
-    return (call for call in calls[:-1] if call.is_complete)
 
 
 def check_covered(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
