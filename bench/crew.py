@@ -103,7 +103,8 @@ class Crew:
         def all_beat() -> bool:
             self.tend()
             workers = {pid for name, pid in self._pids.items() if name.startswith("worker-")}
-            return not self._due_s and workers <= system.beating(client)
+            is_open = valkey.is_open(embedded_socket(self.home))  # it may be starting, too
+            return is_open and not self._due_s and workers <= system.beating(client)
 
         with redis.Redis.from_url(embedded_url(self.home), decode_responses=True) as client:
             until(all_beat, READY_S, "all workers are alive")

@@ -178,6 +178,7 @@ def test_without_a_command_the_counts_are_printed(
     assert f"| {counts.READS} | 7 |" in told
 
 
+@pytest.mark.heavy
 def test_a_command_of_loom_counts_in_a_process_of_its_own(tmp_path: Path, folder: Path) -> None:
     environ = {**os.environ, "LOOM_HOME": str(tmp_path / "home"), "LOOM_PROVIDER": "scripted"}
     for command in (["prepare"], ["usage", "--help"]):
