@@ -1,10 +1,10 @@
 """I20: what is told of a run, wherever it is told, is what the database says of it."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 
 from tests.chaos.checks_told import delivery_flaws, differences, parsed
-from tests.chaos.facts import Facts, Row
+from tests.chaos.facts import Facts, Row, grouped
 from tests.chaos.records import Evidence, Hook
 from tests.chaos.run_facts import RunFact
 from tests.chaos.spent import of_usage, total
@@ -39,14 +39,12 @@ def _log(run: RunFact) -> Iterator[str]:
 
 
 def _stages(run: RunFact) -> Iterator[str]:
-    told: dict[str, list[Row]] = defaultdict(list)
-    for event in run.events:
-        if not event["type"].startswith("run."):
-            told[event["data"].get("id", "(nothing)")].append(event)
+    of_stages = (event for event in run.events if not event["type"].startswith("run."))
+    told = grouped(of_stages, lambda event: event["data"].get("id", "(nothing)"))
     for stage in run.stages:
         if stage["is_reused"]:
             continue
-        events = told.pop(stage["key"], [])
+        events = told.pop(stage["key"], ())
         kinds = [event["type"] for event in events]
         if kinds != _due(stage):
             yield f"tells {kinds} of {stage['key']}, due are {_due(stage)}"
@@ -99,15 +97,13 @@ def check_run_shown(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 def check_run_webhooks(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I20: the webhook of a run that has ended arrives at least once, and says how; see also I5."""
     wanted = {started.run_id for started in evidence.runs.started if started.job.hook}
-    hooks: dict[str, list[Hook]] = defaultdict(list)
-    for hook in evidence.hooks:
-        hooks[hook.id].append(hook)
+    hooks = grouped(evidence.hooks, lambda hook: hook.id)
     for run in facts.runs:
         due = run.id in wanted and run.row["completed_ms"] is not None
         if len(run.deliveries) != due:
             yield _i20(f"{run.name}: {len(run.deliveries)} webhooks in the outbox instead of {int(due)}")
         for row in run.deliveries:
-            own = hooks.get(row["id"], [])
+            own = hooks.get(row["id"], ())
             flaws = [*delivery_flaws(row, own), *(flaw for hook in own for flaw in _told(run, row, hook))]
             yield from (_i20(f"{run.name}: {flaw}") for flaw in flaws)
 

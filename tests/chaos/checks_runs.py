@@ -1,11 +1,11 @@
 """I18: a run of a workflow that was accepted is kept and ends, and each of its stages is one turn."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from loom_worker.core.values.turns import UNFINISHED
 from tests.chaos.decisions import flaws_of
-from tests.chaos.facts import Facts, TurnFact
+from tests.chaos.facts import Facts, TurnFact, grouped
 from tests.chaos.records import Evidence
 from tests.chaos.run_facts import Row, RunFact
 from tests.chaos.run_plan import RUN_TOKENS
@@ -170,9 +170,7 @@ def check_run_decisions(evidence: Evidence, facts: Facts) -> Iterator[Violation]
     The first decision is answered 200, or 409 where an earlier attempt may have arrived or the run was cancelled; the
     opposite decision is answered 409.
     """
-    given: dict[tuple[str, str], list[RunDecided]] = defaultdict(list)
-    for each in evidence.runs.decided:
-        given[each.run_id, each.approval].append(each)
+    given = grouped(evidence.runs.decided, lambda each: (each.run_id, each.approval))
     for run in facts.runs:
         for stage in run.stages:
             if stage["role"] == "approval" and not stage["is_reused"]:

@@ -1,12 +1,11 @@
 """I4 and I5: what clients and receivers were told is what the database says, and each was told."""
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loom_worker.core.values.turns import UNFINISHED
-from tests.chaos.facts import Facts, Row, TurnFact
+from tests.chaos.facts import Facts, Row, TurnFact, grouped
 from tests.chaos.records import Evidence, Hook
 from tests.chaos.verdict import Violation
 
@@ -121,15 +120,14 @@ def check_webhooks(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     Whatever reached the receiver is signed and has the id of that turn's row.
     """
     wanted = {sent.turn_id for sent in evidence.submitted if sent.has_webhook}
-    hooks: dict[str, list[Hook]] = defaultdict(list)
+    hooks = grouped(evidence.hooks, lambda hook: hook.id)
     for hook in evidence.hooks:
-        hooks[hook.id].append(hook)
         if not hook.is_signed:
             yield _i5(f"{hook.turn_id}: request {hook.id or 'without id'} is not validly signed")
     for turn in facts.turns:
         yield from (_i5(f"{turn.name}: {text}") for text in _outbox(turn, turn.id in wanted))
         for row in turn.deliveries:
-            yield from (_i5(f"{turn.name}: {text}") for text in delivery_flaws(row, hooks.get(row["id"], [])))
+            yield from (_i5(f"{turn.name}: {text}") for text in delivery_flaws(row, hooks.get(row["id"], ())))
     yield from _strangers(hooks, facts)
 
 
@@ -156,7 +154,7 @@ def delivery_flaws(row: Row, hooks: Sequence[Hook]) -> Iterator[str]:
         yield f"{row['id']} is still {row['status']} after {row['attempts']} attempts"
 
 
-def _strangers(hooks: dict[str, list[Hook]], facts: Facts) -> Iterator[Violation]:
+def _strangers(hooks: Mapping[str, Sequence[Hook]], facts: Facts) -> Iterator[Violation]:
     owners = {row["id"]: row["run_id"] or row["turn_id"] for row in facts.deliveries}
     for webhook_id, group in hooks.items():
         for turn_id in sorted({hook.turn_id for hook in group}):
