@@ -14,8 +14,9 @@ LOCK := $(UV) pip compile --universal --python-version 3.11 --generate-hashes --
 # Without byte code every process of the tests compiles all modules and assertions anew: half a minute of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest
-# Two processes take one file after the other, in the order of tests/conftest.py: those that take longest first.
-TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
+# Three processes, also on two cores: whole systems, and who waits for one, leave a third of the time to others. They take
+# one file after the other, in the order of tests/conftest.py: those that take longest first.
+THREE_AT_A_TIME := -n 3 --dist loadfile --no-loadscope-reorder
 # The other folders have none but heavy tests, and reading them takes seconds.
 QUICK := -m 'not heavy and not long' $(wildcard tests/test_*.py) tests/unit tests/integration tests/journeys
 
@@ -31,11 +32,10 @@ up: $(VENV)/.installed  ## run everything on this machine until Ctrl-C; PORT=800
 	@exec $(BIN)/loom up $(if $(PORT),--port $(PORT))
 
 test: $(VENV)/.installed-dev  ## run the tests but for the slow ones; ARGS="tests/unit/turn -x" runs others
-	@exec $(PYTEST) $(or $(ARGS),$(TWO_AT_A_TIME) $(QUICK))
+	@exec $(PYTEST) $(or $(ARGS),$(THREE_AT_A_TIME) $(QUICK))
 
-# Three processes also on two cores: the whole systems that these tests start wait for each other most of their time.
 test-all: $(VENV)/.installed-dev  ## run all tests, with attacks and faults; those marked "long" are left out
-	@exec $(PYTEST) $(subst -n 2,-n 3,$(TWO_AT_A_TIME)) tests
+	@exec $(PYTEST) $(THREE_AT_A_TIME) tests
 
 learn: $(VENV)/.installed-learn  ## run the tests with DSPy itself, which is installed for them
 	@exec $(PYTEST) tests/integration/learned

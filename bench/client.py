@@ -16,9 +16,9 @@ class Client:
         """Status and body."""
         return self._ask("GET", path, None)
 
-    def submit(self, session: str, text: str, **fields: object) -> str:
+    def submit(self, session: str, text: str) -> str:
         """The id of a new turn."""
-        status, turn = self._ask("POST", f"/v1/sessions/{session}/turns", {"input": text, **fields})
+        status, turn = self._ask("POST", f"/v1/sessions/{session}/turns", {"input": text})
         assert status == 202, (status, turn)
         return str(turn["id"])
 
@@ -53,16 +53,6 @@ class Client:
             if run["completed_at"]:
                 assert run["status"] == "completed", run
                 return
-
-    def first_words(self, turn_id: str) -> None:
-        """Return when the turn's answer has begun to stream."""
-        reader = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
-        reader.request("GET", f"/v1/turns/{turn_id}/events")
-        answer = reader.getresponse()
-        while line := answer.readline():
-            if line.startswith(b"event: output_text.delta"):
-                break
-        reader.close()
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
         sent = None if body is None else json.dumps(body)

@@ -1,14 +1,8 @@
 """A command of `loom` whose process counts what it asks of SQLite: `python -m bench.counting FOLDER worker …`.
 
-Without a command it prints what the processes have counted into that folder so far, and how often those that have ended
-executed each statement:
-
-    python -m bench.counting counts up --port 8001 &
-    python -m bench.counting counts
-
-With `up` all processes of that Loom count. Connections to Loom's own database are counted at the DB-API, so it does not
-matter whether statements come through SQLAlchemy. They never checkpoint: the write-ahead log then holds every page that
-was written (bench/wal.py).
+Without a command it prints what the processes have counted into that folder so far. With `up` all processes of that
+Loom count. Connections to Loom's own database are counted at the DB-API, so it does not matter whether statements come
+through SQLAlchemy. They never checkpoint: the write-ahead log then holds every page that was written (bench/wal.py).
 """
 
 import re
@@ -27,8 +21,6 @@ from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.supervisor import specs
 
 DATABASE = "loom.db"
-SHOWN, SHOWN_CHARS = 60, 160
-"""Most statements of a kind of process that are printed, and how much of each."""
 _SYNCHRONOUS = re.compile(r"PRAGMA\s+synchronous\s*=\s*(\w+)", re.IGNORECASE)
 _FULL = {"FULL", "2", "EXTRA", "3"}
 _CONTROL = {"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"}
@@ -88,7 +80,6 @@ class CountedConnection(sqlite3.Connection):
             raise
         if verb not in _CONTROL:
             self.counters.add(counts.PRAGMAS if verb == "PRAGMA" else counts.STATEMENTS, times)
-        self.counters.add_text(sql, times)
         if found := _SYNCHRONOUS.match(sql):
             self._is_full = found[1].upper() in _FULL
         if not was_open and self.in_transaction:
@@ -134,23 +125,12 @@ def main(arguments: list[str]) -> None:
     """Become that command, or print the counts."""
     folder = Path(arguments[0]).absolute()
     if not arguments[1:]:
-        _show(folder)
+        print(counts.table(counts.read(folder)))
         return
     counters = Counters(folder, kind_of(["loom", *arguments[1:]]))
     sqlite3.connect = counted_connect(sqlite3.connect, counters)
     specs.loom_command = partial(entry, folder)
-    try:
-        command_line.main(args=arguments[1:], prog_name="loom")
-    finally:
-        counters.write_texts()
-
-
-def _show(folder: Path) -> None:
-    print(counts.table(counts.read(folder)))
-    for kind, texts in counts.read_texts(folder).items():
-        print(f"\n{kind}:")
-        for sql, times in texts.most_common(SHOWN):
-            print(f"{times:>8} {' '.join(sql.split())[:SHOWN_CHARS]}")
+    command_line.main(args=arguments[1:], prog_name="loom")
 
 
 def entry(folder: Path) -> tuple[str, ...]:

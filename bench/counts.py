@@ -4,7 +4,6 @@ A process counts in one file of its own, ``<kind>.<pid>.counts``: eight bytes fo
 mapped into memory, so counting makes no system call, and the counts can be read before the process ends.
 """
 
-import json
 import mmap
 import os
 import struct
@@ -27,7 +26,7 @@ REFUSED = "tries for the write lock that another process held"
 OPENED = "connections opened"
 
 COUNTS = (STATEMENTS, PRAGMAS, READS, WRITES, EMPTY_WRITES, DURABLE, REFUSED, OPENED)
-SUFFIX, TEXTS = ".counts", ".statements.json"
+SUFFIX = ".counts"
 _CELL = struct.Struct("<Q")
 
 
@@ -41,8 +40,6 @@ class Counters:
             kind: of the process, as processes.kind_of tells it.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        self._texts_file = folder / f"{kind}.{os.getpid()}{TEXTS}"
-        self._texts: Counter[str] = Counter()
         file = os.open(folder / f"{kind}.{os.getpid()}{SUFFIX}", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         os.truncate(file, _CELL.size * len(COUNTS))
         self._cells = mmap.mmap(file, 0)
@@ -55,16 +52,6 @@ class Counters:
         with self._lock:
             _CELL.pack_into(self._cells, at, _CELL.unpack_from(self._cells, at)[0] + more)
 
-    def add_text(self, sql: str, more: int) -> None:
-        """Count how often this very statement is executed."""
-        with self._lock:
-            self._texts[sql] += more
-
-    def write_texts(self) -> None:
-        """Write how often each statement was executed, into a file beside the counts; for the end of the process."""
-        with self._lock:
-            self._texts_file.write_text(json.dumps(self._texts))
-
 
 def read(folder: Path) -> dict[str, Counter[str]]:
     """Kind of process to its counts so far, those of several processes of a kind together."""
@@ -72,15 +59,6 @@ def read(folder: Path) -> dict[str, Counter[str]]:
     for file in sorted(folder.glob(f"*{SUFFIX}")):
         values = (value for (value,) in _CELL.iter_unpack(file.read_bytes()))
         found.setdefault(file.name.rsplit(".", 2)[0], Counter()).update(dict(zip(COUNTS, values, strict=True)))
-    return found
-
-
-def read_texts(folder: Path) -> dict[str, Counter[str]]:
-    """Kind of process to how often those that have ended executed each statement."""
-    found: dict[str, Counter[str]] = {}
-    for file in sorted(folder.glob(f"*{TEXTS}")):
-        kind = file.name.removesuffix(TEXTS).rpartition(".")[0]
-        found.setdefault(kind, Counter()).update(json.loads(file.read_text()))
     return found
 
 

@@ -83,18 +83,6 @@ class Crew:
         """Rows of Loom's database."""
         return system.rows(self.home / "loom.db", query, *values)
 
-    def holders(self) -> dict[str, list[str]]:
-        """Worker to the ids of the turns it runs now."""
-        found: dict[str, list[str]] = {}
-        names = {pid: name for name, pid in self._pids.items()}
-        for turn_id, worker in self.rows("SELECT id, held_by FROM turns WHERE held_by IS NOT NULL"):
-            found.setdefault(names.get(system.pid_of(str(worker)), ""), []).append(str(turn_id))
-        return found
-
-    def kill(self, name: str) -> None:
-        """SIGKILL, to a process and what it has started."""
-        self._processes.kill(name)
-
     def send(self, name: str, number: signal.Signals) -> None:
         """Any signal, to one process."""
         os.kill(self._pids[name], number)
@@ -114,7 +102,8 @@ class Crew:
         def all_beat() -> bool:
             self.tend()
             workers = {pid for name, pid in self._pids.items() if name.startswith("worker-")}
-            return not self._due_s and workers <= system.beating(client)
+            is_open = valkey.is_open(embedded_socket(self.home))  # it may be starting, too
+            return is_open and not self._due_s and workers <= system.beating(client)
 
         with redis.Redis.from_url(embedded_url(self.home), decode_responses=True) as client:
             until(all_beat, READY_S, "all workers are alive")

@@ -1,15 +1,14 @@
-"""Measure the matching of patterns: `python -m bench.matching [--fit] [--quick]`.
+"""Measure the matching of patterns: `python -m bench.matching`.
 
 How often the right pattern comes first or among three, over labelled questions of which those in held_out.yaml were
 never tuned on, beside plain TF-IDF; the same for a public set of intents where LOOM_TEST_DATA names it; what the
-confidence is worth; how long a question and the fitting of the index take. ``--fit`` prints the coefficients of the
-confidence; it looks at the development questions and the development half of the intents alone.
+confidence is worth; how long fitting the index and a question take.
 """
 
-import argparse
 import json
 import os
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from bench.stats import percentile
 from loom_worker.core.values.patterns import Pattern
 from loom_worker.patterns.library import load, packaged_root
 from loom_worker.patterns.match import Matcher
@@ -128,17 +128,6 @@ def intents() -> dict[str, list[Asked]] | None:
     return {part: [(text, frozenset({f"intents/{name}"})) for text, name in read[part]] for part in read}
 
 
-def half(sets: dict[str, list[Asked]], *, is_held: bool) -> dict[str, list[Asked]]:
-    """Every second intent with its questions: those to develop on, or those that nothing was tuned on.
-
-    Questions out of scope are halved, too; to them come questions of the intents of the other half.
-    """
-    names = sorted({min(right) for _, right in sets["train"]})[is_held::2]
-    mine = {part: [each for each in sets[part] if min(each[1]) in names] for part in ("train", "val", "test")}
-    others = [(text, frozenset({"intents/oos"})) for text, right in sets["val"] if min(right) not in names]
-    return {**mine, "oos": [*sets["oos"][is_held::2], *others[::5]]}
-
-
 def intent_patterns(train: Sequence[Asked], examples: int, seed: int | None) -> list[Pattern]:
     """Each intent as a pattern: of its first examples, or of some that are drawn."""
     by_id: dict[str, list[str]] = {}
@@ -184,96 +173,64 @@ def everyday_questions() -> list[Asked]:
 
 def main() -> None:
     """Print tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fit", action="store_true", help="print the coefficients of the confidence")
-    parser.add_argument("--quick", action="store_true", help="no library of 5,000 patterns")
-    given = parser.parse_args()
-    if given.fit:
-        from bench.matching_fit import fit
-
-        print(fit())
-    else:
-        _all(is_quick=given.quick)
-
-
-def _all(*, is_quick: bool) -> None:
-    from bench.matching_speed import speeds
-
     library = patterns()
+    began_s = time.perf_counter()
     matcher = Matcher(library)
+    print(f"{len(library)} patterns, ready after {time.perf_counter() - began_s:.1f} s")
     for name in ("development", "held_out"):
-        questions, none = labelled(name, matcher.ids())
-        print(
-            f"\n{name}: {len(questions)} questions, {len(none)} that no pattern is right for; {len(library)} patterns"
-        )
-        _accuracy(library, matcher, questions)
-        _confidence(list(answers(matcher, questions)), list(answers(matcher, none)))
-    _others(matcher)
+        _labelled(name, library, matcher)
+    everyday = everyday_questions()
+    print(f"\neveryday questions set aside, {len(everyday)}: {_sure(answers(matcher, everyday)):.1%} shown")
+    for name, is_held in (("to build by", False), ("set aside", True)):
+        described, asked = strangers(is_held=is_held)
+        first, three = hits(ours(Matcher(described)), asked)
+        print(f"strangers' files, {name}, {len(asked)}: {first:.1%} first, {three:.1%} among three")
+    own, asked, none = support()
+    matched = Matcher(own)
+    right, strange = (_sure(answers(matched, some)) for some in (asked, none))
+    print(f"support library: {right:.1%} shown, {strange:.1%} of those that have no pattern")
     if sets := intents():
         _intents(sets)
-    speeds(library, is_quick=is_quick)
 
 
-def _accuracy(library: Sequence[Pattern], matcher: Matcher, questions: Sequence[Asked]) -> None:
+def _labelled(name: str, library: Sequence[Pattern], matcher: Matcher) -> None:
+    questions, none = labelled(name, matcher.ids())
+    print(f"\n{name}: {len(questions)} questions, {len(none)} that no pattern is right for")
     print("\n| | first | among three |\n| --- | --- | --- |")
     rankers = {
         "Loom": ours(matcher),
         "plain TF-IDF, descriptions": plain(library, lambda pattern: pattern.description),
         "plain TF-IDF, all five fields": plain(library, all_fields),
     }
-    for name, ranker in rankers.items():
+    for ranker_name, ranker in rankers.items():
         first, three = hits(ranker, questions)
-        print(f"| {name} | {first:.1%} | {three:.1%} |")
-
-
-def _confidence(asked: Sequence[Answer], none: Sequence[Answer]) -> None:
-    both = [*asked, *none]
-    print("\n| confidence | questions | mean confidence | right |\n| --- | --- | --- | --- |")
-    for number, some in enumerate(bins(both)):
-        if some:
-            mean = sum(answer.confidence for answer in some) / len(some)
-            share = sum(answer.is_right for answer in some) / len(some)
-            print(f"| {number / 10:.1f}-{(number + 1) / 10:.1f} | {len(some)} | {mean:.0%} | {share:.0%} |")
+        print(f"| {ranker_name} | {first:.1%} | {three:.1%} |")
+    asked, unknown = list(answers(matcher, questions)), list(answers(matcher, none))
+    both = [*asked, *unknown]
     right = [answer for answer in asked if answer.is_right]
     print(f"\nExpected calibration error {calibration_error(both):.3f}; right at 0.5 or more: {precision(both):.1%};")
-    print(f"at 0.5 or more: {_sure(right):.1%} of the right ones, {_sure(none):.1%} of those that have no pattern.")
+    print(f"at 0.5 or more: {_sure(right):.1%} of the right ones, {_sure(unknown):.1%} of those that have no pattern.")
+    took_ms = []
+    for text, _ in questions:
+        began_s = time.perf_counter()
+        matcher.match(text)
+        took_ms.append((time.perf_counter() - began_s) * 1000)
+    print(f"A question takes {percentile(took_ms, 50):.2f} ms (p50), {percentile(took_ms, 99):.2f} ms (p99).")
 
 
-def _others(matcher: Matcher) -> None:
-    everyday = everyday_questions()
-    print(f"\neveryday questions set aside, {len(everyday)}: {_sure(list(answers(matcher, everyday))):.1%} shown")
-    for name, is_held in (("to build by", False), ("set aside", True)):
-        described, asked = strangers(is_held=is_held)
-        matched = Matcher(described)
-        first, three = hits(ours(matched), asked)
-        sure = _sure([answer for answer in answers(matched, asked) if answer.is_right])
-        print(f"strangers' files, {name}, {len(asked)}: {first:.1%} / {three:.1%}; {sure:.1%} of the right ones shown")
-    own, asked, none = support()
-    matched = Matcher(own)
-    right, strange = (_sure(list(answers(matched, some))) for some in (asked, none))
-    first = hits(ours(matched), asked)[0]
-    print(f"support library: {first:.1%} first; {right:.1%} shown, {strange:.1%} of those that have no pattern")
-
-
-def _sure(given: Sequence[Answer]) -> float:
-    return sum(answer.confidence >= 0.5 for answer in given) / max(1, len(given))
+def _sure(given: Iterable[Answer]) -> float:
+    found = [answer.confidence >= 0.5 for answer in given]
+    return sum(found) / max(1, len(found))
 
 
 def _intents(sets: dict[str, list[Asked]]) -> None:
-    print(
-        "\n| intents, examples of each | first, mean of 5 draws | AUROC | at 0.5 or more | of no intent |\n"
-        + "| --- " * 5
-        + "|"
-    )
-    held = half(sets, is_held=True)
-    for name, some in (("all", sets), ("the half held apart", held)):
-        for examples in EXAMPLES:
-            drawn = [Matcher(intent_patterns(some["train"], examples, seed)) for seed in SEEDS]
-            first = sum(hits(ours(matcher), some["test"])[0] for matcher in drawn) / len(drawn)
-            apart = sum(told_apart(matcher, some) for matcher in drawn) / len(drawn)
-            known = sum(_sure(list(answers(matcher, some["test"]))) for matcher in drawn) / len(drawn)
-            strange = sum(_sure(list(answers(matcher, some["oos"]))) for matcher in drawn) / len(drawn)
-            print(f"| {name}, {examples} | {first:.1%} | {apart:.3f} | {known:.1%} | {strange:.1%} |")
+    print("\n| examples of each intent | first | AUROC | at 0.5 or more | of no intent |\n" + "| --- " * 5 + "|")
+    for examples in EXAMPLES:
+        drawn = [Matcher(intent_patterns(sets["train"], examples, seed)) for seed in SEEDS]
+        first = sum(hits(ours(matcher), sets["test"])[0] for matcher in drawn) / len(drawn)
+        apart = sum(told_apart(matcher, sets) for matcher in drawn) / len(drawn)
+        known, strange = (sum(_sure(answers(m, sets[part])) for m in drawn) / len(drawn) for part in ("test", "oos"))
+        print(f"| {examples} | {first:.1%} | {apart:.3f} | {known:.1%} | {strange:.1%} |")
 
 
 def told_apart(matcher: Matcher, sets: dict[str, list[Asked]]) -> float:

@@ -1,5 +1,6 @@
 """A model behind HTTP: an asyncio server of the Messages API in a process of its own, as slow as it is told to be."""
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -10,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from bench.prefix import request_blocks
 from bench.system import OVER_HTTP
 from loom_worker.llm import tokens
 
@@ -57,7 +57,8 @@ def question(n: int, directives: str = "") -> str:
 
 def counted(body: dict[str, Any]) -> int:
     """Input tokens of a request, as a provider's usage would say them."""
-    return round(sum(block.tokens for block in request_blocks(body, _count)))
+    placed = [*body.get("tools", ()), *body.get("system", ()), *(b for m in body["messages"] for b in m["content"])]
+    return round(sum(_count(json.dumps(block)) for block in placed))
 
 
 @lru_cache(4096)

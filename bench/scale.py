@@ -16,25 +16,15 @@ class Scale:
     """Of a burst with a session each."""
     slow_turns: int = 250
     """Of a burst over 50 sessions with a model that takes a second."""
-    history_turns: int = 60
-    """At each length, twice."""
-    summary_turns: int = 160
-    """Over four sessions, with each summarizer."""
     long_turns: int = 1200
     tool_turns: int = 15
-    judged_turns: int = 100
-    """With each panel of judges."""
     trace_turns: int = 500
     """Of a burst; there is one a round with each way of exporting."""
     trace_rounds: int = 8
-    collected_turns: int = 300
-    """Whose traces go to a collector that others wrote."""
-    kills: int = 20
     idle_s: float = 20.0
     stream_s: float = 10.0
     """For so long events are written to each crowd of readers."""
     disk_turns: int = 1000
-    reads: int = 500
     budget_sessions: int = 50
     budget_turns: int = 300
     """One after the other; the burst has burst_turns."""
@@ -51,19 +41,13 @@ QUICK = Scale(
     burst_turns=200,
     wide_turns=300,
     slow_turns=100,
-    history_turns=20,
-    summary_turns=60,
     long_turns=240,
     tool_turns=3,
-    judged_turns=20,
     trace_turns=200,
     trace_rounds=4,
-    collected_turns=40,
-    kills=3,
     idle_s=5.0,
     stream_s=5.0,
     disk_turns=200,
-    reads=100,
     budget_sessions=10,
     budget_turns=100,
     peer_turns=200,

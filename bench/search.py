@@ -2,7 +2,7 @@
 
 Latency of searches in one session, with all messages in it and with all but a few in others, and in the newest sessions
 of a workspace together, on made-up text whose words are as rare and as common as English ones. With LOOM_TEST_DATA also
-the recall over the dialogues there (``bench.search_recall``).
+what share of the messages that answer a question is found, over the dialogues there.
 """
 
 import argparse
@@ -10,19 +10,40 @@ import gzip
 import json
 import os
 import random
+import re
+import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
-from bench.search_data import WORKSPACE, database, figure, load
-from bench.search_recall import recalls
+from sqlalchemy import insert, select, update
+
 from bench.stats import percentile
+from loom_worker.core.settings import from_env
+from loom_worker.core.values.chat import ChatMessage
+from loom_worker.core.values.sessions import Message, NewSession
+from loom_worker.core.words import STOP_WORDS
+from loom_worker.store import rows
 from loom_worker.store.database import Database
+from loom_worker.store.prepare import prepare
+from loom_worker.store.schema import messages, sessions
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 
+WORKSPACE = "bench"
 VOCABULARY, WORDS, ASKED = 20_000, 25, 400
 """Different words, words of a message, questions."""
+PLAIN = (
+    "SELECT messages.id FROM messages_fts5 JOIN messages ON messages.n = messages_fts5.rowid "
+    "WHERE messages_fts5 MATCH ? ORDER BY bm25(messages_fts5, 0, 1, 1, 1) LIMIT 10"
+)
+Dialogue = Mapping[str, Any]
+Said = Sequence[tuple[str, str, str, int]]
+"""Id, role, text and moment (ms since 1970) of each message of a session."""
 
 
 def main() -> None:
@@ -39,6 +60,32 @@ def main() -> None:
     if data:
         with database() as store:
             recalls(store, json.loads(gzip.decompress((Path(data) / "dialogues" / "dialogues3.json.gz").read_bytes())))
+
+
+@contextmanager
+def database() -> Iterator[Database]:
+    """A new one in a temporary place."""
+    with tempfile.TemporaryDirectory() as home:
+        settings = from_env({"LOOM_HOME": home, "LOOM_SQLITE_SYNC": "normal"})
+        prepare(settings)
+        store = Database(settings.database_url, sync="normal")
+        yield store
+        store.close()
+
+
+def load(store: Database, name: str, said: Said) -> None:
+    """A session with these messages."""
+    lane = Sessions(store).create(WORKSPACE, NewSession(id=name), now_ms=1).lane
+    made = [
+        Message(f"{name}/{at}", name, f"turn-{name}", ChatMessage(role=role, text=text), 1, ms)  # type: ignore[arg-type]
+        for at, role, text, ms in said
+    ]
+    for start in range(0, len(made), 1000):
+        with store.write() as tx:
+            columns = [rows.message_columns(message, lane=lane) for message in made[start : start + 1000]]
+            tx.execute(insert(messages), columns)
+    with store.write() as tx:
+        tx.execute(update(sessions).where(sessions.c.lane == lane).values(next_seq=len(made) // 2 + 1))
 
 
 def latencies(store: Database, *, count: int, per_session: int) -> None:
@@ -81,6 +128,64 @@ def scope_latencies(store: Database, *, count: int, per_session: int = 500) -> N
         kind = "search of a workspace, with a date" if when else "search of a workspace"
         for share in (50, 95):
             figure(f"{kind}, p{share}", percentile(taken_ms, share), "ms", messages=count, sessions=len(names))
+
+
+def recalls(store: Database, dialogues: Sequence[Dialogue]) -> None:
+    """The share of the evidence among ten hits, and in their passages, asked for at the end of each dialogue."""
+    for dialogue in dialogues:
+        load(store, dialogue["id"], _said(dialogue))
+    figure("recall@10, FTS5's BM25 alone", 100 * plain(store, dialogues, frozenset()), "%")
+    figure("recall@10, FTS5's BM25, stop words dropped", 100 * plain(store, dialogues, STOP_WORDS), "%")
+    for name, is_apart in (("", False), (", one hit a passage", True)):
+        found, shown = zip(*_shares(store, dialogues, is_apart=is_apart), strict=True)
+        figure(f"recall@10{name}", 100 * sum(found) / len(found), "%", nothing_found=found.count(0.0))
+        figure(f"recall@10 in passages{name}", 100 * sum(shown) / len(shown), "%", questions=len(shown))
+
+
+def _shares(store: Database, dialogues: Sequence[Dialogue], *, is_apart: bool) -> Iterator[tuple[float, float]]:
+    search = Search(store)
+    for dialogue in dialogues:
+        name, now_ms = dialogue["id"], moment_ms(dialogue["messages"][-1]["time"])
+        for asked in dialogue["questions"]:
+            hits = search.session(WORKSPACE, name, asked["question"], limit=10, is_apart=is_apart, now_ms=now_ms)
+            wanted = {f"{name}/{each}" for each in asked["evidence"]}
+            shown = {each.message_id for hit in hits for each in hit.passage}
+            yield len(wanted & {hit.message_id for hit in hits}) / len(wanted), len(wanted & shown) / len(wanted)
+
+
+def _said(dialogue: Dialogue) -> Said:
+    """Its messages: those of the first speaker are the user's, the name stands before each text."""
+    first = dialogue["messages"][0]["speaker"]
+    roles = {True: "user", False: "assistant"}
+    return [
+        (m["id"], roles[m["speaker"] == first], f"{m['speaker']}: {m['text']}", moment_ms(m["time"]))
+        for m in dialogue["messages"]
+    ]
+
+
+def moment_ms(time: str) -> int:
+    """``4:04 pm on 20 January, 2023``, taken for UTC, as ms since 1970."""
+    return int(datetime.strptime(time, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC).timestamp()) * 1000
+
+
+def plain(store: Database, dialogues: Sequence[Dialogue], dropped: frozenset[str]) -> float:
+    """Recall with nothing but FTS5's BM25 over the question's words, those dropped left out."""
+    shares = []
+    with store.read() as tx:
+        for dialogue in dialogues:
+            lane = tx.execute(select(sessions.c.lane).where(sessions.c.id == dialogue["id"])).scalar_one()
+            for asked in dialogue["questions"]:
+                words = [word for word in re.findall(r"[^\W_]+", asked["question"].lower()) if word not in dropped]
+                match = f'lane : "{lane}" AND said : ({" OR ".join(map(json.dumps, words))})'
+                found = tx.exec_driver_sql(PLAIN, (match,)).scalars().all()
+                ids = {at.removeprefix(f"{dialogue['id']}/") for at in found}
+                shares.append(len(ids & set(asked["evidence"])) / len(asked["evidence"]))
+    return sum(shares) / len(shares)
+
+
+def figure(name: str, value: float, unit: str, **more: object) -> None:
+    """Print one."""
+    print(json.dumps({"figure": name, "value": round(value, 2), "unit": unit, **more}), flush=True)
 
 
 class Talk:

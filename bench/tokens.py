@@ -1,15 +1,10 @@
-"""Measure the counting of tokens: `python -m bench.tokens [--tokenizer tokenizer.json] [--cassettes FOLDER]`.
-
-Reads the recordings of LOOM_TEST_DATA, and VCR cassettes (YAML, gzipped or not) of other projects below a folder.
+"""Measure the counting of tokens: `python -m bench.tokens`, with LOOM_TEST_DATA.
 
 How far what Loom counts is from what the provider counted, over recorded requests with the usage that came back: the
 bound that budgets are judged by, the usual estimate of a session that has no reply yet, and what is shown after a
-reply, when its usage has corrected the counting. With the file of a published tokenizer also the spread of its ratio to
-cl100k over kinds of text, and the error over long made-up sessions in which the kinds change.
+reply, when its usage has corrected the counting.
 """
 
-import argparse
-import gzip
 import json
 import os
 import re
@@ -21,9 +16,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import yaml
-
-from bench.kinds import spread
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolSpec, ToolUse
 from loom_worker.llm import tokens
 from loom_worker.memory.layers import (
@@ -69,47 +61,13 @@ class Sample:
 
 def main() -> None:
     """Print tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokenizer", type=Path, help="a tokenizer.json (needs the package `tokenizers`)")
-    parser.add_argument("--cassettes", type=Path, help="a folder with VCR cassettes of the Messages API")
-    given = parser.parse_args()
-    if given.cassettes:
-        _recorded([*cassettes(given.cassettes)])
-    if data := os.environ.get("LOOM_TEST_DATA"):
-        _recorded(recordings(Path(data)))
-    if given.tokenizer:
-        spread(given.tokenizer)
+    _recorded(recordings(Path(os.environ["LOOM_TEST_DATA"])))
 
 
 def recordings(data: Path) -> list[Json]:
     """All exchanges in the folder that LOOM_TEST_DATA names."""
     lines = (data / "anthropic_recordings" / "recordings.jsonl").read_text("utf-8").splitlines()
     return [json.loads(line) for line in lines]
-
-
-def cassettes(folder: Path) -> Iterator[Json]:
-    """The exchanges with the Messages API in the VCR cassettes below a folder, each request once."""
-    met = set()
-    for path in sorted([*folder.rglob("*.yaml"), *folder.rglob("*.yaml.gz")]):
-        raw = path.read_bytes()
-        if b"anthropic.com/v1/messages" not in (raw := gzip.decompress(raw) if path.suffix == ".gz" else raw):
-            continue
-        loaded = yaml.load(raw, yaml.CSafeLoader)
-        pairs = [(each["request"], each["response"]) for each in loaded.get("interactions", ())]
-        for n, (asked, answered) in enumerate(pairs or zip(loaded["requests"], loaded["responses"], strict=True)):
-            body = _text(asked["body"])
-            if re.search(r"anthropic\.com/v1/messages(?:\?|$)", asked["uri"]) and body not in met:
-                met.add(body)
-                exchange = {"id": f"{path.relative_to(folder)}#{n}", "status": answered["status"]["code"]}
-                yield {**exchange, "request": json.loads(body), "body": _text(answered["body"])}
-
-
-def _text(body: Any) -> str:
-    body = body.get("string", body) if isinstance(body, dict) else body
-    if isinstance(body, bytes):
-        body = gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body
-        return body.decode()
-    return str(body)
 
 
 def skipped(recording: Json) -> str | None:

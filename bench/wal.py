@@ -1,19 +1,11 @@
 """The pages that transactions wrote, read from SQLite's write-ahead log beside the processes that write it.
 
-    python -m bench.wal HOME [FRAME]
-
-prints how many pages of each table and index stand in the log of the Loom with that home, all or from that frame on.
-
 https://sqlite.org/fileformat2.html#walformat: a header of 32 bytes, then frames of a header of 24 bytes and a page. The
 file is opened by a process that holds no lock on it: closing it there drops no other's.
 """
 
-import sqlite3
 import struct
-import sys
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,18 +68,6 @@ def read(file: Path) -> Log:
     return Log(salts, page_bytes, frames, commits, database_pages)
 
 
-def by_table(database: Path, first: int = 0) -> Counter[str]:
-    """Table or index to how many pages of it stand in the log, from a frame on.
-
-    By the standard library's SQLite, for only some builds can tell which page is whose
-    (https://sqlite.org/dbstat.html); nothing else in this process may have the database open.
-    """
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as connection:
-        names = dict(connection.execute("SELECT pageno, name FROM dbstat"))
-    pages = (page for number, (page, _) in enumerate(_frames(Path(f"{database}-wal"))) if number >= first)
-    return Counter(names.get(page, "free") for page in pages)
-
-
 def _header(file: Path) -> tuple[tuple[int, int], int]:
     """The salts, and the bytes of a page."""
     with file.open("rb") as log:
@@ -108,15 +88,3 @@ def _frames(file: Path) -> Iterator[tuple[int, int]]:
                 return
             yield page, size_pages
             log.seek(page_bytes, 1)
-
-
-def main(home: str, first: str = "0") -> None:
-    """Print the log's size, and the pages of each table."""
-    database = Path(home) / "loom.db"
-    print(read(Path(f"{database}-wal")))
-    for name, pages in by_table(database, int(first)).most_common():
-        print(f"{pages:>8} {name}")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

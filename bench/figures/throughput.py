@@ -3,14 +3,20 @@
 The few have a past of many turns each; the many are new, so each of their turns makes a session.
 """
 
+from contextlib import closing
+from pathlib import Path
+
 from bench.load import Ask, Burst, burst, hello, latencies, make_steady, warm_up
 from bench.model import model_server, question
 from bench.noop import noop_tasks
-from bench.past import make_sessions
 from bench.report import Report
 from bench.scale import Scale
 from bench.stats import percentile
 from bench.system import SCRIPTED, Running, System
+from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.sessions import NewSession
+from loom_worker.store import sessions as session_rows
+from loom_worker.store.database import Database
 
 FEW, MANY = 50, 1000
 LATENCIES_MS = (0, 5, 1000)
@@ -61,6 +67,14 @@ def _one_by_one(report: Report, loom: Running, scale: Scale) -> None:
     for share in (50, 95):
         name = f"submit to end seen, p{share}, a model of 0 ms"
         report.add(name, percentile(ended, share), "ms", model="HTTP server")
+
+
+def make_sessions(home: Path, prefix: str, count: int, *, model: str) -> None:
+    """Sessions ``<prefix>-0``, ``<prefix>-1`` … with a model of their own, written beside the running Loom."""
+    with closing(Database(f"sqlite:///{home / 'loom.db'}", sync="normal")) as database, database.write() as tx:
+        for n in range(count):
+            new = NewSession(id=f"{prefix}-{n}", agent="default", model=model)
+            session_rows.add(tx, "default", new, now_ms=now_ms())
 
 
 def steady(loom: Running, scale: Scale, *, sessions: int, prefix: str, ask: Ask = hello) -> None:

@@ -1,22 +1,16 @@
 """Tools of a user's own, from one Python file: side by side, many short ones, and a result too large to be sent."""
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 from bench.load import burst
 from bench.model import model_server, question
 from bench.report import Report
 from bench.scale import Scale
-from bench.stats import percentile
 from bench.system import Running, System
-from loom_worker.core.values.tools import Caller
-from loom_worker.tools import child_main, targets
-from loom_worker.tools.pool import Pool
 from tests.support.until import until
 
 CODE = '''
@@ -80,7 +74,6 @@ def measure(report: Report, scale: Scale) -> None:
             per_s = _many(loom, 10 * scale.tool_turns, "short", first=50_000)
             name = f"short tools, {CALLS} a reply, {SESSIONS} sessions at a time, expected 100 a second"
             report.add(name, per_s, "calls/s", model="HTTP server")
-        _round_trips(report, Path(folder), scale)
 
 
 def _turns(report: Report, loom: Running, tools: Sequence[str], name: str, scale: Scale) -> None:
@@ -103,19 +96,3 @@ def _many(loom: Running, turns: int, prefix: str, *, first: int) -> float:
     directive = "tools=" + ",".join(["note"] * CALLS)
     done = burst(loom, turns, sessions=SESSIONS, prefix=prefix, ask=lambda n: question(first + n, directive))
     return done.per_s * CALLS
-
-
-def _round_trips(report: Report, folder: Path, scale: Scale) -> None:
-    """A worker's pool alone: one call after the other, in a child that knows the tool."""
-    tool = next(tool for tool in targets.tools("measured.py", folder) if tool.spec.name == "note")
-    caller = Caller("lane", "session", "default", "turn", "call", "default")
-    took_ms = []
-    with closing(Pool(child_main.command(), most=1, environ=os.environ)) as pool:
-        for n in range(10 * scale.reads):
-            began_s = time.perf_counter()
-            outcome = pool.run(tool, {"nonce": str(n)}, caller, timeout_s=30, max_bytes=1_000_000)
-            took_ms.append((time.perf_counter() - began_s) * 1000)
-            assert outcome.content == str(n), outcome
-    report.add("a short tool in its process: the first call, which starts it", took_ms[0], "ms")
-    for share in (50, 99):
-        report.add(f"a short tool in its process, there and back, p{share}", percentile(took_ms[1:], share), "ms")

@@ -16,7 +16,7 @@ LEVELS: tuple[Level, ...] = ("normal", "warning", "critical")
 """In the order of MemoryPolicy.batches."""
 LEFT = {"thrifty": 0.5, "normal": 0.6, "full": 0.6}
 """Of the first mark (0-1), what a summary leaves of L1. More remembers hardly more and writes the provider's cache anew
-more often: with 0.7 a turn costs 6 % more, with 0.5 as much less (``bench.windows``)."""
+more often: with 0.7 a turn costs 6 % more, with 0.5 as much less."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Calibration:
 FITTED = Calibration(steepness=17.83, none=8.9, everyday=4.63)
 """The most likely coefficients on the development questions, on parts of the library of 1 to 20 patterns, and on
 intents of a public set, and on everyday questions; then more cautious, until at most 9 % of the questions without a
-pattern reach one half, and 2 % of the everyday ones: ``python -m bench.matching --fit``."""
+pattern reach one half, and 2 % of the everyday ones."""
 
 
 def confidences(scores: Sequence[float], everyday: float = 0.0, *, by: Calibration = FITTED) -> list[float]:

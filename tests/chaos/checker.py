@@ -28,7 +28,6 @@ from tests.chaos.checks_judges import (
     check_judged,
     check_rejected,
     check_verdict_calls,
-    repeated_verdicts,
     verdict_stages,
 )
 from tests.chaos.checks_memory import HEURISTIC, check_changes, check_layers, check_notes, check_settled
@@ -46,7 +45,7 @@ from tests.chaos.checks_runs import (
     check_runs_kept,
     check_stage_turns,
 )
-from tests.chaos.checks_summaries import check_covered, check_summaries, repeated_summaries, summary_stages
+from tests.chaos.checks_summaries import check_covered, check_summaries, summary_stages
 from tests.chaos.checks_tiers import check_dated, check_embedded, check_learned
 from tests.chaos.checks_told import check_read, check_shown, check_webhooks
 from tests.chaos.checks_traces import check_traces
@@ -172,7 +171,7 @@ def _judges(evidence: Evidence, facts: Facts) -> dict[str, float]:
         "judged_answers": sum(len(turn.judged) for turn in facts.turns),
         "answers_given_anew": sum(not each["is_last"] for turn in facts.turns for each in turn.judged),
         "judge_requests": len(evidence.judge_calls),
-        "verdicts_repeated": sum(1 for calls in stages_of for _ in repeated_verdicts(calls)),
+        "verdicts_repeated": sum(1 for calls in stages_of for _ in repeated(calls)),
         "verdicts_dead": sum(row["status"] == "dead" for turn in facts.turns for row in turn.verdicts),
         "read": len(evidence.read),
         "read_resumed": sum(each.resumed > 0 for each in evidence.read),
@@ -206,5 +205,5 @@ def _memory(evidence: Evidence, facts: Facts) -> dict[str, float]:
         "memory_heuristic_share": sum(change["by"] == HEURISTIC for change in known) / max(1, len(known)),
         "summary_requests": len(evidence.summary_calls),
         "summary_replies": sum(call.is_complete for call in evidence.summary_calls),
-        "summary_replies_repeated": sum(1 for calls in asked for _ in repeated_summaries(calls)),
+        "summary_replies_repeated": sum(1 for calls in asked for _ in repeated(calls)),
     }

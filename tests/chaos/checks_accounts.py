@@ -1,13 +1,13 @@
 """I9 and I15: what was spent is booked once, to the token and the billionth of a USD, and no budget is exceeded."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from loom_worker.core.values.turns import PAID
 from tests.chaos.excuses import Excuses, cancelled_turns
-from tests.chaos.facts import Facts, Row, TurnFact
+from tests.chaos.facts import Facts, Row, TurnFact, grouped
 from tests.chaos.records import Evidence, ModelCall
 from tests.chaos.spent import Limit, Spent, is_in, limits, of_entry, of_usage, tokens, total
 from tests.chaos.verdict import Violation
@@ -21,7 +21,7 @@ def check_ledger(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     alone, and the model server has given it. A session has used what the ledger has of its turns and its summaries.
     Replies cost what the model server says, but where a cancel cut them.
     """
-    asked = _by_mark(evidence.judge_calls)
+    asked = grouped(evidence.judge_calls, lambda call: call.mark)
     replied = {(call.mark, call.nth): call.tokens for call in evidence.turn_calls}
     cancelled = cancelled_turns(evidence, facts)
     for turn in facts.turns:
@@ -181,13 +181,6 @@ def _is_calm(calls: Sequence[ModelCall], booked: Spent, excuses: Excuses) -> boo
     whole = [call for call in calls if call.is_complete]
     is_clear = len(whole) == booked["llm_calls"] and all(call.is_complete or call.status >= 400 for call in calls)
     return is_clear and excuses.is_calm(calls)
-
-
-def _by_mark(calls: Sequence[ModelCall]) -> Mapping[str, Sequence[ModelCall]]:
-    found: dict[str, list[ModelCall]] = defaultdict(list)
-    for call in calls:
-        found[call.mark].append(call)
-    return found
 
 
 def _i9(text: str) -> Violation:

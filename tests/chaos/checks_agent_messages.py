@@ -9,7 +9,7 @@ from itertools import pairwise
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.turns import UNFINISHED
 from tests.chaos.excuses import is_disturbed_between
-from tests.chaos.facts import Facts, Row, TurnFact
+from tests.chaos.facts import Facts, Row, TurnFact, grouped
 from tests.chaos.model_script import REF
 from tests.chaos.records import Evidence
 from tests.chaos.verdict import Violation
@@ -133,10 +133,7 @@ def check_order_of_messages(evidence: Evidence, facts: Facts) -> Iterator[Violat
 
 
 def _queues(facts: Facts) -> Mapping[tuple[str, str, str], Sequence[Row]]:
-    found: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
-    for message in facts.agent_messages:
-        found[message["workspace"], message["to_agent"], message["scope"]].append(message)
-    return found
+    return grouped(facts.agent_messages, lambda each: (each["workspace"], each["to_agent"], each["scope"]))
 
 
 def check_passed(_evidence: Evidence, facts: Facts) -> Iterator[Violation]:

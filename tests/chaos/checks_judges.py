@@ -1,13 +1,13 @@
 """I8 and I14: judges are asked once, and what they said is what became of the answer."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from tests.chaos import panels
 from tests.chaos.checks_calls import Looked, shown
+from tests.chaos.checks_repeats import in_order, repeated
 from tests.chaos.excuses import Excuses
-from tests.chaos.facts import Facts, Row, TurnFact
+from tests.chaos.facts import Facts, Row, TurnFact, grouped
 from tests.chaos.marks import replies_in
 from tests.chaos.records import Evidence, ModelCall
 from tests.chaos.verdict import Violation
@@ -38,7 +38,7 @@ def check_verdict_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]
         for call in calls:
             if call.began_s > stored_s and not excuses.disturbed(call):
                 yield _i8(f"{name} is stored and was asked for again, request {call.number}")
-        for call in repeated_verdicts(calls):
+        for call in repeated(calls):
             if not excuses.lost(call):
                 yield _i8(f"{name} was whole (request {call.number}), unused, and asked for again")
         if (paid := sum(call.is_complete for call in calls)) > MOST_VERDICTS:
@@ -47,16 +47,8 @@ def check_verdict_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]
 
 def verdict_stages(evidence: Evidence) -> Mapping[Key, Sequence[ModelCall]]:
     """The requests for the same verdict, in order of arrival."""
-    groups: dict[Key, list[ModelCall]] = defaultdict(list)
-    for call in sorted(evidence.judge_calls, key=lambda call: call.began_s):
-        if call.look is not None:
-            groups[call.look.key].append(call)
-    return groups
-
-
-def repeated_verdicts(calls: Sequence[ModelCall]) -> Iterator[ModelCall]:
-    """Of the requests for one verdict those that were answered whole, and made again."""
-    return (call for call in calls[:-1] if call.is_complete)
+    looked = ((call.look.key, call) for call in in_order(evidence.judge_calls) if call.look is not None)
+    return {key: [call for _, call in pairs] for key, pairs in grouped(looked, lambda pair: pair[0]).items()}
 
 
 def _stored(facts: Facts) -> Mapping[Key, Row]:

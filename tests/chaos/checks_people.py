@@ -1,10 +1,10 @@
 """I12: what needs a person runs when one has agreed, and only then."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from loom_worker.core.values.calls import Call
-from tests.chaos.facts import Facts, TurnFact
+from tests.chaos.decisions import flaws_of
+from tests.chaos.facts import Facts, TurnFact, grouped
 from tests.chaos.records import Decided, Effect, Evidence
 from tests.chaos.verdict import Violation
 
@@ -19,16 +19,12 @@ def check_people(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     nobody gave. A call that is not approved has no effect, an approved one none before the person had spoken (more
     than one is I8's matter), and an approved call of a turn that completed was not denied.
     """
-    decided: dict[tuple[str, str], list[Decided]] = defaultdict(list)
-    for each in evidence.decided:
-        decided[each.turn_id, each.call_id].append(each)
-    effects: dict[str, list[Effect]] = defaultdict(list)
-    for effect in evidence.effects:
-        effects[effect.nonce].append(effect)
+    decided = grouped(evidence.decided, lambda each: (each.turn_id, each.call_id))
+    effects = grouped(evidence.effects, lambda effect: effect.nonce)
     for turn in facts.turns:
         for call in turn.calls:
             if call.name in evidence.asking_tools:
-                found = decided.get((turn.id, call.id), [])
+                found = decided.get((turn.id, call.id), ())
                 flaws = (*_verdict(call, found), *_effects(turn, call, found, effects))
                 yield from (_i12(f"{turn.name}: {call.name} {call.id} {flaw}") for flaw in flaws)
 
@@ -65,21 +61,12 @@ def check_decisions(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     for each in evidence.decided:
         turn = facts.by_id.get(each.turn_id)
         name = f"{turn.name if turn else each.turn_id}: {each.call_id}"
-        yield from (_i12(f"{name} {flaw}") for flaw in _answers(each, turn))
+        may_have_ended = turn is None or turn.status != "completed"
+        flaws = flaws_of(each.answers, each.opposed, may_have_ended=may_have_ended)
+        yield from (_i12(f"{name} {flaw}") for flaw in flaws)
         if (each.turn_id, each.call_id) in settled:
             yield _i12(f"{name} was shown as waiting after it was decided")
         settled.add((each.turn_id, each.call_id))
-
-
-def _answers(decided: Decided, turn: TurnFact | None) -> Iterator[str]:
-    *before, last = decided.answers
-    may_have_ended = turn is None or turn.status != "completed"
-    if last not in (200, 409):
-        yield f"was decided on, and the answer was {last}"
-    if last == 409 and not before and not may_have_ended:
-        yield "was decided on for the first time, and the answer was 409"
-    if decided.opposed not in (None, 409):
-        yield f"was decided on twice, and the second answer was {decided.opposed}"
 
 
 def _i12(text: str) -> Violation:

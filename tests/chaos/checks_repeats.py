@@ -1,10 +1,9 @@
 """I8: nothing is paid for twice but what was under way when its process died, and some things never."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tests.chaos.excuses import Excuses, cancelled_turns
-from tests.chaos.facts import Facts, TurnFact
+from tests.chaos.facts import Facts, TurnFact, grouped
 from tests.chaos.model_script import is_folded, stage_of
 from tests.chaos.records import Effect, Evidence, ModelCall
 from tests.chaos.verdict import Violation
@@ -45,19 +44,18 @@ def stages(evidence: Evidence) -> Stages:
 
     Those that had no room for the turn's first replies are left out, for their number is not known.
     """
-    groups: dict[tuple[str, int], list[ModelCall]] = defaultdict(list)
-    for call in evidence.turn_calls:
-        if not is_folded(call.body):
-            groups[call.mark, stage_of(call.body)].append(call)
-    for calls in groups.values():
-        calls.sort(key=lambda call: call.began_s)
-    return groups
+    calls = in_order(call for call in evidence.turn_calls if not is_folded(call.body))
+    return grouped(calls, lambda call: (call.mark, stage_of(call.body)))
 
 
-def repeated(calls: Sequence[ModelCall], kept: frozenset[tuple[str, int]]) -> Iterator[ModelCall]:
-    """Of the requests for one reply those that were answered whole, in vain, and made again."""
-    last = calls[-1]
-    return (call for call in calls if call.is_complete and call is not last and (call.mark, call.nth) not in kept)
+def in_order(calls: Iterable[ModelCall]) -> Sequence[ModelCall]:
+    """As they arrived."""
+    return sorted(calls, key=lambda call: call.began_s)
+
+
+def repeated(calls: Sequence[ModelCall], kept: frozenset[tuple[str, int]] = frozenset()) -> Iterator[ModelCall]:
+    """Of the requests for one reply, verdict or summary those that were answered whole, in vain, and made again."""
+    return (call for call in calls[:-1] if call.is_complete and (call.mark, call.nth) not in kept)
 
 
 def check_tools(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
@@ -67,9 +65,7 @@ def check_tools(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     stored as completed had its effect.
     """
     excuses = Excuses(evidence)
-    effects: dict[str, list[Effect]] = defaultdict(list)
-    for effect in evidence.effects:
-        effects[effect.nonce].append(effect)
+    effects = grouped(evidence.effects, lambda effect: effect.nonce)
     for nonce, same in effects.items():
         *before, last = sorted(same, key=lambda effect: effect.at_s)
         if before and last.tool in evidence.single_effect_tools:

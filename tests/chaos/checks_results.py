@@ -1,13 +1,12 @@
 """I13: a large result is kept apart, whole, and the conversation has a preview of it."""
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
 import zstandard
 
-from tests.chaos.facts import Facts, Row, TurnFact
+from tests.chaos.facts import Facts, Row, TurnFact, grouped
 from tests.chaos.records import Effect, Evidence, Json
 from tests.chaos.verdict import Violation
 from tests.support.messages_rules import blocks
@@ -24,14 +23,12 @@ def check_results(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     The row of the reference belongs to the turn, its file is there, unpacks, and has the SHA-256 that the tool itself
     wrote down. Only where the disk was full is a result shortened instead.
     """
-    given: dict[str, list[Effect]] = defaultdict(list)
-    for effect in evidence.effects:
-        given[effect.nonce].append(effect)
+    given = grouped(evidence.effects, lambda effect: effect.nonce)
     for turn in facts.turns:
         for call in turn.calls:
             if call.name not in evidence.large_tools or call.status != "completed":
                 continue
-            seen = given[call.arguments["nonce"]]
+            seen = given.get(call.arguments["nonce"], ())
             if call.ref is not None:
                 flaws = _kept(evidence.home, turn, facts.blobs.get(call.ref), {effect.sha256 for effect in seen})
                 yield from (_i13(f"{turn.name}: {call.ref} {flaw}") for flaw in flaws)

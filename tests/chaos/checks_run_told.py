@@ -1,11 +1,10 @@
 """I20: what is told of a run, wherever it is told, is what the database says of it."""
 
-import json
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator
 
-from tests.chaos.checks_told import delivery_flaws
-from tests.chaos.facts import Facts, Row
+from tests.chaos.checks_told import delivery_flaws, differences, parsed
+from tests.chaos.facts import Facts, Row, grouped
 from tests.chaos.records import Evidence, Hook
 from tests.chaos.run_facts import RunFact
 from tests.chaos.spent import of_usage, total
@@ -40,14 +39,12 @@ def _log(run: RunFact) -> Iterator[str]:
 
 
 def _stages(run: RunFact) -> Iterator[str]:
-    told: dict[str, list[Row]] = defaultdict(list)
-    for event in run.events:
-        if not event["type"].startswith("run."):
-            told[event["data"].get("id", "(nothing)")].append(event)
+    of_stages = (event for event in run.events if not event["type"].startswith("run."))
+    told = grouped(of_stages, lambda event: event["data"].get("id", "(nothing)"))
     for stage in run.stages:
         if stage["is_reused"]:
             continue
-        events = told.pop(stage["key"], [])
+        events = told.pop(stage["key"], ())
         kinds = [event["type"] for event in events]
         if kinds != _due(stage):
             yield f"tells {kinds} of {stage['key']}, due are {_due(stage)}"
@@ -81,7 +78,9 @@ def check_run_shown(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         if run is None:
             yield _i20(f"{poll.run_id} was shown to a client and is not in the database")
         else:
-            yield from (_i20(f"{run.name}: a client was shown {each}") for each in _differences(run, _json(poll.body)))
+            yield from (
+                _i20(f"{run.name}: a client was shown {each}") for each in differences(run.shown, parsed(poll.body))
+            )
     for read in evidence.runs.read:
         run = facts.run_by_id.get(read.run_id)
         if run is None:
@@ -92,36 +91,19 @@ def check_run_shown(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         kept = [(event["n"], event["type"], event["data"]) for event in run.events]
         if told != kept[:-1] or last[:2] != kept[-1][:2]:
             yield _i20(f"{run.name}: a client has read {[each[:2] for each in read.events]}")
-        yield from (_i20(f"{run.name}: a client has read {each}") for each in _differences(run, last[2]))
-
-
-def _differences(run: RunFact, shown: Mapping[str, object], names: Sequence[str] = ()) -> Iterator[str]:
-    for name in names or sorted({*run.shown, *shown}):
-        told, kept = shown.get(name, "(nothing)"), run.shown.get(name, "(nothing)")
-        if told != kept:
-            yield f"{name} {str(told)[:200]!r}, the database has {str(kept)[:200]!r}"
-
-
-def _json(body: bytes) -> Row:
-    try:
-        value = json.loads(body)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        yield from (_i20(f"{run.name}: a client has read {each}") for each in differences(run.shown, last[2]))
 
 
 def check_run_webhooks(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I20: the webhook of a run that has ended arrives at least once, and says how; see also I5."""
     wanted = {started.run_id for started in evidence.runs.started if started.job.hook}
-    hooks: dict[str, list[Hook]] = defaultdict(list)
-    for hook in evidence.hooks:
-        hooks[hook.id].append(hook)
+    hooks = grouped(evidence.hooks, lambda hook: hook.id)
     for run in facts.runs:
         due = run.id in wanted and run.row["completed_ms"] is not None
         if len(run.deliveries) != due:
             yield _i20(f"{run.name}: {len(run.deliveries)} webhooks in the outbox instead of {int(due)}")
         for row in run.deliveries:
-            own = hooks.get(row["id"], [])
+            own = hooks.get(row["id"], ())
             flaws = [*delivery_flaws(row, own), *(flaw for hook in own for flaw in _told(run, row, hook))]
             yield from (_i20(f"{run.name}: {flaw}") for flaw in flaws)
 
@@ -129,12 +111,12 @@ def check_run_webhooks(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 def _told(run: RunFact, row: Row, hook: Hook) -> Iterator[str]:
     if row["body"].encode() != hook.body:
         yield "a receiver was told another body than the outbox has"
-    event = _json(hook.body)
+    event = parsed(hook.body)
     data = event.get("data") or {}
     if event.get("type") != f"run.{run.status}":
         yield f"a receiver was told {event.get('type')}, it is {run.status}"
     names = WHOLE_WHEN_CUT if data.get("truncated") else ()
-    yield from (f"a receiver was told {each}" for each in _differences(run, data, names))
+    yield from (f"a receiver was told {each}" for each in differences(run.shown, data, names))
 
 
 def check_run_books(_evidence: Evidence, facts: Facts) -> Iterator[Violation]:

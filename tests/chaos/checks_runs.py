@@ -1,10 +1,11 @@
 """I18: a run of a workflow that was accepted is kept and ends, and each of its stages is one turn."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from loom_worker.core.values.turns import UNFINISHED
-from tests.chaos.facts import Facts, TurnFact
+from tests.chaos.decisions import flaws_of
+from tests.chaos.facts import Facts, TurnFact, grouped
 from tests.chaos.records import Evidence
 from tests.chaos.run_facts import Row, RunFact
 from tests.chaos.run_plan import RUN_TOKENS
@@ -169,9 +170,7 @@ def check_run_decisions(evidence: Evidence, facts: Facts) -> Iterator[Violation]
     The first decision is answered 200, or 409 where an earlier attempt may have arrived or the run was cancelled; the
     opposite decision is answered 409.
     """
-    given: dict[tuple[str, str], list[RunDecided]] = defaultdict(list)
-    for each in evidence.runs.decided:
-        given[each.run_id, each.approval].append(each)
+    given = grouped(evidence.runs.decided, lambda each: (each.run_id, each.approval))
     for run in facts.runs:
         for stage in run.stages:
             if stage["role"] == "approval" and not stage["is_reused"]:
@@ -185,15 +184,9 @@ def _decision(run: RunFact, stage: Row, given: Sequence[RunDecided]) -> Iterator
     if len(given) > 1:
         yield f"was shown as waiting after it was decided, {len(given)} times in all"
     for each in given:
-        *before, last = each.answers
-        if last not in (200, 409):
-            yield f"was decided on, and the answer was {last}"
-        if last == 409 and not before and run.row["cancel"] is None:
-            yield "was decided on for the first time, and the answer was 409"
-        if last == 200 and stage["decision"] != each.verdict:
+        yield from flaws_of(each.answers, each.opposed, may_have_ended=run.row["cancel"] is not None)
+        if each.answers[-1] == 200 and stage["decision"] != each.verdict:
             yield f"is {stage['decision']}, and somebody was told that it is {each.verdict}"
-        if each.opposed not in (None, 409):
-            yield f"was decided on twice, and the second answer was {each.opposed}"
 
 
 def check_run_progress(evidence: Evidence, facts: Facts) -> Iterator[Violation]:

@@ -1,13 +1,14 @@
 """I8 and I11 as the model server saw them: what it was asked to summarize, and what turns were shown in its place."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from loom_worker.memory import layers
 from loom_worker.turn.context import MARGIN
 from tests.chaos.checks_calls import Looked, body_tokens, shown
+from tests.chaos.checks_repeats import in_order, repeated
 from tests.chaos.excuses import Excuses
-from tests.chaos.facts import Facts, TurnFact
+from tests.chaos.facts import Facts, TurnFact, grouped
 from tests.chaos.records import Evidence, ModelCall
 from tests.chaos.summaries import marks_in
 from tests.chaos.verdict import Violation
@@ -26,7 +27,7 @@ def check_summaries(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """
     excuses = Excuses(evidence)
     for calls in summary_stages(evidence).values():
-        for call in repeated_summaries(calls):
+        for call in repeated(calls):
             if not excuses.lost(call):
                 yield Violation("I8", f"{call.mark}: summary {call.number} was whole, unused, and asked for again")
     written: Counter[str] = Counter()
@@ -44,15 +45,7 @@ def check_summaries(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 
 def summary_stages(evidence: Evidence) -> Mapping[str, Sequence[ModelCall]]:
     """The requests for the same summary, in order of arrival."""
-    groups: dict[str, list[ModelCall]] = defaultdict(list)
-    for call in sorted(evidence.summary_calls, key=lambda call: call.began_s):
-        groups[call.mark].append(call)
-    return groups
-
-
-def repeated_summaries(calls: Sequence[ModelCall]) -> Iterator[ModelCall]:
-    """Of the requests for one summary those that were answered whole, and made again."""
-    return (call for call in calls[:-1] if call.is_complete)
+    return grouped(in_order(evidence.summary_calls), lambda call: call.mark)
 
 
 def check_covered(evidence: Evidence, facts: Facts) -> Iterator[Violation]:

@@ -1,12 +1,11 @@
 """I4 and I5: what clients and receivers were told is what the database says, and each was told."""
 
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loom_worker.core.values.turns import UNFINISHED
-from tests.chaos.facts import Facts, Row, TurnFact
+from tests.chaos.facts import Facts, Row, TurnFact, grouped
 from tests.chaos.records import Evidence, Hook
 from tests.chaos.verdict import Violation
 
@@ -28,7 +27,9 @@ def check_shown(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         if turn is None:
             yield _i4(f"{poll.turn_id} was shown to a client and is not in the database")
         else:
-            yield from (_i4(f"{turn.name}: a client was shown {text}") for text in differences(turn, _json(poll.body)))
+            yield from (
+                _i4(f"{turn.name}: a client was shown {text}") for text in differences(turn.shown, parsed(poll.body))
+            )
     deliveries = {row["id"]: row for row in facts.deliveries}
     for hook in evidence.hooks:
         if hook.turn_id in facts.run_by_id:
@@ -44,21 +45,20 @@ def _told(turn: TurnFact, hook: Hook, deliveries: dict[str, Row]) -> Iterator[st
     row = deliveries.get(hook.id)
     if row is not None and row["body"].encode() != hook.body:
         yield "another body than the outbox has"
-    event = _json(hook.body)
+    event = parsed(hook.body)
     if event.get("type") == ASKING:
         yield from _asked(turn, event.get("data") or {})
         return
     if event.get("type") != f"turn.{turn.status}":
         yield f"{event.get('type')}, it is {turn.status}"
     data = event.get("data") or {}
-    yield from _cut_differences(turn, data) if data.get("truncated") else differences(turn, data)
+    yield from _cut_differences(turn, data) if data.get("truncated") else differences(turn.shown, data)
 
 
 def _asked(turn: TurnFact, data: Row) -> Iterator[str]:
     """A question to a person is a turn as it was then: of it only what never changes can be compared."""
-    for name in UNCHANGING:
-        yield from _difference(name, data.get(name, "(nothing)"), turn.shown[name])
-    yield from _difference("status", data.get("status"), "requires_action")
+    then = {**turn.shown, "status": "requires_action"}
+    yield from differences(then, data, (*UNCHANGING, "status"))
     waiting = {call["id"] for call in data.get("tool_calls") or () if call.get("approval") == "waiting"}
     asked = {call.id for call in turn.calls if call.approval is not None}
     if not data.get("truncated") and (not waiting or waiting - asked):
@@ -82,26 +82,27 @@ def check_read(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         yield from (_i4(f"{turn.name}: a client has read {flaw}") for flaw in read.flaws)
 
 
-def differences(turn: TurnFact, shown: Row) -> Iterator[str]:
-    """Name each field that differs from the database, with both values."""
-    for name in sorted({*turn.shown, *shown}):
-        yield from _difference(name, shown.get(name, "(nothing)"), turn.shown.get(name, "(nothing)"))
+def differences(kept: Row, shown: Mapping[str, Any], names: Sequence[str] = ()) -> Iterator[str]:
+    """Name each field that differs from the database, with both values.
+
+    Args:
+        names: the fields that are compared; none: all.
+    """
+    for name in names or sorted({*kept, *shown}):
+        told, known = shown.get(name, "(nothing)"), kept.get(name, "(nothing)")
+        if told != known:
+            yield f"{name} {str(told)[:200]!r}, the database has {str(known)[:200]!r}"
 
 
 def _cut_differences(turn: TurnFact, data: Row) -> Iterator[str]:
-    for name in WHOLE_WHEN_CUT:
-        yield from _difference(name, data.get(name, "(nothing)"), turn.shown[name])
+    yield from differences(turn.shown, data, WHOLE_WHEN_CUT)
     whole, cut = turn.shown["output_text"] or "", data.get("output_text") or ""
     if cut != whole and not (cut.endswith("…") and whole.startswith(cut[:-1])):
-        yield from _difference("output_text", cut, whole)
+        yield from differences(turn.shown, data, ("output_text",))
 
 
-def _difference(name: str, shown: Any, kept: Any) -> Iterator[str]:
-    if shown != kept:
-        yield f"{name} {str(shown)[:100]!r}, the database has {str(kept)[:100]!r}"
-
-
-def _json(body: bytes) -> Row:
+def parsed(body: bytes) -> Row:
+    """A body as a JSON object, an empty one if it is none."""
     try:
         value = json.loads(body)
     except ValueError:
@@ -119,15 +120,14 @@ def check_webhooks(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     Whatever reached the receiver is signed and has the id of that turn's row.
     """
     wanted = {sent.turn_id for sent in evidence.submitted if sent.has_webhook}
-    hooks: dict[str, list[Hook]] = defaultdict(list)
+    hooks = grouped(evidence.hooks, lambda hook: hook.id)
     for hook in evidence.hooks:
-        hooks[hook.id].append(hook)
         if not hook.is_signed:
             yield _i5(f"{hook.turn_id}: request {hook.id or 'without id'} is not validly signed")
     for turn in facts.turns:
         yield from (_i5(f"{turn.name}: {text}") for text in _outbox(turn, turn.id in wanted))
         for row in turn.deliveries:
-            yield from (_i5(f"{turn.name}: {text}") for text in delivery_flaws(row, hooks.get(row["id"], [])))
+            yield from (_i5(f"{turn.name}: {text}") for text in delivery_flaws(row, hooks.get(row["id"], ())))
     yield from _strangers(hooks, facts)
 
 
@@ -135,7 +135,7 @@ def _outbox(turn: TurnFact, is_wanted: bool) -> Iterator[str]:
     if is_wanted and turn.row["webhook_url"] is None:
         yield "its webhook was forgotten when it was accepted"
     has_one = turn.row["webhook_url"] is not None
-    questions = sum(_json(row["body"].encode()).get("type") == ASKING for row in turn.deliveries)
+    questions = sum(parsed(row["body"].encode()).get("type") == ASKING for row in turn.deliveries)
     if questions != has_one * turn.questions:
         yield f"{questions} questions to a person in the outbox instead of {has_one * turn.questions}"
     ends, due = len(turn.deliveries) - questions, int(has_one and turn.status not in UNFINISHED)
@@ -154,7 +154,7 @@ def delivery_flaws(row: Row, hooks: Sequence[Hook]) -> Iterator[str]:
         yield f"{row['id']} is still {row['status']} after {row['attempts']} attempts"
 
 
-def _strangers(hooks: dict[str, list[Hook]], facts: Facts) -> Iterator[Violation]:
+def _strangers(hooks: Mapping[str, Sequence[Hook]], facts: Facts) -> Iterator[Violation]:
     owners = {row["id"]: row["run_id"] or row["turn_id"] for row in facts.deliveries}
     for webhook_id, group in hooks.items():
         for turn_id in sorted({hook.turn_id for hook in group}):

@@ -103,6 +103,24 @@ class Clients:
         except HTTPError:
             return None
 
+    def until_answered(self, method: str, path: str, body: Any = None, headers: Any = None) -> Any:
+        """The answer, once there is one that says something; None if everything was stopped first."""
+        while not self.stop.is_set():
+            answer = self.ask(method, path, body, headers)
+            if answer is not None and (answer.status not in (429, 503) or is_unpaid(answer)):
+                return answer
+            self.pause()
+        return None
+
+    def refused(self, what: str, answer: Any) -> None:
+        """Write down an answer that no well-meant request should get."""
+        self.log.refused.append(f"{what}: {answer.status} {answer.data[:200]!r}")
+
+    def pause(self) -> None:
+        """Wait before something is tried again."""
+        self.log.retries += 1
+        self.stop.wait(PAUSE_S)
+
 
 def is_unpaid(answer: Any) -> bool:
     """True if a budget cannot pay for what was asked."""
@@ -134,13 +152,11 @@ class Talker:
         """Make the session, where its first turn would not make it as it should be."""
         rules = {"agent": job.agent} if job.agent else {}
         body = {**rules, **({"budget": {"tokens": job.session_tokens}} if job.session_tokens else {})}
-        while body and not self._clients.stop.is_set():
-            answer = self._clients.ask("POST", "/v1/sessions", {"id": self._session, **body})
-            if answer is not None and answer.status in (201, 409):  # it was made by a request whose answer was lost
-                return
-            if answer is not None and answer.status not in (429, 503):
-                self._log.refused.append(f"POST session: {answer.status} {answer.data[:200]!r}")
-            self._pause()
+        if not body:
+            return
+        answer = self._clients.until_answered("POST", "/v1/sessions", {"id": self._session, **body})
+        if answer is not None and answer.status not in (201, 409):  # 409: by a request whose answer was lost
+            self._clients.refused("POST session", answer)
 
     def _submit(self, job: Job) -> None:
         body, key = self._body(job), f"key-{job.mark}" if job.has_key else None
@@ -203,27 +219,22 @@ class Talker:
                 self._log.unpaid += 1
                 return None
             if answer is not None and answer.status not in (429, 503):
-                self._log.refused.append(f"POST turn: {answer.status} {answer.data[:200]!r}")
+                self._clients.refused("POST turn", answer)
                 if answer.status < 500:
                     return None
             if answer is None and key is None:
                 self._log.abandoned += 1
                 return None
-            self._pause()
+            self._clients.pause()
         return None
 
     def _cancelled(self, turn_id: str, job: Job) -> tuple[Any, ...]:
         if not job.cancel_action:
             return ()
         self._clients.stop.wait(job.cancel_after_s)
-        while not self._clients.stop.is_set():
-            answer = self._clients.ask("POST", f"/v1/turns/{turn_id}/cancel", {"action": job.cancel_action})
-            if answer is not None and answer.status == 202:
-                return (job.cancel_action,)
-            if answer is not None and answer.status not in (429, 503):
-                return ()  # it had ended before
-            self._pause()
-        return ()
+        path, body = f"/v1/turns/{turn_id}/cancel", {"action": job.cancel_action}
+        answer = self._clients.until_answered("POST", path, body)
+        return (job.cancel_action,) if answer is not None and answer.status == 202 else ()  # or it had ended before
 
     def _poll(self, turn_id: str) -> None:
         if turn_id in self._to_read:
@@ -232,10 +243,10 @@ class Talker:
         wait_s = 0 if turn_id in self._asking else POLL_S  # a long poll ends with the turn, not with a question
         answer = self._clients.ask("GET", f"/v1/turns/{turn_id}?wait={wait_s}")
         if answer is None or answer.status == 503:
-            self._pause()
+            self._clients.pause()
             return
         if answer.status != 200:
-            self._log.refused.append(f"GET {turn_id}: {answer.status} {answer.data[:200]!r}")
+            self._clients.refused(f"GET {turn_id}", answer)
             self._pending.popleft()
             return
         turn = json.loads(answer.data)
@@ -253,7 +264,3 @@ class Talker:
             self._log.decided += filter(None, [found])
         if not waiting:
             self._clients.stop.wait(LOOK_S)
-
-    def _pause(self) -> None:
-        self._log.retries += 1
-        self._clients.stop.wait(PAUSE_S)

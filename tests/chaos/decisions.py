@@ -1,6 +1,7 @@
 """A person who decides on a tool call, and asks again and again until somebody has heard it."""
 
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Event
 from typing import Any, Literal, Protocol
 
@@ -28,27 +29,32 @@ class Asker(Protocol):
 def decide(clients: Asker, turn_id: str, call_id: str, job: Job) -> Decided | None:
     """Send the job's verdict until it is answered 200 or 4xx; None if the clients were stopped first."""
     clients.stop.wait(THINK_S)
-    began_s, answers = time.time(), _until_settled(clients, turn_id, call_id, job.verdict)
-    if not answers or not _is_settled(answers[-1]):
-        return None
-    opposed = None
-    if job.is_opposed:
+    path, began_s = f"/v1/turns/{turn_id}/approvals/{call_id}", time.time()
+    answers, opposed = until_settled(clients, path, {"decision": job.verdict}), None
+    if answers and job.is_opposed:
         opposite: Verdict = "reject" if job.verdict == "approve" else "approve"
-        last = next(reversed(_until_settled(clients, turn_id, call_id, opposite)), 0)
-        opposed = last if _is_settled(last) else None
-    return Decided(turn_id, call_id, job.verdict, began_s, answers, opposed)
+        opposed = next(reversed(until_settled(clients, path, {"decision": opposite})), None)
+    return Decided(turn_id, call_id, job.verdict, began_s, answers, opposed) if answers else None
 
 
-def _until_settled(clients: Asker, turn_id: str, call_id: str, verdict: Verdict) -> tuple[int, ...]:
+def until_settled(clients: Asker, path: str, body: Mapping[str, str]) -> tuple[int, ...]:
+    """The answers up to the one that settles it, 0 for none; empty if everything was stopped first."""
     answers: list[int] = []
     while not clients.stop.is_set():
-        answer = clients.ask("POST", f"/v1/turns/{turn_id}/approvals/{call_id}", {"decision": verdict})
+        answer = clients.ask("POST", path, body)
         answers.append(0 if answer is None else answer.status)
-        if _is_settled(answers[-1]):
-            break
+        if 200 <= answers[-1] < 500 and answers[-1] != 429:
+            return tuple(answers)
         clients.stop.wait(AGAIN_S)
-    return tuple(answers)
+    return ()
 
 
-def _is_settled(status: int) -> bool:
-    return 200 <= status < 500 and status != 429
+def flaws_of(answers: Sequence[int], opposed: int | None, *, may_have_ended: bool) -> Iterator[str]:
+    """What is wrong with what somebody who decided was answered."""
+    *before, last = answers
+    if last not in (200, 409):
+        yield f"was decided on, and the answer was {last}"
+    if last == 409 and not before and not may_have_ended:
+        yield "was decided on for the first time, and the answer was 409"
+    if opposed not in (None, 409):
+        yield f"was decided on twice, and the second answer was {opposed}"

@@ -6,12 +6,12 @@ its JSON with what clients and receivers were shown.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import JSON
 
@@ -25,6 +25,8 @@ from tests.chaos.marks import mark_of, replies_in
 from tests.chaos.run_facts import AUDITED, RunFact, runs_of
 
 Row = dict[str, Any]
+T = TypeVar("T")
+K = TypeVar("K")
 
 ORPHANS = {
     name: f"SELECT {key} FROM {name} WHERE turn_id NOT IN (SELECT id FROM turns)"
@@ -191,22 +193,22 @@ class Facts:
     @cached_property
     def turns_by_run(self) -> Mapping[str, tuple[TurnFact, ...]]:
         """The turns that each run has begun."""
-        return _grouped((turn for turn in self.turns if turn.row["run_id"]), lambda turn: turn.row["run_id"])
+        return grouped((turn for turn in self.turns if turn.row["run_id"]), lambda turn: turn.row["run_id"])
 
     @cached_property
     def by_mark(self) -> Mapping[str, tuple[TurnFact, ...]]:
         """Turns by their mark: one, or something is wrong."""
-        return _grouped(self.turns, lambda turn: turn.mark)
+        return grouped(self.turns, lambda turn: turn.mark)
 
     @cached_property
     def by_lane(self) -> Mapping[str, tuple[TurnFact, ...]]:
         """Turns by session, in the order of ``seq``."""
-        return _grouped(self.turns, lambda turn: turn.row["lane"])
+        return grouped(self.turns, lambda turn: turn.row["lane"])
 
     @cached_property
     def messages_by_lane(self) -> Mapping[str, tuple[Row, ...]]:
         """Messages by session, in the order they were written."""
-        return _grouped(self.messages, lambda message: message["lane"])
+        return grouped(self.messages, lambda message: message["lane"])
 
 
 def read_facts(home: Path) -> Facts:
@@ -225,17 +227,17 @@ def read_facts(home: Path) -> Facts:
     for turn in tables["turns"]:
         if turn["answer_id"] is not None:  # what was said before the answer, then the message that is it
             turn["output_text"] = (turn["output_text"] or "") + said.get(turn["answer_id"], "")
-    hanging = {name: _grouped(tables[name], lambda row: row["turn_id"]) for name in ORPHANS}
+    hanging = {name: grouped(tables[name], lambda row: row["turn_id"]) for name in ORPHANS}
     return Facts(
         turns=tuple(_turn(row, hanging) for row in tables["turns"]),
         sessions=tables["sessions"],
         messages=tables["messages"],
         memories={row["lane"]: row for row in tables["memory"]},
-        snapshots=_grouped(tables["memory_snapshots"], lambda row: row["lane"]),
-        dated=_grouped(tables["dated_summaries"], lambda row: row["lane"]),
-        learned=_grouped(tables["facts"], lambda row: row["lane"]),
+        snapshots=grouped(tables["memory_snapshots"], lambda row: row["lane"]),
+        dated=grouped(tables["dated_summaries"], lambda row: row["lane"]),
+        learned=grouped(tables["facts"], lambda row: row["lane"]),
         embedded=frozenset(row["n"] for row in tables["message_vectors"]),
-        memory_charges=_grouped(
+        memory_charges=grouped(
             (row for row in tables["usage"] if not row["turn_id"]),
             lambda row: (row["workspace"], row["session_id"]),
         ),
@@ -321,8 +323,9 @@ def _broken_chains(connection: sqlite3.Connection) -> Iterator[str]:
             yield f"audit: row {broken.seq} of {workspace}: {broken.why}"
 
 
-def _grouped(items: Iterable[Any], key: Any) -> dict[Any, tuple[Any, ...]]:
-    groups: dict[Any, list[Any]] = defaultdict(list)
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, tuple[T, ...]]:
+    """Items by what they have in common, in their order."""
+    groups: dict[K, list[T]] = defaultdict(list)
     for item in items:
         groups[key(item)].append(item)
     return {name: tuple(group) for name, group in groups.items()}

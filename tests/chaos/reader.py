@@ -14,6 +14,8 @@ from tests.chaos.run_records import RunEvent, RunRead
 
 PAUSE_S = 0.2
 """Before a reader comes back."""
+ENDS = ("completed", "failed", "cancelled", "incomplete")
+FINAL = frozenset(f"{what}.{end}" for what in ("turn", "run") for end in ENDS)
 
 
 class Streams(Protocol):
@@ -29,11 +31,12 @@ class Streams(Protocol):
 
 @dataclass
 class Reader:
-    """What a reader knows of a turn."""
+    """What a reader knows of a turn or a run."""
 
     last_id: int = 0
     text: str = ""
     """The deltas since the last ``turn.retrying`` or ``output_text.commentary``."""
+    events: list[RunEvent] = field(default_factory=list)
     flaws: list[str] = field(default_factory=list)
     is_final: bool = False
 
@@ -45,28 +48,11 @@ class Reader:
         if number != self.last_id + 1:
             self.flaws.append(f"event {number} {kind} after event {self.last_id}")
         self.last_id = number
+        self.events.append((number, kind, data))
         if kind in ("turn.retrying", "output_text.commentary"):
             self.text = ""
         self.text += data["text"] if kind == "output_text.delta" else ""
-        self.is_final = kind in ("turn.completed", "turn.failed", "turn.cancelled", "turn.incomplete")
-
-
-@dataclass
-class RunReader:
-    """What a reader knows of a run; its log is never written anew, so it has to begin again for nobody."""
-
-    last_id: int = 0
-    events: list[RunEvent] = field(default_factory=list)
-    flaws: list[str] = field(default_factory=list)
-    is_final: bool = False
-
-    def take(self, number: int, kind: str, data: Mapping[str, Any]) -> None:
-        """The next event."""
-        if number != self.last_id + 1:
-            self.flaws.append(f"event {number} {kind} after event {self.last_id}")
-        self.last_id = number
-        self.events.append((number, kind, data))
-        self.is_final = kind in ("run.completed", "run.failed", "run.cancelled", "run.incomplete")
+        self.is_final = kind in FINAL
 
 
 def read(streams: Streams, turn_id: str) -> Read | None:
@@ -78,12 +64,12 @@ def read(streams: Streams, turn_id: str) -> Read | None:
 
 def read_run(streams: Streams, run_id: str) -> RunRead | None:
     """The same with a run."""
-    reader = RunReader()
+    reader = Reader()
     resumed = _read(streams, f"/v1/runs/{run_id}/events", reader)
     return RunRead(run_id, tuple(reader.events), resumed, tuple(reader.flaws)) if reader.is_final else None
 
 
-def _read(streams: Streams, path: str, reader: Reader | RunReader) -> int:
+def _read(streams: Streams, path: str, reader: Reader) -> int:
     """Read until the last event; how often the stream broke."""
     resumed = -1
     while not reader.is_final and not streams.stop.is_set():
@@ -98,7 +84,7 @@ def _read(streams: Streams, path: str, reader: Reader | RunReader) -> int:
     return resumed
 
 
-def _follow(reader: Reader | RunReader, answer: Any) -> None:
+def _follow(reader: Reader, answer: Any) -> None:
     """Take events until the stream breaks or ends."""
     if answer.status != 200:
         if answer.status not in (429, 503):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.chaos.client import FINAL, PAUSE_S, POLL_S, Clients, is_unpaid
-from tests.chaos.decisions import LOOK_S, THINK_S
+from tests.chaos.client import FINAL, POLL_S, Clients, is_unpaid
+from tests.chaos.decisions import LOOK_S, THINK_S, until_settled
 from tests.chaos.reader import read_run
 from tests.chaos.run_plan import RunJob, RunVerdict
 from tests.chaos.run_records import RunCancelled, RunDecided, RunPolled, RunRead, RunStarted, RunWitness
@@ -101,14 +101,14 @@ class Desk:
         return answers[0]
 
     def _accepted(self, path: str, body: Any, key: str) -> str | None:
-        answer = self._until_answered("POST", path, body, {"Idempotency-Key": key})
+        answer = self._clients.until_answered("POST", path, body, {"Idempotency-Key": key})
         if answer is None:
             return None
         if is_unpaid(answer):
             self._clients.log.unpaid_runs += 1
             return None
         if answer.status not in (200, 202):
-            self._refused(f"POST {path}", answer)
+            self._clients.refused(f"POST {path}", answer)
             return None
         return str(json.loads(answer.data)["id"])
 
@@ -120,11 +120,11 @@ class Desk:
         if job.is_read and not job.decisions:
             self._log.read += filter(None, [read_run(self._clients, run_id)])
         while not self._clients.stop.is_set():
-            answer = self._until_answered("GET", f"/v1/runs/{run_id}?wait={POLL_S}")
+            answer = self._clients.until_answered("GET", f"/v1/runs/{run_id}?wait={POLL_S}")
             if answer is None:
                 break
             if answer.status != 200:
-                self._refused(f"GET {run_id}", answer)
+                self._clients.refused(f"GET {run_id}", answer)
                 break
             run = json.loads(answer.data)
             if run["status"] in FINAL:
@@ -138,11 +138,11 @@ class Desk:
         return ""
 
     def _cancel(self, run_id: str) -> None:
-        answer = self._until_answered("POST", f"/v1/runs/{run_id}/cancel")
+        answer = self._clients.until_answered("POST", f"/v1/runs/{run_id}/cancel")
         if answer is not None and answer.status == 202:
             self._log.cancelled.append(RunCancelled(run_id, time.time()))
         elif answer is not None:
-            self._refused(f"POST {run_id}/cancel", answer)
+            self._clients.refused(f"POST {run_id}/cancel", answer)
 
     def _decide(self, job: RunJob, run: Mapping[str, Any]) -> None:
         waiting = [each["id"] for each in run["stages"] if each["status"] == "requires_action"]
@@ -157,29 +157,5 @@ class Desk:
                 self._log.decided.append(RunDecided(run["id"], approval, verdict, answers, opposed))
 
     def _said(self, run_id: str, approval: str, verdict: RunVerdict) -> tuple[int, ...]:
-        """Say it until it is heard: all answers; none if everything was stopped first."""
         body = {"decision": verdict, **({"reason": f"{run_id} words=3"} if verdict == "revise" else {})}
-        answers: list[int] = []
-        while not self._clients.stop.is_set():
-            answer = self._clients.ask("POST", f"/v1/runs/{run_id}/approvals/{approval}", body)
-            answers.append(0 if answer is None else answer.status)
-            if 200 <= answers[-1] < 500 and answers[-1] != 429:
-                return tuple(answers)
-            self._pause()
-        return ()
-
-    def _until_answered(self, method: str, path: str, body: Any = None, headers: Any = None) -> Any:
-        """The answer, once there is one that says something; None if everything was stopped first."""
-        while not self._clients.stop.is_set():
-            answer = self._clients.ask(method, path, body, headers)
-            if answer is not None and (answer.status not in (429, 503) or is_unpaid(answer)):
-                return answer
-            self._pause()
-        return None
-
-    def _refused(self, what: str, answer: Any) -> None:
-        self._clients.log.refused.append(f"{what}: {answer.status} {answer.data[:200]!r}")
-
-    def _pause(self) -> None:
-        self._clients.log.retries += 1
-        self._clients.stop.wait(PAUSE_S)
+        return until_settled(self._clients, f"/v1/runs/{run_id}/approvals/{approval}", body)

@@ -18,7 +18,7 @@ from tests.support.system import System, plain_agent
 from tests.support.until import BUSY, until, within
 from tests.support.webhook_receiver import WebhookReceiver
 
-pytestmark = [pytest.mark.journey, pytest.mark.takes(45)]
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(45)]
 
 USED = {"input_tokens": 1000, "output_tokens": 100}
 MODEL = "claude-watched"

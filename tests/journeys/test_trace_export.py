@@ -15,7 +15,7 @@ from tests.support.system import Json, System
 from tests.support.until import until
 from tests.support.webhook_receiver import Answer, WebhookReceiver
 
-pytestmark = [pytest.mark.journey, pytest.mark.takes(45)]
+pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(45)]
 
 EXPORT_S = 60.0
 """Ten seconds until it is sent for, and a busy machine."""

@@ -42,14 +42,6 @@ class Sockets:
         """How many the server has cut with answers still under way, which stay unread."""
         return sum(made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0 or _is_cut(made) for made in self.made)
 
-    def forget_closed(self) -> int:
-        """Close those that the server has closed; how many they were."""
-        gone = [made for made in self.made if _is_closed(made)]
-        for made in gone:
-            made.close()
-        self.made = [made for made in self.made if made.fileno() >= 0]
-        return len(gone)
-
     def close(self) -> None:
         for made in self.made:
             made.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.search_recall import moment_ms
+from bench.search import moment_ms
 from loom_worker.core.values.chat import ChatMessage
 from loom_worker.core.values.pages import Hit
 from loom_worker.store.database import Database

@@ -79,6 +79,7 @@ def test_the_interpreters_of_peers_need_none_of_looms_packages() -> None:
     assert told.stdout == "[]\n"
 
 
+@pytest.mark.heavy
 @pytest.mark.integration
 def test_a_turn_of_celery_alone_appends_to_its_session() -> None:
     with celery.running() as peer, httpx2.Client(timeout=30) as http:

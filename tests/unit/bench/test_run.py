@@ -10,7 +10,7 @@ def test_without_options_everything_is_measured_in_full() -> None:
 
 
 def test_each_chosen_figure_is_measured_once_in_the_order_given() -> None:
-    assert chosen(["--only", "reads, cpu,reads", "--quick"]).only == ("reads", "cpu")
+    assert chosen(["--only", "idle, cpu,idle", "--quick"]).only == ("idle", "cpu")
 
 
 def test_a_figure_that_does_not_exist_is_refused_with_those_that_do(capsys: pytest.CaptureFixture[str]) -> None:

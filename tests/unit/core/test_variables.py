@@ -17,7 +17,7 @@ ROWS = {
 FIXED = [(variable, value) for variable, value in declared(Settings()) if isinstance(value, bool | int | float)]
 
 
-@pytest.mark.parametrize(("variable", "value"), FIXED, ids=[variable.name for variable, _ in FIXED])
+@pytest.mark.cases(("variable", "value"), FIXED, ids=[variable.name for variable, _ in FIXED])
 def test_the_docs_name_the_default_of_each_number(variable: Variable, value: float) -> None:
     assert ROWS[variable.name] == f"{value:.0f}" or variable.name == "LOOM_RESERVED_OUTPUT_TOKENS"
 

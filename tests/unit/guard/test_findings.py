@@ -1,17 +1,35 @@
 """What is found in a text, by kind."""
 
+import random
+import re
+import string
+from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.guardrails import is_found, secret_texts, with_secrets
 from loom_worker.core.values.guardrails import SENSITIVE, Action
 from loom_worker.guard.findings import scan
 from loom_worker.guard.rails import check
 from loom_worker.guard.redact import MARKER, marker_of, redacted
 from loom_worker.guard.stream import StreamFilter
+
+SECRETS = yaml.safe_load((Path(__file__).parent / "data" / "secrets.yaml").read_text(encoding="utf-8"))
+"""By part; those with secrets are templates: ``{h32}`` stands for 32 hexadecimal digits."""
+LETTERS = string.ascii_letters + string.digits
+CLASSES = {
+    "h": "0123456789abcdef",
+    "l": LETTERS[:26] + string.digits,
+    "u": LETTERS[26:],
+    "a": LETTERS,
+    "w": f"{LETTERS}-_",
+    "b": f"{LETTERS}+/",
+    "d": string.digits,
+}
 
 FOUND = [
     ("ip", "from 41.176.181.243, twice", "41.176.181.243"),
@@ -87,7 +105,7 @@ HARMLESS = [
         "a public key 0a1b2c3d4e5f67890a1b",
         "Idempotency-Key: 0a1b2c3d4e5f67890a1b",
     ),
-    *secret_texts()["harmless"],
+    *SECRETS["harmless"],
     *(
         f"paid by 0x{'52908400098527886E0F7030069857D2E4169EE7'}",
         f"token: 0x{'8617e340b3d01fa5f11f306f4090fd50e238070d'}",
@@ -128,9 +146,22 @@ def test_what_only_looks_like_it_is_left(text: str) -> None:
     assert scan(text) == ()
 
 
+def with_secrets(part: str) -> Iterator[tuple[str, str]]:
+    """Each text of a part, filled ten times from a fixed seed, and the secret in it."""
+    draw = random.Random(38)
+
+    def drawn(match: re.Match[str]) -> str:
+        return "".join(draw.choices(CLASSES[match[1]], k=int(match[2])))
+
+    for template in SECRETS[part]:
+        for _ in range(10):
+            text = re.sub(r"\{([hluawbd])(\d+)\}", drawn, template)
+            yield re.sub("[«»]", "", text), re.findall("«(.+?)»", text)[0]
+
+
 @pytest.mark.cases(("part", "least"), [("known", 0.97), ("aside", 0.95)])
 def test_most_secrets_are_found_whose_shape_nobody_told(part: str, least: float) -> None:
-    found = [is_found(*each) for each in with_secrets(part)]
+    found = [secret not in redacted(text, ("secret",)) for text, secret in with_secrets(part)]
     assert sum(found) / len(found) >= least
 
 

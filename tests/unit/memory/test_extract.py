@@ -1,11 +1,12 @@
 """A model's answer is read as far as it can be used, and material cannot pass for instructions."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from bench.said import wrong
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome
 from loom_worker.core.values.facts import Fact
 from loom_worker.core.values.sessions import Message
@@ -22,6 +23,7 @@ from loom_worker.memory.extract import (
 from tests.unit.memory.talk import count
 
 DAY = 86_400_000
+SAID = yaml.safe_load((Path(__file__).parent / "data" / "said.yaml").read_text(encoding="utf-8"))
 
 
 def fact(id_: str, subject: str = "user", relation: str = "lives in", object_: str = "Berlin") -> Fact:
@@ -110,9 +112,17 @@ def test_a_message_number_is_read_in_any_form_and_one_that_says_nothing_is_the_u
     assert [each.n for each in answer(given(message=number)).statements] == [n]
 
 
+def is_right(kind: str, case: str) -> bool:
+    """Whether a case is taken for what it is."""
+    first, relation, object_ = case.split(" | ")
+    if kind in ("said", "unsaid"):
+        return says(first, relation, object_) is (kind == "said")
+    return names_credential(first, relation, object_) is (kind == "kept_out")
+
+
 @pytest.mark.cases("half, most", [("build", (1, 1, 0, 0)), ("aside", (4, 2, 2, 1))])
 def test_facts_that_are_said_are_kept_and_others_are_not(half: str, most: tuple[int, ...]) -> None:
-    found = [len(each) for each, _ in wrong(half).values()]
+    found = [sum(not is_right(kind, case) for case in cases) for kind, cases in SAID[half].items()]
     assert all(each <= limit for each, limit in zip(found, most, strict=True)), found
 
 

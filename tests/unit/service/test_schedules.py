@@ -193,6 +193,7 @@ def processes(settings: Settings, valkey: redis.Redis, valkey_server: Valkey) ->
     return Processes(settings.home, valkey_server)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("point", "left"), [("schedule.claiming", 0), ("schedule.claimed", 0), ("schedule.begun", 1)])
 def test_a_process_that_is_killed_leaves_a_due_time_begun_once(
     processes: Processes, database: Database, point: str, left: int
@@ -203,6 +204,7 @@ def test_a_process_that_is_killed_leaves_a_due_time_begun_once(
     assert count(database) == 1
 
 
+@pytest.mark.heavy
 def test_processes_that_look_at_a_time_begin_a_due_time_once(processes: Processes, database: Database) -> None:
     assert processes.run(NOON - 1) == 0
     both = [processes.begin(NOON), processes.begin(NOON)]

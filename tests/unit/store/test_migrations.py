@@ -15,6 +15,8 @@ from loom_worker.store import schema
 from loom_worker.store.prepare import prepare, version_of
 
 VERSIONS = sorted(path.name[:4] for path in (Path(schema.__file__).parent / "migrations/versions").glob("0*.py"))
+FIRST_AND_LAST = (VERSIONS[0], *VERSIONS[-2:])
+"""Those that are tried before each commit; the steps from the others are parts of the first one's."""
 
 JSON = dict.fromkeys(("metadata", "kernel", "usage"), "{}")
 USUAL: dict[str, dict[str, object]] = {
@@ -70,7 +72,10 @@ def insert(tx: Connection, table: str, **values: object) -> None:
     tx.execute(text(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(f':{name}' for name in row)})"), row)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "version",
+    [pytest.param(each, marks=() if each in FIRST_AND_LAST else pytest.mark.heavy) for each in VERSIONS],
+)
 def test_a_file_of_any_version_becomes_what_the_code_expects(tmp_path: Path, version: str) -> None:
     settings = from_env({"LOOM_HOME": str(tmp_path)})
     made(settings.database_url, version)

@@ -39,6 +39,7 @@ def pay(database_url: str, url: str, lane: str) -> None:
     Ledger(database).charge(lane, charge, now_ms=now_ms())
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_call_of_a_process_that_is_silent_counts_as_sent_and_is_settled_once_should_it_come_back(
     database: Database, settings: Settings, sign: signal.Signals

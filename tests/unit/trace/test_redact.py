@@ -48,13 +48,13 @@ OTHERS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*NAMES, *GLUED])
+@pytest.mark.cases("name", [*NAMES, *GLUED])
 def test_an_attribute_named_like_a_credential_is_removed(name: str) -> None:
     assert redacted_attributes({name: "hunter2", "n": 1}) == {"n": 1}
     assert redacted_attributes({name: ["hunter2", "hunter3"]}) == {}
 
 
-@pytest.mark.parametrize("name", [*NAMES, *GLUED])
+@pytest.mark.cases("name", [*NAMES, *GLUED])
 def test_so_it_is_within_a_text_that_is_json(name: str) -> None:
     inner = {"rows": [{name: "hunter2", "n": 1}]}
     for text in (json.dumps(inner), json.dumps({"text": json.dumps(inner)}), f"  {json.dumps([inner])}\n"):
@@ -63,8 +63,8 @@ def test_so_it_is_within_a_text_that_is_json(name: str) -> None:
         assert '"n' in seen.replace("\\", "")
 
 
-@pytest.mark.parametrize("name", COUNTS)
-@pytest.mark.parametrize("value", [0, 1200, 3.5, "128000", "1,200"])
+@pytest.mark.cases("name", COUNTS)
+@pytest.mark.cases("value", [0, 1200, 3.5, "128000", "1,200"])
 def test_a_count_of_tokens_is_kept(name: str, value: Any) -> None:
     assert redacted_attributes({name: value}) == {name: value}
     assert json.loads(redacted_text(json.dumps({name: value, "password": "hunter2"}))) == {name: value}

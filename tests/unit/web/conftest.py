@@ -4,13 +4,12 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import redis
 from flask import Flask
 from flask.testing import FlaskClient
-from werkzeug.routing import Rule
 
 from loom_worker.core.settings import Settings, from_env
 from loom_worker.service.service import Service
@@ -22,28 +21,6 @@ from tests.unit.web.flow import FORK, GATED, TWO, Flow
 from web.app import create_app, limiter_of
 from web.connection_limits import ConnectionLimiter
 from web.serve import HttpServer
-
-
-class KnownRule(Rule):
-    """Builds URLs with what was compiled for the same path of an earlier application.
-
-    Compiling it anew takes half of the time in which an application is made, and Loom's builds no URLs.
-    """
-
-    _compiled: ClassVar[dict[tuple[str, bool], Any]] = {}
-
-    def _compile_builder(self, append_unknown: bool = True) -> Any:
-        key = (self.rule, append_unknown)
-        if key not in self._compiled:
-            self._compiled[key] = super()._compile_builder(append_unknown)
-        return self._compiled[key]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _known_rules() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Flask, "url_rule_class", KnownRule)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from tests.support.webhook_receiver import Answer, WebhookReceiver, unused_port
 from tests.unit.guard.net.hostile import ALWAYS_REFUSED, PRIVATE
 
 
-@pytest.mark.parametrize("url", PRIVATE)
+@pytest.mark.cases("url", PRIVATE)
 def test_a_private_target_is_refused_and_told_what_opens_it(url: str) -> None:
     with pytest.raises(Invalid) as refused:
         check_url(url, allow_private=False)
@@ -36,7 +36,7 @@ def test_a_private_target_is_refused_and_told_what_opens_it(url: str) -> None:
     check_url(url, allow_private=True)
 
 
-@pytest.mark.parametrize("url", ALWAYS_REFUSED)
+@pytest.mark.cases("url", ALWAYS_REFUSED)
 def test_an_unfit_url_is_refused_at_its_place_in_the_request(url: str) -> None:
     with pytest.raises(Invalid) as refused:
         check_url(url, allow_private=True)

@@ -325,6 +325,7 @@ def test_nothing_said_in_a_deleted_session_becomes_a_fact(room: Room) -> None:
     assert (room.summaries(), room.facts()) == ([], [])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("point", ["summary.claimed", "summary.made", "summary.applied"])
 def test_a_worker_that_is_killed_neither_loses_nor_doubles_a_summary_or_a_fact(
     room: Room, settings: Settings, point: str

@@ -1,9 +1,9 @@
 import logging
+from pathlib import Path
 
 import pytest
 import yaml
 
-from bench import said
 from loom_worker.core.errors import Interrupted, LoomError, Overloaded, ProviderFailed, StreamBroken
 from loom_worker.core.values.chat import ChatMessage, StopReason
 from loom_worker.memory.summarize import MOST_TOKENS, of_notes, of_part
@@ -38,7 +38,7 @@ def test_a_refusal_or_an_empty_reply_is_no_summary_yet_is_paid(text: str, stop_r
     assert summary.usage.cost_usd == 0.5
 
 
-CASES = yaml.safe_load(said.CASES.read_text(encoding="utf-8"))
+CASES = yaml.safe_load((Path(__file__).parents[1] / "data" / "said.yaml").read_text(encoding="utf-8"))
 FERRY = tuple(message(n, ChatMessage("user", text)) for n, text in enumerate(CASES["talk"]))
 
 
