@@ -14,31 +14,27 @@ from loom_worker.core.values.traces import TurnTrace
 from loom_worker.fronts.a2a.cards import CARD_PATH
 from web import auth, problems, rate_limits
 from web.a2a import A2aViews
-from web.agent_messages import AgentMessageViews
-from web.agent_versions import AgentVersionViews
+from web.agents import AgentVersionViews, AgentViews
 from web.audit import AuditViews
 from web.auth import require_scope
-from web.blobs import BlobViews
 from web.caller import ApiCaller, is_unsampled, request_id_of, traceparent_of
-from web.catalog import CatalogViews
 from web.connection_limits import ConnectionLimiter
 from web.connections import group_of
-from web.errors import ErrorViews
+from web.deliveries import AgentMessageViews, DeliveryViews
 from web.events import EventViews
-from web.facts import FactViews
 from web.keys import KeyViews
 from web.learned import LearnedViews
-from web.memory import MemoryViews
+from web.memory import FactViews, MemoryViews
 from web.metrics import HealthViews, MetricsViews
+from web.operation import Views, operation_of
 from web.pages import PageViews
-from web.pairings import PairingViews
 from web.patterns import PatternViews
-from web.query import operation_of, require_declared_parameters
+from web.results import BlobViews, ErrorViews
 from web.runs import RunViews
 from web.schedules import ScheduleViews
 from web.sessions import SessionViews
 from web.turns import TurnViews
-from web.users import UserViews
+from web.users import PairingViews, UserViews
 from web.workspaces import WorkspaceViews
 
 if TYPE_CHECKING:
@@ -46,6 +42,13 @@ if TYPE_CHECKING:
     from loom_worker.service.rate_limits import RateLimits
     from loom_worker.service.service import Service
 
+VIEWS: tuple[type[Views], ...] = (
+    *(SessionViews, MemoryViews, TurnViews, EventViews, ErrorViews, BlobViews, AgentViews, AgentVersionViews),
+    *(LearnedViews, PatternViews, WorkspaceViews, DeliveryViews, AgentMessageViews, RunViews, ScheduleViews),
+    *(FactViews, KeyViews, PairingViews, AuditViews, UserViews, HealthViews, MetricsViews, A2aViews, PageViews),
+)
+OPERATIONS = tuple(operation for views in VIEWS for operation in views.operations())
+"""In the order of the document."""
 _ENCODED_STEP = re.compile("%(?:2f|5c)", re.IGNORECASE)
 _PROBES = frozenset({"/healthz", "/readyz"})
 LOGGED = ("session", "turn", "call", "delivery", "key", "run")
@@ -65,33 +68,8 @@ def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> 
     app.url_map.merge_slashes = False
     limiter = limiter or ConnectionLimiter(slots=web.max_waiting)
     app.extensions["loom.connection_limiter"] = limiter
-    views = (
-        SessionViews(service),
-        MemoryViews(service),
-        TurnViews(service, limiter),
-        EventViews(service, limiter),
-        RunViews(service, limiter),
-        A2aViews(service, limiter),
-        ScheduleViews(service),
-        LearnedViews(service),
-        ErrorViews(service),
-        KeyViews(service),
-        PairingViews(service),
-        AuditViews(service),
-        UserViews(service),
-        FactViews(service),
-        BlobViews(service),
-        CatalogViews(service),
-        AgentVersionViews(service),
-        AgentMessageViews(service),
-        PatternViews(service),
-        WorkspaceViews(service),
-        HealthViews(service, limiter),
-        MetricsViews(service),
-        PageViews(),
-    )
-    for route in (route for each in views for route in each.routes()):
-        app.add_url_rule(route.path, f"{route.method} {route.path}", route.view, methods=[route.method])
+    for views in VIEWS:
+        views(service, limiter).mount(app)
     app.before_request(lambda: auth.preflight(request, web.cors_origins))
     app.before_request(lambda: _admit(web, service.keys, service.rate_limits, limiter))
     app.after_request(_sign)
@@ -132,10 +110,13 @@ def _admit(web: WebSettings, keys: "Keys", limits: "RateLimits", limiter: Connec
     trace = TurnTrace(received_us, has_client_span=is_theirs, is_unsampled=is_unsampled(g.traceparent))
     g.caller = ApiCaller(holder, g.request_id, g.traceparent, trace, group_of(request.remote_addr or ""))
     rate_limits.admit(limits.take_request(holder))
-    require_scope(operation_of(request), holder, named)
+    operation = operation_of(request)
+    if operation is not None:
+        require_scope(operation, holder, named)
     if limiter.is_draining and request.method == "POST":
         raise problems.busy("draining", "this process is stopping; send the request again")
-    require_declared_parameters(request)
+    if operation is not None:
+        operation.require_declared(request)
 
 
 def _sign(answer: Response) -> Response:

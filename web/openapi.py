@@ -1,68 +1,38 @@
-"""The OpenAPI 3.1 document, in full. A test holds it against the routes."""
+"""The OpenAPI 3.1 document of operations, in full, with an example of each."""
 
 import re
+from collections.abc import Iterable
 from http import HTTPStatus
+from typing import Any
 
+from loom_worker import __version__
 from loom_worker.core.values.json import Json
-from web import request_schemas
-from web.a2a_operations import A2A_ANSWERS, A2A_REQUESTS
-from web.agent_version_schemas import AGENT_VERSION_REQUESTS
-from web.answer_schemas import ANSWERS, LISTS
-from web.api_operation import ApiOperation
-from web.fact_schemas import FACT_REQUESTS
-from web.learned_schemas import LEARNED_REQUESTS
-from web.operations import OPERATIONS, TOKEN_CALLS, TOKEN_PARAMETER
-from web.parameters import PARAMETERS
-from web.run_schemas import RUN_REQUESTS
-from web.schedule_schemas import SCHEDULE_REQUESTS
-from web.schemas import TEXT, Schema, list_of, ref
+from web.operation import HEADERS, TOKEN_PARAMETER, Operation
+from web.problems import PROBLEM
+from web.schemas import TEXT, Named
 
-VERSION = "1.0.0"
-"""Of the contract, not of the package."""
-SCHEMAS: dict[str, Schema] = {
-    **ANSWERS,
-    "NewTurn": request_schemas.NEW_TURN,
-    "NewSession": request_schemas.NEW_SESSION,
-    "SessionPatch": request_schemas.SESSION_PATCH,
-    "WorkspacePatch": request_schemas.WORKSPACE_PATCH,
-    "Recall": request_schemas.RECALL,
-    "CancelTurn": request_schemas.CANCEL_TURN,
-    "Decision": request_schemas.DECISION,
-    "NewKey": request_schemas.NEW_KEY,
-    "NewPairing": request_schemas.NEW_PAIRING,
-    "RotateKey": request_schemas.ROTATE_KEY,
-    "NewToken": request_schemas.NEW_TOKEN,
-    "Empty": request_schemas.EMPTY,
-    **RUN_REQUESTS,
-    **A2A_REQUESTS,
-    **A2A_ANSWERS,
-    **SCHEDULE_REQUESTS,
-    **LEARNED_REQUESTS,
-    **FACT_REQUESTS,
-    **AGENT_VERSION_REQUESTS,
-    **{f"{name}List": list_of(name) for name in LISTS},
-}
-
-_OPTIONAL_BODIES = frozenset({"Empty", "CancelTurn", "CancelRun", "RotateKey", "NewToken"})
 _NO_CONTENT = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 
-def document() -> Json:
+def document(operations: Iterable[Operation]) -> Json:
     """The whole document, ready to be sent as JSON."""
     paths: Json = {}
-    for operation in OPERATIONS:
+    for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
+    schemas: Json = {}
+    paths = _resolved(paths, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Loom",
-            "version": VERSION,
+            "version": __version__,
             "description": "Durable background turns for LLM agents. Errors are application/problem+json (RFC 9457); "
             "every answer carries `X-Request-Id` and `traceparent`; times are RFC 3339 in UTC.",
         },
+        "servers": [{"url": "/", "description": "The server that sent this document."}],
         "paths": paths,
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": schemas,
             "securitySchemes": {
                 "key": {
                     "type": "http",
@@ -82,39 +52,62 @@ def document() -> Json:
     }
 
 
-def _described(operation: ApiOperation) -> Json:
+def _resolved(value: Any, schemas: Json) -> Any:
+    """The value with references in the places of named schemas, which are collected."""
+    match value:
+        case Named(name, schema):
+            if name not in schemas:
+                schemas[name] = {}  # so that it comes before those in it
+                schemas[name] = _resolved(schema, schemas)
+            return {"$ref": f"#/components/schemas/{name}"}
+        case dict():
+            return {key: _resolved(each, schemas) for key, each in value.items()}
+        case list() | tuple():
+            return [_resolved(each, schemas) for each in value]
+        case _:
+            return value
+
+
+def _described(operation: Operation) -> Json:
     in_path = re.findall(r"{(\w+)}", operation.path)
     # For a key that is no OAuth token the list holds the roles that are needed (OpenAPI 3.1, 4.8.30).
     security: list[Json] = [{"key": [operation.scope]}] if operation.scope else []
-    if operation.call in TOKEN_CALLS:
+    if operation.takes_token:
         security.append({"token": []})
     if operation.path == "/metrics":
         security = [{}, {"key": []}]
+    query = operation.query.parameters() if operation.query else {}
     described: Json = {
         "operationId": re.sub(r"\W+", "_", f"{operation.method.lower()} {operation.path}").strip("_"),
         "summary": operation.summary,
         "tags": [operation.tag],
         "parameters": [
             *({"name": name, "in": "path", "required": True, "schema": TEXT} for name in in_path),
-            *({"name": n, **PARAMETERS[n]} for n in operation.parameters),
+            *(_parameter(name, schema) for name, schema in query.items()),
+            *({"name": name, "in": "header", **HEADERS[name]} for name in operation.headers),
         ],
         "responses": _answers(operation),
         "security": security,
     }
-    if operation.body is not None:
-        content = {"application/json": {"schema": ref(operation.body)}}
-        described["requestBody"] = {"required": operation.body not in _OPTIONAL_BODIES, "content": content}
+    if body := operation.body:
+        content = {"application/json": {"schema": body.named(), "example": None}}
+        described["requestBody"] = {"required": not body.is_optional, "content": content}
     return described
 
 
-def _answers(operation: ApiOperation) -> Json:
+def _parameter(name: str, schema: Json) -> Json:
+    bare = {key: value for key, value in schema.items() if key != "description"}
+    about = {"description": schema["description"]} if "description" in schema else {}
+    return {"name": name, "in": "query", "schema": bare, **about}
+
+
+def _answers(operation: Operation) -> Json:
     answers: Json = {}
-    for status, name in operation.answers.items():
+    for status, named in operation.by_status.items():
         answers[str(status)] = {"description": HTTPStatus(status).phrase}
         if status not in _NO_CONTENT:
-            schema: Schema = {} if name is None else {"schema": ref(name)}
-            answers[str(status)]["content"] = {operation.media_type: schema}
-    problem = {"application/problem+json": {"schema": ref("Problem")}}
-    for status in sorted({*operation.implied_problems(), *operation.problems}):
+            answers[str(status)]["content"] = {operation.media_type: {} if named is None else {"schema": named}}
+    problem = {"application/problem+json": {"schema": PROBLEM}}
+    for status in operation.all_problems:
         answers[str(status)] = {"description": HTTPStatus(status).phrase, "content": problem}
     return answers

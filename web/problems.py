@@ -26,10 +26,29 @@ from loom_worker.core.errors import (
 )
 from loom_worker.core.text import closest
 from loom_worker.core.values.json import Json
+from web.schemas import TEXT, Named, array, nullable, record
 
 log = logging.getLogger("loom.web")
 
 MEDIA_TYPE = "application/problem+json"
+PROBLEM = Named(
+    "Problem",
+    {
+        "type": "object",
+        "description": "RFC 9457 problem details.",
+        "properties": {
+            "type": {"type": "string", "format": "uri-reference"},
+            "title": TEXT,
+            "status": {"type": "integer"},
+            "detail": TEXT,
+            "instance": TEXT,
+            "request_id": nullable(TEXT),
+            "errors": array(record("One flaw of the body.", {"pointer": TEXT, "detail": TEXT})),
+            "reasons": array(TEXT),
+        },
+        "required": ["type", "title", "status", "detail", "instance"],
+    },
+)
 _LONGEST_COMPARED = 256
 """Characters of an unknown path that are compared with those that are served."""
 RETRY_S = 1

@@ -1,7 +1,7 @@
 import json
 import re
 from dataclasses import replace
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 from flask import Flask
@@ -12,7 +12,6 @@ from loom_worker.core.values.calls import Call
 from loom_worker.core.values.patterns import Effect
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.turns import NewTurn
-from loom_worker.core.values.usage import GROUPS
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.store.agent_errors import NewAgentError
@@ -22,10 +21,9 @@ from tests.support.until import until
 from tests.support.web_patterns import TOP, keep_effect, write_library
 from tests.support.web_stage import Submit, WebStage
 from tests.unit.web.described import DOCUMENT, schema_of
-from web import request_schemas
-from web.openapi import document
-from web.operations import OPERATIONS
-from web.parameters import PARAMETERS
+from web.app import OPERATIONS
+from web.query import PageQuery
+from web.turns import NewTurnBody
 
 
 def test_every_route_is_in_the_document_and_nothing_else(app: Flask) -> None:
@@ -54,10 +52,6 @@ def test_every_schema_is_used() -> None:
 def test_operation_ids_are_unique() -> None:
     ids = [operation["operationId"] for methods in DOCUMENT["paths"].values() for operation in methods.values()]
     assert len(ids) == len(set(ids))
-
-
-def test_the_groups_of_usage_are_those_that_are_served() -> None:
-    assert PARAMETERS["group_by"]["schema"]["enum"] == list(GROUPS)
 
 
 def test_the_document_is_served(client: FlaskClient) -> None:
@@ -200,7 +194,7 @@ def test_every_answer_of_a_download_is_described(client: FlaskClient, stage: Web
 
 
 def test_what_double_texting_may_be_is_what_the_seam_takes() -> None:
-    assert get_args(get_type_hints(NewTurn)["double_texting"]) == request_schemas.DOUBLE_TEXTING
+    assert get_type_hints(NewTurn)["double_texting"] == get_type_hints(NewTurnBody)["double_texting"]
 
 
 def test_a_body_is_required_where_there_is_something_to_say() -> None:
@@ -223,9 +217,9 @@ def test_a_body_is_required_where_there_is_something_to_say() -> None:
 
 def test_every_list_with_cursors_may_refuse_one() -> None:
     told = {
-        operation.path: document()["paths"][operation.path]["get"]["responses"].keys()
+        operation.path: DOCUMENT["paths"][operation.path]["get"]["responses"].keys()
         for operation in OPERATIONS
-        if "after" in operation.parameters
+        if operation.query and issubclass(operation.query, PageQuery)
     }
     assert len(told) == 24
     assert [path for path, statuses in told.items() if "422" not in statuses] == []

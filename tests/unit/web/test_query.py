@@ -5,7 +5,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from tests.support.web_stage import Submit
-from web.openapi import document
+from tests.unit.web.described import DOCUMENT
 
 
 def served(app: Flask) -> list[tuple[str, str]]:
@@ -27,7 +27,7 @@ def test_every_operation_refuses_a_parameter_it_does_not_declare(app: Flask, cli
 
 def test_every_declared_parameter_is_taken(client: FlaskClient, submit: Submit) -> None:
     """By what OpenAPI tells, so that the description and the check agree; the values may well be refused."""
-    for path, methods in document()["paths"].items():
+    for path, methods in DOCUMENT["paths"].items():
         for method, operation in methods.items():
             names = [each["name"] for each in operation["parameters"] if each["in"] == "query"]
             if names and path.startswith("/v1/"):
