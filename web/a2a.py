@@ -75,6 +75,7 @@ A2A_ANSWER = Named(
         },
         "required": ["jsonrpc", "id"],
         "oneOf": [{"required": ["result"]}, {"required": ["error"]}],
+        "examples": [{"jsonrpc": "2.0", "id": 1, "result": {}}],
     },
 )
 AGENT_CARD = Named(

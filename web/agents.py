@@ -18,22 +18,7 @@ from web.caller import caller
 from web.check import ABSENT
 from web.operation import Operation, Views
 from web.query import PageQuery, Query, Text
-from web.schemas import (
-    FLAG,
-    FREE,
-    TEXT,
-    TIME,
-    WHOLE,
-    Named,
-    array,
-    described,
-    list_of,
-    members,
-    nullable,
-    one_of,
-    record,
-    text,
-)
+from web.schemas import array, list_of, one_of, record
 
 _PATH = "/v1/agents/{name}"
 
@@ -79,70 +64,51 @@ class _DiffQuery(Query):
     )
 
 
-AGENT = Named(
+AGENT = record(
     "Agent",
-    record(
-        "Who answers. Agents come from YAML files; null means the setting of the process holds.",
-        members(
-            Agent,
-            "name object=agent version description provider model tools max_llm_calls max_tool_calls timeout_s "
-            "patterns_enabled unknown_keys",
-            tools=described(nullable(array(TEXT)), "null: every tool there is."),
-        ),
-        also=members(Agent, " ".join(each.name for each in fields(Agent) if each.name not in UNSHOWN | {"tools"})),
-    ),
+    "Who answers. Agents come from YAML files; null means the setting of the process holds.",
+    "name object=agent version description provider model tools max_llm_calls max_tool_calls timeout_s "
+    "patterns_enabled unknown_keys",
+    Agent,
+    also=" ".join(each.name for each in fields(Agent) if each.name not in UNSHOWN | {"tools"}),
+    tools="text[]? null: every tool there is.",
 )
-TOOL = Named(
+TOOL = record(
     "Tool",
-    record(
-        "A tool, with the JSON Schema of its arguments.",
-        members(
-            Tool,
-            "name object=tool description input_schema is_read_only is_idempotent needs_approval timeout_s",
-            name=TEXT,
-            description=TEXT,
-            input_schema=FREE,
-            needs_approval=described(FLAG, "A call by this agent waits for a person."),
-        ),
-    ),
+    "A tool, with the JSON Schema of its arguments.",
+    "name:text object=tool description:text input_schema:free is_read_only is_idempotent needs_approval timeout_s",
+    Tool,
+    needs_approval="flag A call by this agent waits for a person.",
 )
-_VERSION = {
-    "object": {"const": "agent.version"},
-    "agent": TEXT,
-    "version": text("As the file declares it, with a number where another text had that already."),
-    "digest": text("SHA-256 of the document."),
-    "by": text("`file`: an edit was noticed."),
-    "labels": described(array(one_of(LabelName)), "In the caller's workspace."),
-    "active": described(FLAG, "New sessions of the workspace get it, those of the canary aside."),
-    "created_at": described(TIME, "When it was noticed."),
-}
-AGENT_VERSION = Named("AgentVersion", record("One text that an agent's file has had.", _VERSION))
-AGENT_VERSION_DOCUMENT = Named(
+AGENT_VERSION = record(
+    "AgentVersion",
+    "One text that an agent's file has had.",
+    "object=agent.version agent:text",
+    version="text As the file declares it, with a number where another text had that already.",
+    digest="text SHA-256 of the document.",
+    by="text `file`: an edit was noticed.",
+    labels=array(one_of(LabelName)) | {"description": "In the caller's workspace."},
+    active="flag New sessions of the workspace get it, those of the canary aside.",
+    created_at="time When it was noticed.",
+)
+_VERSION = AGENT_VERSION.schema["properties"]
+AGENT_VERSION_DOCUMENT = record(
     "AgentVersionDocument",
-    record(
-        "A version with its text.",
-        {**_VERSION, "document": described(FREE, "All that the file says about the agent.")},
-    ),
+    "A version with its text.",
+    **_VERSION,
+    document="free All that the file says about the agent.",
 )
-AGENT_DIFF = Named(
+AGENT_DIFF = record(
     "AgentDiff",
-    record(
-        "What a version of an agent changed.",
-        {
-            "object": {"const": "agent.diff"},
-            "agent": TEXT,
-            "from": TEXT,
-            "to": TEXT,
-            "diff": text("A unified diff of the documents as YAML; empty if they say the same."),
-        },
-    ),
+    "What a version of an agent changed.",
+    "object=agent.diff agent:text from:text to:text",
+    diff="text A unified diff of the documents as YAML; empty if they say the same.",
 )
-AGENT_ACTIVATED = Named(
+AGENT_ACTIVATED = record(
     "AgentActivated",
-    record(
-        "The version that was activated.",
-        {**_VERSION, "moved_sessions": described(WHOLE, "Sessions that had another version, or none yet.")},
-    ),
+    "The version that was activated.",
+    moved_sessions="whole Sessions that had another version, or none yet.",
+    **_VERSION,
 )
 
 

@@ -12,30 +12,34 @@ from loom_worker.core.settings import WebSettings
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.traces import TurnTrace
 from loom_worker.fronts.a2a.cards import CARD_PATH
-from web import auth, problems, rate_limits
-from web.a2a import A2aViews
-from web.agents import AgentVersionViews, AgentViews
-from web.audit import AuditViews
+from web import (
+    a2a,
+    agents,
+    audit,
+    auth,
+    deliveries,
+    events,
+    keys,
+    learned,
+    memory,
+    metrics,
+    pages,
+    patterns,
+    problems,
+    rate_limits,
+    results,
+    runs,
+    schedules,
+    sessions,
+    turns,
+    users,
+    workspaces,
+)
 from web.auth import require_scope
 from web.caller import ApiCaller, is_unsampled, request_id_of, traceparent_of
 from web.connection_limits import ConnectionLimiter
 from web.connections import group_of
-from web.deliveries import AgentMessageViews, DeliveryViews
-from web.events import EventViews
-from web.keys import KeyViews
-from web.learned import LearnedViews
-from web.memory import FactViews, MemoryViews
-from web.metrics import HealthViews, MetricsViews
 from web.operation import Views, operation_of
-from web.pages import PageViews
-from web.patterns import PatternViews
-from web.results import BlobViews, ErrorViews
-from web.runs import RunViews
-from web.schedules import ScheduleViews
-from web.sessions import SessionViews
-from web.turns import TurnViews
-from web.users import PairingViews, UserViews
-from web.workspaces import WorkspaceViews
 
 if TYPE_CHECKING:
     from loom_worker.service.keys import Keys
@@ -43,9 +47,11 @@ if TYPE_CHECKING:
     from loom_worker.service.service import Service
 
 VIEWS: tuple[type[Views], ...] = (
-    *(SessionViews, MemoryViews, TurnViews, EventViews, ErrorViews, BlobViews, AgentViews, AgentVersionViews),
-    *(LearnedViews, PatternViews, WorkspaceViews, DeliveryViews, AgentMessageViews, RunViews, ScheduleViews),
-    *(FactViews, KeyViews, PairingViews, AuditViews, UserViews, HealthViews, MetricsViews, A2aViews, PageViews),
+    *(sessions.SessionViews, memory.MemoryViews, turns.TurnViews, events.EventViews, results.ErrorViews),
+    *(results.BlobViews, agents.AgentViews, agents.AgentVersionViews, learned.LearnedViews, patterns.PatternViews),
+    *(workspaces.WorkspaceViews, deliveries.DeliveryViews, deliveries.AgentMessageViews, runs.RunViews),
+    *(schedules.ScheduleViews, memory.FactViews, keys.KeyViews, users.PairingViews, audit.AuditViews, users.UserViews),
+    *(metrics.HealthViews, metrics.MetricsViews, a2a.A2aViews, pages.PageViews),
 )
 OPERATIONS = tuple(operation for views in VIEWS for operation in views.operations())
 """In the order of the document."""

@@ -11,22 +11,7 @@ from web.caller import caller
 from web.check import word_of
 from web.operation import Operation, Views
 from web.query import PRINTABLE, PeriodQuery, Text
-from web.schemas import (
-    NUMBER,
-    TEXT,
-    TIME,
-    WHOLE,
-    Named,
-    array,
-    described,
-    list_of,
-    members,
-    nullable,
-    one_of,
-    record,
-    text,
-    text_or_null,
-)
+from web.schemas import WHOLE, array, list_of, nullable, one_of, record
 
 
 class _AuditQuery(PeriodQuery):
@@ -38,43 +23,36 @@ class _AuditQuery(PeriodQuery):
 
 
 _TOOL = record(
+    "",
     "How often a turn called a tool, with how the calls ended.",
-    {"name": TEXT, "calls": WHOLE, "outcomes": {"type": "object", "additionalProperties": WHOLE}},
+    "name:text calls:whole",
+    outcomes={"type": "object", "additionalProperties": WHOLE},
 )
 _DECISION = record(
+    "",
     "What was decided: of people on calls, of rules that were changed, of a key's scopes.",
-    {"kind": TEXT, "name": TEXT, "outcome": {"type": ["string", "integer"]}},
+    "kind:text name:text",
+    outcome={"type": ["string", "integer"]},
 )
 _USAGE = record(
-    "What a turn used; null for everything else.",
-    {"tokens": WHOLE, "cost_usd": described(nullable(NUMBER), "null: a price is not known.")},
+    "", "What a turn used; null for everything else.", "tokens:whole", cost_usd="number? null: a price is not known."
 )
-AUDIT_ROW = Named(
+AUDIT_ROW = record(
     "AuditRow",
-    record(
-        "What happened once, and who did it. Holds ids, names of tools and figures, never texts.",
-        {
-            "id": text("`aud_`, then digits of `seq` and of `hash`: rows of a workspace sort by it."),
-            "object": {"const": "audit.row"},
-            "seq": described(WHOLE, "1, 2, 3… in the chain of the workspace."),
-            "at": TIME,
-            "kind": one_of(ACTIONS),
-            "actor": text_or_null(
-                "Who did it: a key (`key_…`, or `env_…` for one of LOOM_API_KEYS), `local` for this machine without a "
-                "key, `retention` for what was kept long enough. Of a turn: who submitted it."
-            ),
-            **members(
-                AuditEntry,
-                "workspace user channel agent model session_id turn_id subject status reason duration_ms",
-                subject=text_or_null("The id of the key, user, call or delivery that was acted on."),
-            ),
-            "tools": array(_TOOL),
-            "decisions": array(_DECISION),
-            "usage": nullable(_USAGE),
-            "prev_hash": text("The `hash` of the row before it; 64 zeros before the first."),
-            "hash": text("SHA-256 of the row with `prev_hash`; docs/audit.md says of what exactly."),
-        },
-    ),
+    "What happened once, and who did it. Holds ids, names of tools and figures, never texts.",
+    "object=audit.row at:time workspace user channel agent model session_id turn_id subject status reason duration_ms",
+    AuditEntry,
+    id="text `aud_`, then digits of `seq` and of `hash`: rows of a workspace sort by it.",
+    seq="whole 1, 2, 3… in the chain of the workspace.",
+    kind=one_of(ACTIONS),
+    actor="text? Who did it: a key (`key_…`, or `env_…` for one of LOOM_API_KEYS), `local` for this machine without a "
+    "key, `retention` for what was kept long enough. Of a turn: who submitted it.",
+    subject="text? The id of the key, user, call or delivery that was acted on.",
+    tools=array(_TOOL),
+    decisions=array(_DECISION),
+    usage=nullable(_USAGE),
+    prev_hash="text The `hash` of the row before it; 64 zeros before the first.",
+    hash="text SHA-256 of the row with `prev_hash`; docs/audit.md says of what exactly.",
 )
 
 

@@ -18,7 +18,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import USER_ID
 from loom_worker.core.values.webhooks import Webhook
 from web.caller import caller
-from web.check import ABSENT, IDENTIFIER, TAG, Given, Model, described_by, flawed, flaws_of
+from web.check import ABSENT, IDENTIFIER, TAG, Given, Model, described_by, flawed, flaws_of, repeated
 from web.problems import ProblemDetails, Refused, invalid, malformed
 from web.schemas import Named
 from web.strict_json import parse_object
@@ -50,7 +50,7 @@ class Body(Model):
         Raises:
             Refused: 422, with every flaw.
         """
-        flaws = tuple(cls.further_flaws(given))
+        flaws = (*cls.further_flaws(given), *repeated(given, described_by(cls)))
         try:
             found = cls.model_validate(given)
         except ValidationError as error:

@@ -1,23 +1,16 @@
 """What clients send, checked by pydantic's models: every flaw at once, in words of ours that never repeat a value."""
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    ValidationError,
-    WithJsonSchema,
-)
-from pydantic.json_schema import JsonSchemaValue
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, WithJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from loom_worker.core.errors import Flaw
-from loom_worker.core.values.json import from_rfc3339, pointer_step
+from loom_worker.core.values.json import Json, from_rfc3339, pointer_step
 from web.schemas import TIME, Schema, schema_of_model
 
 MAX_FLAWS = 100
@@ -39,18 +32,21 @@ ABSENT: Any = None
 """Default of members that may be left out and yet not be null."""
 TAG = "\0"
 """Begins the tag of a union's choice; no name in a body has it, for bodies hold no NUL."""
-_KEYWORDS = {
-    "literal_error": "enum",
-    "string_pattern_mismatch": "pattern",
-    "string_too_long": "maxLength",
-    "string_too_short": "minLength",
-    "too_short": "minItems",
-    "too_long": "maxItems",
-    "greater_than_equal": "minimum",
-    "greater_than": "exclusiveMinimum",
-    "less_than_equal": "maximum",
+_WORDS: Mapping[str, tuple[str, str]] = {
+    "string_too_long": ("maxLength", "must have at most {} characters"),
+    "string_too_short": ("minLength", "must have {} or more characters"),
+    "too_short": ("minItems", "must have {} or more items"),
+    "too_long": ("maxItems", "must have at most {} items"),
+    "dict_too_long": ("maxProperties", "must have at most {} members"),
+    "greater_than_equal": ("minimum", "must be at least {}"),
+    "greater_than": ("exclusiveMinimum", "must be more than {}"),
+    "less_than_equal": ("maximum", "must be at most {}"),
 }
-"""Keywords of JSON Schema by pydantic's kinds of errors; all other kinds mean a wrong type."""
+"""By pydantic's kind of an error: the keyword of JSON Schema that asks for something, and for what."""
+
+
+UNIQUE = {"uniqueItems": True}
+"""What the schema of a body's list says that names nothing twice."""
 
 
 class Model(BaseModel):
@@ -76,24 +72,6 @@ class Given:
 def word_of(words: tuple[str, ...]) -> Given:
     """Checks that a text is one of some words."""
     return Given(Literal.__getitem__(words))
-
-
-class Different:
-    """Refuses a list that names something twice."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """As pydantic asks for it."""
-        return core_schema.no_info_after_validator_function(_different, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """As pydantic asks for it."""
-        return {**handler(schema), "uniqueItems": True}
-
-
-def _different(names: list[str]) -> list[str]:
-    if len(set(names)) < len(names):
-        raise flawed("must name nothing twice")
-    return names
 
 
 def flawed(detail: str) -> PydanticCustomError:
@@ -131,6 +109,14 @@ def flaws_of(error: ValidationError, schema: Schema) -> tuple[Flaw, ...]:
     return tuple(found.values())
 
 
+def repeated(given: Json, schema: Schema) -> Iterator[Flaw]:
+    """Lists of a body that name something twice, where its schema forbids it."""
+    for name in (name for name, member in schema["properties"].items() if "uniqueItems" in member):
+        items = given.get(name)
+        if isinstance(items, list) and len({json.dumps(item) for item in items}) < len(items):
+            yield Flaw(f"/{name}", "must name nothing twice")
+
+
 def _words(kind: str, message: str, place: Iterable[str | int], schema: Schema) -> str:
     """What is expected at a place, as the schema has it."""
     parent = schema
@@ -144,10 +130,19 @@ def _words(kind: str, message: str, place: Iterable[str | int], schema: Schema) 
         case "extra_forbidden":
             known = parent.get("properties")
             return f"unknown field; known are {', '.join(known)}" if known else "unknown field; none is expected"
-    keyword = _KEYWORDS.get(kind, "type")
-    if keyword == "maxItems" and keyword not in schema:
-        keyword = "maxProperties"
-    return expected(keyword, schema.get(keyword))
+        case "string_pattern_mismatch":
+            return expected_of(schema["pattern"])
+        case "literal_error":
+            return f"expected one of {', '.join('null' if each is None else each for each in schema['enum'])}"
+        case "string_too_short" if schema["minLength"] == 1:
+            return "must not be empty"
+        case "too_long" if "maxItems" not in schema:
+            kind = "dict_too_long"
+    if kind in _WORDS:
+        keyword, words = _WORDS[kind]
+        return words.format(schema[keyword])
+    types = schema["type"]
+    return f"expected {types if isinstance(types, str) else ' or '.join(types)}"
 
 
 def _inside(schema: Schema, step: str | int) -> Schema:
@@ -156,30 +151,6 @@ def _inside(schema: Schema, step: str | int) -> Schema:
     return dict(schema.get("properties", {}).get(step) or schema.get("additionalProperties") or {})
 
 
-def expected(keyword: str, value: Any) -> str:
-    """What a keyword of JSON Schema asks for."""
-    match keyword:
-        case "type":
-            return f"expected {' or '.join(value) if isinstance(value, list) else value}"
-        case "enum":
-            return f"expected one of {', '.join('null' if each is None else each for each in value)}"
-        case "pattern":
-            return _PATTERNS.get(value, f"must match {value}")
-        case "maxLength":
-            return f"must have at most {value} characters"
-        case "minLength":
-            return "must not be empty" if value == 1 else f"must have at least {value} characters"
-        case "minItems":
-            return f"must have {value} or more items"
-        case "maxItems":
-            return f"must have at most {value} items"
-        case "maxProperties":
-            return f"must have at most {value} members"
-        case "minimum":
-            return f"must be at least {value}"
-        case "exclusiveMinimum":
-            return f"must be more than {value}"
-        case "maximum":
-            return f"must be at most {value}"
-        case _:
-            return f"breaks {keyword} of the schema"
+def expected_of(pattern: str) -> str:
+    """What a pattern asks for."""
+    return _PATTERNS.get(pattern, f"must match {pattern}")

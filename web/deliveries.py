@@ -12,7 +12,7 @@ from web.bodies import EmptyBody
 from web.caller import caller
 from web.operation import Operation, Views
 from web.query import PRINTABLE, PageQuery
-from web.schemas import CUT, TEXT, TIME, Named, list_of, members, nullable, record, text, text_or_null
+from web.schemas import CUT, list_of, record
 
 AGENT_CHARS = 193
 """Of an agent's name; one that a workflow defines has the workflow's before its own."""
@@ -25,38 +25,28 @@ class _AgentMessageQuery(PageQuery):
     status: MessageStatus | None = None
 
 
-DELIVERY = Named(
+DELIVERY = record(
     "Delivery",
-    record(
-        "A webhook delivery.",
-        members(
-            Delivery,
-            "id object=delivery turn_id run_id url status attempts last_status last_error created_at next_attempt_at "
-            "delivered_at",
-            next_attempt_at=nullable(TIME),
-        ),
-    ),
+    "A webhook delivery.",
+    "id object=delivery turn_id run_id url status attempts last_status last_error created_at next_attempt_at:time? "
+    "delivered_at",
+    Delivery,
 )
-AGENT_MESSAGE = Named(
+AGENT_MESSAGE = record(
     "AgentMessage",
-    record(
-        "A message from one agent to another. queued: nobody has it; taken: a turn that goes on has it; done: that "
-        "turn is completed; dead: nobody gets it any more.",
-        members(
-            AgentMessage,
-            "id object=agent_message to from from_session_id from_turn_id kind message ref in_reply_to status reason "
-            "attempts turn_id user created_at expires_at ended_at",
-            to=text("The agent that it is for."),
-            from_session_id=TEXT,
-            message=text("The text; with `ref` only its beginning."),
-            ref=text_or_null("Of the whole text, where it is stored as a large result."),
-            in_reply_to=text_or_null("The message that it answers."),
-            reason=text_or_null("Of a dead one: `expired` (nobody took it) or `attempts` (all turns failed)."),
-            turn_id=text_or_null("The turn that took it last."),
-            **{"from": text("The agent that sent it.")},
-        ),
-        also=CUT,
-    ),
+    "A message from one agent to another. queued: nobody has it; taken: a turn that goes on has it; done: that turn "
+    "is completed; dead: nobody gets it any more.",
+    "id object=agent_message to from from_session_id:text from_turn_id kind message ref in_reply_to status reason "
+    "attempts turn_id user created_at expires_at ended_at",
+    AgentMessage,
+    also=CUT,
+    to="text The agent that it is for.",
+    message="text The text; with `ref` only its beginning.",
+    ref="text? Of the whole text, where it is stored as a large result.",
+    in_reply_to="text? The message that it answers.",
+    reason="text? Of a dead one: `expired` (nobody took it) or `attempts` (all turns failed).",
+    turn_id="text? The turn that took it last.",
+    **{"from": "text The agent that sent it."},
 )
 
 

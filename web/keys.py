@@ -11,10 +11,10 @@ from web.answers import json_answer, known_id, page_answer
 from web.auth import require_home_token
 from web.bodies import WHOLE_NUMBER, Body, User
 from web.caller import caller
-from web.check import NOT_BLANK, Different, Moment
+from web.check import NOT_BLANK, UNIQUE, Moment
 from web.operation import NO_CONTENT, Operation, Views
 from web.query import PageQuery
-from web.schemas import TIME, Named, described, list_of, members, nullable, record, text, text_or_null
+from web.schemas import list_of, record
 
 MOST_REQUESTS, MOST_TOKENS = 60_000, 1_000_000_000
 """Of a key in a minute. The time of each of the latest requests is kept."""
@@ -25,7 +25,7 @@ class NewKeyBody(Body):
     """A key to be made."""
 
     name: str = Field(max_length=128, pattern=NOT_BLANK, description="For people, such as what the key is for.")
-    scopes: Annotated[list[KeyScope], Field(min_length=1), Different()] = Field(
+    scopes: Annotated[list[KeyScope], Field(min_length=1, json_schema_extra=UNIQUE)] = Field(
         ["chat"], description="read: GET. chat: also what changes sessions and turns. admin: everything, keys included."
     )
     user: User | None = Field(
@@ -67,25 +67,23 @@ class NewTokenBody(Body):
     )
 
 
-_MEMBERS = members(
-    ApiKey,
+KEY = record(
+    "Key",
+    "An API key, without its secret.",
     "id object=key workspace name prefix scopes user requests_per_minute tokens_per_minute rotated_from created_at "
     "expires_at revoked_at last_used_at",
-    prefix=text("How the secret begins."),
-    rotated_from=text_or_null("The key that this one replaces."),
-    last_used_at=described(nullable(TIME), "Up to a minute old."),
+    ApiKey,
+    prefix="text How the secret begins.",
+    rotated_from="text? The key that this one replaces.",
+    last_used_at="time? Up to a minute old.",
 )
-KEY = Named("Key", record("An API key, without its secret.", _MEMBERS))
-MADE_KEY = Named(
-    "MadeKey",
-    record("A new API key.", {**_MEMBERS, "secret": text("What clients send. It is shown in this answer only.")}),
-)
-TOKEN = Named(
+_SHOWN_ONCE = {"secret": "text What clients send. It is shown in this answer only."}
+MADE_KEY = record("MadeKey", "A new API key.", **KEY.schema["properties"], **_SHOWN_ONCE)
+TOKEN = record(
     "Token",
-    record(
-        "A key for a browser, for one session alone.",
-        {"token": text("It is shown in this answer only."), "expires_at": TIME},
-    ),
+    "A key for a browser, for one session alone.",
+    "token expires_at:time",
+    token="text It is shown in this answer only.",  # noqa: S106 - a description
 )
 
 

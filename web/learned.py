@@ -15,22 +15,7 @@ from web.caller import caller
 from web.check import ABSENT, TAG
 from web.operation import NO_CONTENT, Operation, Views
 from web.query import PageQuery
-from web.schemas import (
-    FLAG,
-    FREE,
-    NUMBER,
-    TEXT,
-    TIME,
-    WHOLE,
-    Named,
-    array,
-    described,
-    list_of,
-    members,
-    nullable,
-    one_of,
-    record,
-)
+from web.schemas import TEXT, WHOLE, list_of, nullable, one_of, record
 
 _MOST_LISTED = 100
 """Each of them is scored by its turns."""
@@ -59,59 +44,41 @@ class ActivateLearnedBody(Body):
 
 
 _SCORES = record(
+    "",
     "What came of the latest turns, at most 500, that ran with the version and are still stored.",
-    {
-        **dict.fromkeys(("turns", "completed", "failed", "incomplete", "cancelled", "judged"), WHOLE),
-        "mean_score": described(nullable(NUMBER), "Of judges, 0 to 1; null: none has judged."),
-        "mean_tokens": described(nullable(NUMBER), "Of a turn."),
-        "mean_usd": described(nullable(NUMBER), "Of a turn whose price is known."),
-    },
+    mean_score="number? Of judges, 0 to 1; null: none has judged.",
+    mean_tokens="number? Of a turn.",
+    mean_usd="number? Of a turn whose price is known.",
+    **dict.fromkeys(("turns", "completed", "failed", "incomplete", "cancelled", "judged"), WHOLE),
 )
-LEARNED_VERSION = Named(
+LEARNED_VERSION = record(
     "LearnedVersion",
-    record(
-        "A version of an agent's learned layer; version 0 stands for sessions without one.",
-        {
-            **members(
-                LearnedVersion,
-                "object=learned_version agent version form made_with digest source note created_at created_by "
-                "signatures demonstrations gradients",
-                form=nullable(one_of(FORMS)),
-                created_at=nullable(TIME),
-                **dict.fromkeys(("made_with", "digest", "source", "note", "created_by"), nullable(TEXT)),
-                **dict.fromkeys(("signatures", "demonstrations", "gradients"), WHOLE),
-            ),
-            "active": described(FLAG, "It was activated, for all sessions or for the share that a trial leaves."),
-            "share": described(
-                NUMBER, "Of the sessions that begin now, 0 to 1: what their agent's file says comes first."
-            ),
-            "scores": _SCORES,
-        },
-        also={
-            "layer": described(FREE, "Of a single version: {signatures, demonstrations, gradients, version}."),
-            "warnings": described(array(TEXT), "After an import: keys that were not imported."),
-        },
-    ),
+    "A version of an agent's learned layer; version 0 stands for sessions without one.",
+    "object=learned_version agent version form made_with digest source note created_at:time? created_by signatures "
+    "demonstrations gradients",
+    LearnedVersion,
+    also={
+        "layer": "free Of a single version: {signatures, demonstrations, gradients, version}.",
+        "warnings": "text[] After an import: keys that were not imported.",
+    },
+    form=nullable(one_of(FORMS)),
+    active="flag It was activated, for all sessions or for the share that a trial leaves.",
+    share="number Of the sessions that begin now, 0 to 1: what their agent's file says comes first.",
+    scores=_SCORES,
+    **dict.fromkeys(("made_with", "digest", "source", "note", "created_by"), nullable(TEXT)),
+    **dict.fromkeys(("signatures", "demonstrations", "gradients"), WHOLE),
 )
-LEARNED_PART = Named(
+LEARNED_PART = record(
     "LearnedPart",
-    record(
-        "What of a learned layer is in the system text, and for what there was no room.",
-        members(LearnedPart, "version signatures demonstrations left_out_signatures left_out_demonstrations"),
-    ),
+    "What of a learned layer is in the system text, and for what there was no room.",
+    "version signatures demonstrations left_out_signatures left_out_demonstrations",
+    LearnedPart,
 )
-LEARNED_ACTIVATION = Named(
+LEARNED_ACTIVATION = record(
     "LearnedActivation",
-    record(
-        "Which version sessions begin with; 0: none.",
-        {
-            "object": {"const": "learned_activation"},
-            "agent": TEXT,
-            "version": WHOLE,
-            "trial_version": nullable(WHOLE),
-            "share": described(NUMBER, "Of the sessions that begin, for the trial."),
-        },
-    ),
+    "Which version sessions begin with; 0: none.",
+    "object=learned_activation agent:text version:whole trial_version:whole?",
+    share="number Of the sessions that begin, for the trial.",
 )
 
 

@@ -26,21 +26,7 @@ from web.check import ABSENT, NOT_BLANK, Moment
 from web.learned import LEARNED_PART
 from web.operation import NO_CONTENT, Operation, Views
 from web.query import PRINTABLE, PageQuery
-from web.schemas import (
-    NUMBER,
-    TEXT,
-    TIME,
-    WHOLE,
-    Named,
-    described,
-    list_of,
-    members,
-    nullable,
-    one_of,
-    record,
-    text,
-    text_or_null,
-)
+from web.schemas import NUMBER, list_of, nullable, one_of, record
 
 MOST_RECALLED = 200
 """Messages of one request to recall them; a person seldom means more, and each is looked up."""
@@ -81,83 +67,58 @@ class _FactQuery(PageQuery):
         return FactFilter(self.status, self.topic or "")
 
 
-FACT = Named(
+FACT = record(
     "Fact",
-    record(
-        "Something that is known beyond a session. `object` is a part of it: its third, after subject and relation.",
-        members(
-            Fact,
-            "id subject relation object since until superseded_by confidence source user session_id message_id "
-            "last_said_at created_at",
-            subject=text("`user` is whoever writes in the sessions of this user."),
-            since=described(TIME, "When it began to hold, as far as is known; else when it was first said."),
-            until=described(nullable(TIME), "When it ceased to hold; null: it holds."),
-            superseded_by=text_or_null("The fact that took its place; it may be deleted."),
-            confidence=described(NUMBER, "0 to 1; each time it is said raises it."),
-            source=described(one_of(FactSource), "`user`: a person corrected it."),
-            user=text_or_null("In whose session it was said."),
-            message_id=text_or_null("The message that first said it; null if a person did, or it is deleted."),
-            last_said_at=TIME,
-        ),
-    ),
+    "Something that is known beyond a session. `object` is a part of it: its third, after subject and relation.",
+    "id subject relation object since until superseded_by confidence source user session_id message_id "
+    "last_said_at:time created_at",
+    Fact,
+    subject="text `user` is whoever writes in the sessions of this user.",
+    since="time When it began to hold, as far as is known; else when it was first said.",
+    until="time? When it ceased to hold; null: it holds.",
+    superseded_by="text? The fact that took its place; it may be deleted.",
+    confidence="number 0 to 1; each time it is said raises it.",
+    source=one_of(FactSource, "`user`: a person corrected it."),
+    user="text? In whose session it was said.",
+    message_id="text? The message that first said it; null if a person did, or it is deleted.",
 )
 _TIERS = record(
+    "",
     "What the session has beyond its context; null for an agent without tiers of memory.",
-    {
-        "summaries": described(WHOLE, "Summaries by date of this session."),
-        "summarized_messages": WHOLE,
-        "summarized_until": nullable(TIME),
-        "waiting_messages": described(WHOLE, "That have left L1 and make no batch so far."),
-        "scope": one_of(Scope),
-        "open_facts": described(WHOLE, "Facts that hold and that the session can be told, by the agent's scope."),
-    },
+    "summarized_messages:whole summarized_until:time?",
+    summaries="whole Summaries by date of this session.",
+    waiting_messages="whole That have left L1 and make no batch so far.",
+    scope=one_of(Scope),
+    open_facts="whole Facts that hold and that the session can be told, by the agent's scope.",
 )
-_SHARES: Json = {"tokens": WHOLE, "share": {**NUMBER, "minimum": 0}}
-_LAYER = record("What one layer takes; `share` is of the input budget, 0 to 1.", _SHARES)
-_LAYER_OF_MESSAGES = record(_LAYER["description"], {"messages": WHOLE, **_SHARES})
-CONTEXT = Named(
+_SHARE = {**NUMBER, "minimum": 0}
+_LAYER, _LAYER_OF_MESSAGES = (
+    record("", "What one layer takes; `share` is of the input budget, 0 to 1.", members, share=_SHARE)
+    for members in ("tokens:whole", "messages:whole tokens:whole")
+)
+_LAYERS: Json = {
+    **dict.fromkeys(("tools", "rom", "kernel", "l2"), _LAYER),
+    **dict.fromkeys(("l1", "recalled"), _LAYER_OF_MESSAGES),
+    "patterns": _LAYER,
+}
+CONTEXT = record(
     "Context",
-    record(
-        "What the model would be sent now, without the next question. Tokens are the provider's, as its latest reply "
-        "reported them.",
-        {
-            "object": {"const": "context"},
-            "layers": record(
-                "In the order of a request.",
-                {
-                    **dict.fromkeys(("tools", "rom", "kernel", "l2"), _LAYER),
-                    **dict.fromkeys(("l1", "recalled"), _LAYER_OF_MESSAGES),
-                    "patterns": _LAYER,
-                },
-            ),
-            "input_budget_tokens": WHOLE,
-            "used_tokens": WHOLE,
-            "model": TEXT,
-            "rom_digest": TEXT,
-            "agent_version": nullable(TEXT),
-            "learned": nullable(LEARNED_PART),
-            "memory_version": WHOLE,
-            "tiers": {"anyOf": [_TIERS, {"type": "null"}]},
-            "embeddings": nullable(
-                record("With vectors, and without.", {"model": TEXT, "messages": WHOLE, "missing": WHOLE})
-            ),
-        },
-    ),
+    "What the model would be sent now, without the next question. Tokens are the provider's, as its latest reply "
+    "reported them.",
+    "object=context input_budget_tokens:whole used_tokens:whole model:text rom_digest:text agent_version:text? "
+    "memory_version:whole",
+    layers=record("", "In the order of a request.", **_LAYERS),
+    learned=nullable(LEARNED_PART),
+    tiers={"anyOf": [_TIERS, {"type": "null"}]},
+    embeddings=nullable(record("", "With vectors, and without.", "model:text messages:whole missing:whole")),
 )
-SNAPSHOT = Named(
+SNAPSHOT = record(
     "Snapshot",
-    record(
-        "Summaries that left the context when they had grown too long, with the messages they speak of.",
-        members(
-            Snapshot,
-            "id object=snapshot session_id snapshot_type content token_count from_message_id to_message_id created_at",
-        ),
-    ),
+    "Summaries that left the context when they had grown too long, with the messages they speak of.",
+    "id object=snapshot session_id snapshot_type content token_count from_message_id to_message_id created_at",
+    Snapshot,
 )
-RECALLED = Named(
-    "Recalled",
-    record("What all recalled messages of the session take of its context.", {"recalled_tokens": WHOLE}),
-)
+RECALLED = record("Recalled", "What all recalled messages of the session take of its context.", "recalled_tokens:whole")
 
 
 class MemoryViews(Views, tag="memory"):

@@ -13,7 +13,7 @@ from web.answers import json_answer
 from web.auth import foreign
 from web.operation import Operation, Views
 from web.problems import RETRY_S, ProblemDetails, Refused
-from web.schemas import TEXT, Named, record
+from web.schemas import record
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -74,7 +74,7 @@ In addition there are ``breakers`` (name to state), ``waiting_ages`` (what for, 
 ``known`` (what figures are of, to whether they could be had)."""
 
 
-HEALTH = Named("Health", record("A probe's answer.", {"status": TEXT}))
+HEALTH = record("Health", "A probe's answer.", "status:text")
 
 
 class HealthViews(Views, tag="probes"):

@@ -1,16 +1,34 @@
 """The OpenAPI 3.1 document of operations, in full, with an example of each."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
 from loom_worker import __version__
 from loom_worker.core.values.json import Json
 from web.operation import HEADERS, TOKEN_PARAMETER, Operation
-from web.problems import PROBLEM
-from web.schemas import TEXT, Named
+from web.problems import MEDIA_TYPE, PROBLEM
+from web.schemas import TEXT, Named, schema_of
 
+EXAMPLES: Mapping[str, Any] = {
+    "agent": "support",
+    "cron": "0 8 * * 1-5",
+    "disabled": False,
+    "input": "How many orders came in yesterday?",
+    "message_ids": ["msg_1"],
+    "name": "support",
+    "object": "green tea",
+    "session_id": "shop-42",
+    "timezone": "Europe/Berlin",
+    "title": "Orders of July",
+    "url": "https://shop.example/hooks/loom",
+    "user": "maria",
+    "version": "1.2.0",
+    "workspace": "default",
+}
+"""By the name of a member or parameter; for all others there is one by its type."""
+_PYTHON = {"string": str, "array": list, "boolean": bool}
 _NO_CONTENT = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 
@@ -21,6 +39,8 @@ def document(operations: Iterable[Operation]) -> Json:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
     schemas: Json = {}
     paths = _resolved(paths, schemas)
+    for described in (described for ways in paths.values() for described in ways.values()):
+        _add_example(described, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -55,6 +75,8 @@ def document(operations: Iterable[Operation]) -> Json:
 def _resolved(value: Any, schemas: Json) -> Any:
     """The value with references in the places of named schemas, which are collected."""
     match value:
+        case Named("", schema):
+            return _resolved(schema, schemas)
         case Named(name, schema):
             if name not in schemas:
                 schemas[name] = {}  # so that it comes before those in it
@@ -66,6 +88,46 @@ def _resolved(value: Any, schemas: Json) -> Any:
             return [_resolved(each, schemas) for each in value]
         case _:
             return value
+
+
+def _add_example(described: Json, schemas: Json) -> None:
+    """An example of the body, or else of the first answer; of requests that have neither, their path shows one."""
+    found = [described["requestBody"]] if "requestBody" in described else described["responses"].values()
+    for content in (each.get("content", {}) for each in found):
+        for media in (media for kind, media in content.items() if kind != MEDIA_TYPE and "schema" in media):
+            media["example"] = _example(media["schema"], "", schemas, is_sent="requestBody" in described)
+            return
+
+
+def _example(schema: Json, name: str, schemas: Json, *, is_sent: bool = False) -> Any:
+    """A value that the schema allows.
+
+    Args:
+        is_sent: only the members of an object that it must have, and those that EXAMPLES has.
+    """
+    schema = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    schema = schema["anyOf"][0] if "anyOf" in schema else schema
+    if "$ref" in schema:
+        return _example(schema, name, schemas)
+    given = [*schema.get("examples", ()), *(schema[key] for key in ("const", "default") if key in schema)]
+    if given or "enum" in schema:
+        return [*given, *schema.get("enum", ())][0]
+    kind = schema["type"] if isinstance(schema["type"], str) else schema["type"][0]
+    if type(EXAMPLES.get(name)) is _PYTHON.get(kind):
+        return EXAMPLES[name]
+    match kind:
+        case "object":
+            known, needed = schema.get("properties", {}), schema.get("required", ())
+            wanted = dict.fromkeys(
+                each for each in (*known, *needed) if each in needed or (is_sent and each in EXAMPLES)
+            )
+            return {each: _example(known.get(each, TEXT), each, schemas, is_sent=is_sent) for each in wanted}
+        case "array":
+            return [_example(schema["items"], name, schemas, is_sent=is_sent)]
+        case "string":
+            return "2027-01-31T12:00:00Z" if schema.get("format") == "date-time" else f"{name.removesuffix('_id')}_1"
+        case _:
+            return True if kind == "boolean" else max(1, schema.get("minimum", 1))
 
 
 def _described(operation: Operation) -> Json:
@@ -82,23 +144,26 @@ def _described(operation: Operation) -> Json:
         "summary": operation.summary,
         "tags": [operation.tag],
         "parameters": [
-            *({"name": name, "in": "path", "required": True, "schema": TEXT} for name in in_path),
-            *(_parameter(name, schema) for name, schema in query.items()),
-            *({"name": name, "in": "header", **HEADERS[name]} for name in operation.headers),
+            *(
+                {"name": name, "in": "path", "required": True, "schema": TEXT, "example": _example(TEXT, name, {})}
+                for name in in_path
+            ),
+            *(_parameter("query", name, schema) for name, schema in query.items()),
+            *(_parameter("header", name, schema_of(HEADERS[name])) for name in operation.headers),
         ],
         "responses": _answers(operation),
         "security": security,
     }
     if body := operation.body:
-        content = {"application/json": {"schema": body.named(), "example": None}}
+        content = {"application/json": {"schema": body.named()}}
         described["requestBody"] = {"required": not body.is_optional, "content": content}
     return described
 
 
-def _parameter(name: str, schema: Json) -> Json:
+def _parameter(place: str, name: str, schema: Json) -> Json:
     bare = {key: value for key, value in schema.items() if key != "description"}
     about = {"description": schema["description"]} if "description" in schema else {}
-    return {"name": name, "in": "query", "schema": bare, **about}
+    return {"name": name, "in": place, "schema": bare, **about}
 
 
 def _answers(operation: Operation) -> Json:
@@ -107,7 +172,7 @@ def _answers(operation: Operation) -> Json:
         answers[str(status)] = {"description": HTTPStatus(status).phrase}
         if status not in _NO_CONTENT:
             answers[str(status)]["content"] = {operation.media_type: {} if named is None else {"schema": named}}
-    problem = {"application/problem+json": {"schema": PROBLEM}}
+    problem = {MEDIA_TYPE: {"schema": PROBLEM}}
     for status in operation.all_problems:
         answers[str(status)] = {"description": HTTPStatus(status).phrase, "content": problem}
     return answers

@@ -15,7 +15,7 @@ from web.bodies import Body
 from web.caller import caller
 from web.problems import malformed
 from web.query import PageQuery, Query
-from web.schemas import TEXT, WHOLE, Named, Schema
+from web.schemas import Member, Named
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -25,22 +25,17 @@ View = Callable[..., Response]
 Answers = Named | Mapping[int, Named | None] | None
 NO_CONTENT: Answers = {204: None}
 IDEMPOTENT = ("Idempotency-Key", "Prefer")
-HEADERS: Mapping[str, Schema] = {
-    "Last-Event-ID": {"schema": WHOLE, "description": "As starting_after, and before it."},
+HEADERS: Mapping[str, Member] = {
+    "Last-Event-ID": "whole As starting_after, and before it.",
     "Idempotency-Key": {
-        "schema": {"type": "string", "maxLength": 255},
+        "type": "string",
+        "maxLength": 255,
         "description": "The same key, path and body give the same turn again (`Idempotency-Replayed: true`).",
     },
-    "Range": {
-        "schema": TEXT,
-        "description": "One range, such as `bytes=0-1023`; several, or what cannot be read, give the whole.",
-    },
-    "If-Range": {"schema": TEXT, "description": "An ETag: of another version the whole is sent."},
-    "If-None-Match": {"schema": TEXT, "description": "ETags: 304 if the client already has it."},
-    "Prefer": {
-        "schema": TEXT,
-        "description": "`wait=N`: answer 200 with the ended turn if it ends within N (at most 60) seconds.",
-    },
+    "Range": "text One range, such as `bytes=0-1023`; several, or what cannot be read, give the whole.",
+    "If-Range": "text An ETag: of another version the whole is sent.",
+    "If-None-Match": "text ETags: 304 if the client already has it.",
+    "Prefer": "text `wait=N`: answer 200 with the ended turn if it ends within N (at most 60) seconds.",
 }
 """Headers that operations read."""
 TOKEN_PARAMETER = "access_token"  # noqa: S105 - its name

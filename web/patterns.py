@@ -13,21 +13,7 @@ from web.caller import caller
 from web.check import ABSENT
 from web.operation import Operation, Views
 from web.query import Count, PageQuery, Query, Text
-from web.schemas import (
-    FLAG,
-    FREE,
-    NUMBER,
-    TEXT,
-    TIME,
-    Named,
-    array,
-    described,
-    list_of,
-    members,
-    nullable,
-    record,
-    text,
-)
+from web.schemas import array, list_of, record
 
 MOST_CANDIDATES = 20
 LONGEST_QUESTION = 4_000
@@ -40,77 +26,55 @@ class _PatternQuery(PageQuery):
 
 class _PatternMatchQuery(Query):
     q: str = Field(
-        ABSENT,
-        max_length=LONGEST_QUESTION,
-        description="What a user would say; without any word nothing is found.",
+        ABSENT, max_length=LONGEST_QUESTION, description="What a user would say; without any word nothing is found."
     )
     k: Count = Field(3, description=f"Most candidates; more than {MOST_CANDIDATES} counts as {MOST_CANDIDATES}.")
     agent: Text | None = Field(None, description="Only patterns that fit what this agent works on; unless given, all.")
 
 
-_LINE = members(
-    Pattern,
+_LINE = record(
+    "",
+    "A pattern.",
     "id object=pattern title description category difficulty backend_type tags source version",
-    source=text("File and line, within the library's folder."),
-    version=text("Another one as soon as the pattern says something else."),
+    Pattern,
+    source="text File and line, within the library's folder.",
+    version="text Another one as soon as the pattern says something else.",
 )
-PATTERN_LIST = Named(
+PATTERN_LIST = record(
     "PatternList",
-    record(
-        "The whole library as the answering process has it.",
-        {
-            "object": {"const": "list"},
-            "data": array(record("A pattern.", _LINE)),
-            "has_more": FLAG,
-            "next": nullable(TEXT),
-            "errors": described(array(TEXT), "What of the library's files could not be read, and why."),
-            "loaded_at": TIME,
-            "processes": described(array(FREE), "What each worker process has loaded."),
-        },
-    ),
+    "The whole library as the answering process has it.",
+    "object=list has_more:flag next:text? loaded_at:time",
+    data=array(_LINE),
+    errors="text[] What of the library's files could not be read, and why.",
+    processes="free[] What each worker process has loaded.",
 )
 _EFFECT = record(
+    "",
     "What came of the workspace's turns that used a pattern.",
-    members(
-        Effect,
-        "uses succeeded failed success cost_usd tokens last_used_at",
-        success=described(nullable(NUMBER), "Of those that count, 0 to 1."),
-        last_used_at=nullable(TIME),
-    ),
+    "uses succeeded failed success cost_usd tokens last_used_at:time?",
+    Effect,
+    success="number? Of those that count, 0 to 1.",
 )
-PATTERN = Named(
+PATTERN = record(
     "Pattern",
-    record(
-        "A pattern, whole; `extra` are keys of its file that Loom does not know.",
-        {
-            **_LINE,
-            **members(
-                Pattern,
-                "use_cases intents related_patterns parameters examples common_errors name priority templates "
-                "best_practices syntax extra",
-            ),
-            "effect": _EFFECT,
-            "effect_of_all_versions": _EFFECT,
-            "boost": described(NUMBER, "What that makes of its place among candidates; 1: nothing."),
-            "boost_why": TEXT,
-        },
-    ),
+    "A pattern, whole; `extra` are keys of its file that Loom does not know.",
+    "use_cases intents related_patterns parameters examples common_errors name priority templates best_practices "
+    "syntax extra boost_why:text",
+    Pattern,
+    effect=_EFFECT,
+    effect_of_all_versions=_EFFECT,
+    boost="number What that makes of its place among candidates; 1: nothing.",
+    **_LINE.schema["properties"],
 )
-PATTERN_MATCH = Named(
+PATTERN_MATCH = record(
     "PatternMatch",
-    record(
-        "A candidate for a question.",
-        members(
-            PatternMatch,
-            "id object=pattern_match title score confidence terms boost",
-            id=TEXT,
-            title=TEXT,
-            score=described(NUMBER, "How alike question and pattern are, 0 to 1."),
-            confidence=described(NUMBER, "The chance that it is the right one, 0 to 1."),
-            terms=described(array(TEXT), "The words that counted, the weightiest first."),
-            boost=described(NUMBER, "What earlier turns make of its place; 1: nothing."),
-        ),
-    ),
+    "A candidate for a question.",
+    "id:text object=pattern_match title:text score confidence terms boost",
+    PatternMatch,
+    score="number How alike question and pattern are, 0 to 1.",
+    confidence="number The chance that it is the right one, 0 to 1.",
+    terms="text[] The words that counted, the weightiest first.",
+    boost="number What earlier turns make of its place; 1: nothing.",
 )
 
 

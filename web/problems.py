@@ -26,27 +26,21 @@ from loom_worker.core.errors import (
 )
 from loom_worker.core.text import closest
 from loom_worker.core.values.json import Json
-from web.schemas import TEXT, Named, array, nullable, record
+from web.schemas import array, record
 
 log = logging.getLogger("loom.web")
 
 MEDIA_TYPE = "application/problem+json"
-PROBLEM = Named(
+PROBLEM = record(
     "Problem",
-    {
-        "type": "object",
-        "description": "RFC 9457 problem details.",
-        "properties": {
-            "type": {"type": "string", "format": "uri-reference"},
-            "title": TEXT,
-            "status": {"type": "integer"},
-            "detail": TEXT,
-            "instance": TEXT,
-            "request_id": nullable(TEXT),
-            "errors": array(record("One flaw of the body.", {"pointer": TEXT, "detail": TEXT})),
-            "reasons": array(TEXT),
-        },
-        "required": ["type", "title", "status", "detail", "instance"],
+    "RFC 9457 problem details.",
+    "title:text detail:text instance:text",
+    type={"type": "string", "format": "uri-reference"},
+    status={"type": "integer"},
+    also={
+        "request_id": "text?",
+        "errors": array(record("", "One flaw of the body.", "pointer:text detail:text")),
+        "reasons": "text[]",
     },
 )
 _LONGEST_COMPARED = 256

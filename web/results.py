@@ -11,7 +11,7 @@ from web.caller import caller
 from web.operation import Operation, Views
 from web.problems import ProblemDetails, Refused
 from web.query import PeriodQuery, Text
-from web.schemas import CUT, TEXT, TIME, Named, list_of, members, record, text_or_null
+from web.schemas import CUT, TEXT, list_of, record
 
 CHUNK_BYTES = 64 * 1024
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
@@ -23,25 +23,20 @@ class _ErrorQuery(PeriodQuery):
     tool: Text | None = Field(None, description="Of the tool of this name only.")
 
 
-ERROR = Named(
+ERROR = record(
     "Error",
-    record(
-        "A failed tool call, or why a turn failed: one line, and all that is kept. Secrets are taken out.",
-        members(
-            StoredError,
-            "id object=error session_id turn_id span_id tool_name timestamp short_summary raw_error",
-            span_id=text_or_null("Where in the turn's trace; null for errors of older versions."),
-            tool_name=text_or_null("null: not a call, but the turn itself failed."),
-            timestamp=TIME,
-            short_summary={"type": "string", "maxLength": 100},
-            raw_error={
-                "type": "object",
-                "properties": {"message": TEXT, "code": TEXT, "detail": TEXT},
-                "required": ["message"],
-            },
-        ),
-        also=CUT,
-    ),
+    "A failed tool call, or why a turn failed: one line, and all that is kept. Secrets are taken out.",
+    "id object=error session_id turn_id span_id tool_name timestamp:time short_summary raw_error",
+    StoredError,
+    also=CUT,
+    span_id="text? Where in the turn's trace; null for errors of older versions.",
+    tool_name="text? null: not a call, but the turn itself failed.",
+    short_summary={"type": "string", "maxLength": 100},
+    raw_error={
+        "type": "object",
+        "properties": {"message": TEXT, "code": TEXT, "detail": TEXT},
+        "required": ["message"],
+    },
 )
 
 

@@ -20,25 +20,7 @@ from web.long_polls import EndAnswer, LongPolls
 from web.operation import IDEMPOTENT, NO_CONTENT, Operation, Views
 from web.problems import RETRY_S
 from web.query import PageQuery, Text
-from web.schemas import (
-    CUT,
-    FLAG,
-    FREE,
-    NUMBER,
-    TEXT,
-    TIME,
-    USAGE,
-    WHOLE,
-    Named,
-    array,
-    described,
-    list_of,
-    members,
-    nullable,
-    record,
-    text,
-    text_or_null,
-)
+from web.schemas import CUT, USAGE, array, list_of, record
 from web.turns import EVENT, PLAIN_BUDGET, TRACE_SPAN, ResumeQuery, WaitQuery
 
 if TYPE_CHECKING:
@@ -126,88 +108,54 @@ class _RunQuery(PageQuery):
     status: RunStatus | None = None
 
 
-RUN_STAGE = Named(
+RUN_STAGE = record(
     "RunStage",
-    record(
-        "A question to an agent, which is a turn, or to a person.",
-        members(
-            RunStage,
-            "id name role agent_id session_id turn_id reused status reason output_text output_ref error usage "
-            "duration_ms created_at completed_at",
-            id=text("Its place in the workflow, such as `stages.0.retry.1`; unique in the run."),
-            name=text_or_null("Of a pipeline's stage: its `id` in the file."),
-            reused=described(FLAG, "A retry took it over from the earlier run."),
-            duration_ms=nullable(WHOLE),
-            output_ref=text_or_null("Of a long output: other stages read it as GET /v1/blobs/{output_ref}."),
-            output_text=text_or_null("What came of it; of a long one only a part in lists and events."),
-        ),
-        also={
-            "prompt": text_or_null("Of an approval: what the person is shown."),
-            "decision": nullable(TEXT),
-            "comment": nullable(TEXT),
-            "approve_by": nullable(TIME),
-        },
-    ),
+    "A question to an agent, which is a turn, or to a person.",
+    "id name role agent_id session_id turn_id reused status reason output_text output_ref error usage "
+    "duration_ms:whole? created_at completed_at",
+    RunStage,
+    also={
+        "prompt": "text? Of an approval: what the person is shown.",
+        "decision": "text?",
+        "comment": "text?",
+        "approve_by": "time?",
+    },
+    id="text Its place in the workflow, such as `stages.0.retry.1`; unique in the run.",
+    name="text? Of a pipeline's stage: its `id` in the file.",
+    reused="flag A retry took it over from the earlier run.",
+    output_ref="text? Of a long output: other stages read it as GET /v1/blobs/{output_ref}.",
+    output_text="text? What came of it; of a long one only a part in lists and events.",
 )
 _RESULT = record(
-    "What an agent answered.",
-    {
-        "agent_id": TEXT,
-        "stage": TEXT,
-        "output_text": nullable(TEXT),
-        "cost_usd": nullable(NUMBER),
-        "duration_ms": nullable(WHOLE),
-    },
+    "", "What an agent answered.", "agent_id:text stage:text output_text:text? cost_usd:number? duration_ms:whole?"
 )
-RUN = Named(
+RUN = record(
     "Run",
-    record(
-        "A run of a workflow. Final statuses: completed, failed, cancelled, incomplete.",
-        members(
-            Run,
-            "id object=run workflow workflow_version pattern_type status reason stages agent_results merged_output "
-            "usage cost duration_ms variables budget metadata error retry_of cancel trace_id user created_at "
-            "completed_at",
-            stages=array(RUN_STAGE),
-            agent_results=array(_RESULT),
-            merged_output=text_or_null("The result; of a run that is not completed, what it has to show."),
-            usage=USAGE,
-            cost=record("Null where the price of a model is not known.", {"usd": nullable(NUMBER), "by_agent": FREE}),
-            duration_ms=nullable(WHOLE),
-            trace_id=nullable(TEXT),
-        ),
-        also=CUT,
-    ),
+    "A run of a workflow. Final statuses: completed, failed, cancelled, incomplete.",
+    "id object=run workflow workflow_version pattern_type status reason stages agent_results merged_output usage cost "
+    "duration_ms:whole? variables budget metadata error retry_of cancel trace_id:text? user created_at completed_at",
+    Run,
+    also=CUT,
+    stages=array(RUN_STAGE),
+    agent_results=array(_RESULT),
+    merged_output="text? The result; of a run that is not completed, what it has to show.",
+    usage=USAGE,
+    cost=record("", "Null where the price of a model is not known.", "usd:number? by_agent:free"),
 )
-_VARIABLES = record("A variable.", {"name": TEXT, "default": text_or_null("null: each run must give it.")})
-WORKFLOW = Named(
+_VARIABLES = record("", "A variable.", "name:text", default="text? null: each run must give it.")
+WORKFLOW = record(
     "Workflow",
-    record(
-        "A workflow.",
-        {
-            "name": TEXT,
-            "object": {"const": "workflow"},
-            "version": nullable(TEXT),
-            "description": nullable(TEXT),
-            "labels": FREE,
-            "pattern_type": TEXT,
-            "agents": array(TEXT),
-            "variables": array(_VARIABLES),
-            "budget": nullable(FREE),
-            "deadline_s": nullable(NUMBER),
-            "spec": described(FREE, "As in the file, in the form of today."),
-        },
-    ),
+    "A workflow.",
+    "name:text object=workflow version:text? description:text? labels:free pattern_type:text agents:text[] "
+    "budget:free? deadline_s:number?",
+    variables=array(_VARIABLES),
+    spec="free As in the file, in the form of today.",
 )
-WORKFLOW_LIST = Named(
+WORKFLOW_LIST = record(
     "WorkflowList",
-    record(
-        "All workflows.",
-        {
-            **list_of(WORKFLOW).schema["properties"],
-            "errors": described(array(TEXT), "What is wrong with the files of workflows, with file and line."),
-        },
-    ),
+    "All workflows.",
+    errors="text[] What is wrong with the files of workflows, with file and line.",
+    **list_of(WORKFLOW).schema["properties"],
 )
 ACCEPTED = {202: RUN, 200: RUN}
 
@@ -282,12 +230,7 @@ class RunViews(Views, tag="workflows"):
         return json_answer(run.as_json(), 202, {"Location": f"/v1/runs/{run.id}", **later})
 
     @Operation(
-        "POST /v1/runs/{run_id}/retry",
-        ACCEPTED,
-        scope="chat",
-        problems=(409,),
-        headers=IDEMPOTENT,
-        uses_tokens=True,
+        "POST /v1/runs/{run_id}/retry", ACCEPTED, scope="chat", problems=(409,), headers=IDEMPOTENT, uses_tokens=True
     )
     def retry(self, run_id: str, _body: EmptyBody) -> Response:
         """Go on from the failed stage of a run, as a new run."""

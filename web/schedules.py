@@ -12,21 +12,7 @@ from web.operation import Operation, Views
 from web.problems import RETRY_S
 from web.query import PageQuery
 from web.runs import RUN
-from web.schemas import (
-    FLAG,
-    NUMBER,
-    TEXT,
-    TIME,
-    WHOLE,
-    Named,
-    described,
-    list_of,
-    nullable,
-    one_of,
-    record,
-    text,
-    text_or_null,
-)
+from web.schemas import Named, list_of, one_of, record
 from web.turns import TURN
 
 
@@ -36,33 +22,23 @@ class SchedulePatchBody(Body):
     enabled: bool | None = Field(description="null: as the file says.")
 
 
-SCHEDULE = Named(
+SCHEDULE = record(
     "Schedule",
-    record(
-        "When a workflow or an agent is started without a client.",
-        {
-            "name": text("`workflow:NAME`, `agent:NAME` or `agent:NAME:ENTRY`."),
-            "object": {"const": "schedule"},
-            "kind": one_of(ScheduleKind),
-            "target": text("The workflow or agent."),
-            "workspace": TEXT,
-            "cron": TEXT,
-            "timezone": TEXT,
-            "enabled": FLAG,
-            "enabled_by": one_of(("file", "operator")),
-            "session_mode": one_of(("new", "persistent")),
-            "skip_if_running": FLAG,
-            "max_execution_seconds": nullable(NUMBER),
-            "next_at": described(nullable(TIME), "When it is due next; null while it is disabled."),
-            "last_at": described(nullable(TIME), "The due time that was last begun."),
-            "last_id": text_or_null("The run or turn that was last begun, also beside the plan."),
-            "last_status": text_or_null("Its status; null if it was deleted."),
-            "last_error": text_or_null("Why the last start was refused; null if it was not."),
-            "last_error_at": nullable(TIME),
-            "skipped": described(WHOLE, "Due times skipped because the last run had not ended."),
-            "missed": described(WHOLE, "Due times that came while no worker ran."),
-        },
-    ),
+    "When a workflow or an agent is started without a client.",
+    "object=schedule workspace:text cron:text timezone:text enabled:flag skip_if_running:flag "
+    "max_execution_seconds:number? last_error_at:time?",
+    name="text `workflow:NAME`, `agent:NAME` or `agent:NAME:ENTRY`.",
+    kind=one_of(ScheduleKind),
+    target="text The workflow or agent.",
+    enabled_by=one_of(("file", "operator")),
+    session_mode=one_of(("new", "persistent")),
+    next_at="time? When it is due next; null while it is disabled.",
+    last_at="time? The due time that was last begun.",
+    last_id="text? The run or turn that was last begun, also beside the plan.",
+    last_status="text? Its status; null if it was deleted.",
+    last_error="text? Why the last start was refused; null if it was not.",
+    skipped="whole Due times skipped because the last run had not ended.",
+    missed="whole Due times that came while no worker ran.",
 )
 SCHEDULE_START = Named("ScheduleStart", {"anyOf": [RUN, TURN], "description": "A workflow's Run, or an agent's Turn."})
 

@@ -1,5 +1,6 @@
 """JSON Schemas of answers, made of the fields of dataclasses, and those of pydantic's models in the same form."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -12,15 +13,18 @@ from loom_worker.core.values.chat import Usage
 
 Schema = dict[str, Any]
 
-TEXT: Schema = {"type": "string"}
-WHOLE: Schema = {"type": "integer", "minimum": 0}
-NUMBER: Schema = {"type": "number"}
-FLAG: Schema = {"type": "boolean"}
-TIME: Schema = {"type": "string", "format": "date-time"}
-FREE: Schema = {"type": "object"}
+_TYPES: Mapping[str, Schema] = {
+    "text": {"type": "string"},
+    "whole": {"type": "integer", "minimum": 0},
+    "number": {"type": "number"},
+    "flag": {"type": "boolean"},
+    "time": {"type": "string", "format": "date-time"},
+    "free": {"type": "object"},
+}
+TEXT, WHOLE, NUMBER, FLAG, TIME, FREE = _TYPES.values()
 CUT: Schema = {
     "truncated": {"const": True, "description": "Only in lists, where long fields are cut: some of these were."},
-    "url": {"type": "string", "description": "With `truncated`: the URL of the whole."},
+    "url": "text With `truncated`: the URL of the whole.",
 }
 """What an answer has only where some of its fields were cut."""
 _PLAIN: Mapping[object, Schema] = {str: TEXT, int: WHOLE, float: NUMBER, Decimal: NUMBER, bool: FLAG}
@@ -31,39 +35,44 @@ class Named:
     """A schema of the document's components; where it stands in another one, the document has a reference."""
 
     name: str
+    """Empty: it stands in the others itself."""
     schema: Schema
 
 
-def nullable(schema: Schema | Named) -> Schema:
+Member = Schema | Named | str
+"""A schema, or one in words: a type (``text``, ``whole``, ``number``, ``flag``, ``time``, ``free``), ``[]`` for a list,
+``?`` if it can be null, and behind a space what it means."""
+
+
+def schema_of(member: Member) -> Any:
+    """The schema of a member."""
+    if not isinstance(member, str):
+        return member if not isinstance(member, Named) or member.name else member.schema
+    kind, _, description = member.partition(" ")
+    schema = _TYPES[kind.removesuffix("?").removesuffix("[]")]
+    schema = array(schema) if "[]" in kind else schema
+    schema = nullable(schema) if kind.endswith("?") else schema
+    return {**schema, "description": description} if description else schema
+
+
+def nullable(member: Member) -> Schema:
     """The schema, or null."""
+    schema = schema_of(member)
     if isinstance(schema, Named) or "type" not in schema:
         return {"anyOf": [schema, {"type": "null"}]}
-    return schema | {"type": [schema["type"], "null"]} | ({"enum": [*schema["enum"], None]} if "enum" in schema else {})
+    words = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [schema["type"], "null"], **words}
 
 
-def array(of: Schema | Named) -> Schema:
+def array(of: Member) -> Schema:
     """A list of them."""
-    return {"type": "array", "items": of}
+    return {"type": "array", "items": schema_of(of)}
 
 
-def one_of(kind: object) -> Schema:
+def one_of(kind: object, description: str = "") -> Schema:
     """A word of a Literal, or of a collection of words."""
-    return {"type": "string", "enum": list(get_args(kind) or kind)}  # type: ignore[call-overload]
-
-
-def described(schema: Schema | Named, description: str) -> Schema:
-    """The schema with what it means."""
-    return {**schema, "description": description} if isinstance(schema, dict) else {"anyOf": [schema]}
-
-
-def text(description: str) -> Schema:
-    """A text, with what it means."""
-    return TEXT | {"description": description}
-
-
-def text_or_null(description: str) -> Schema:
-    """A text or null, with what both mean."""
-    return {"type": ["string", "null"], "description": description}
+    words = {"type": "string", "enum": list(get_args(kind) or kind)}  # type: ignore[call-overload]
+    return {**words, "description": description} if description else words
 
 
 def of_type(hint: Any) -> Any:
@@ -78,39 +87,42 @@ def of_type(hint: Any) -> Any:
     return USAGE if hint is Usage else _PLAIN.get(hint, FREE)
 
 
-def members(kind: type, names: str, **own: Schema | Named) -> Schema:
-    """The members of what a dataclass' ``as_json`` gives, as its fields describe them.
+def record(
+    name: str, description: str, members: str = "", kind: type | None = None, /, *, also: str | Schema = "", **own: Any
+) -> Named:
+    """An object that always has all of its members, but for those in ``also``; new ones may come.
 
     Args:
-        names: of the members, in order; ``object=turn`` is a constant, ``created_at`` the time ``created_ms``.
-        own: members that no field describes by its name and type.
+        name: of the schema; empty: it has none.
+        members: names, in order: ``object=turn`` is a constant, ``model:text?`` has a Member, and what is a name alone
+            is described by the field of ``kind``; ``created_at`` is the time ``created_ms``.
+        own: members that neither describes, as Members.
     """
-    hints = get_type_hints(kind)
-    schemas: Schema = {}
-    for name, _, constant in (each.partition("=") for each in names.split()):
+    hints = dict.fromkeys(own, dict) | (get_type_hints(kind) if kind else {})
+    always = _members(members, hints) | {each: schema_of(member) for each, member in own.items()}
+    further = _members(also, hints) if isinstance(also, str) else also
+    properties = always | {each: schema_of(member) for each, member in further.items()}
+    schema = {"type": "object", "description": description, "properties": properties, "required": sorted(always)}
+    return Named(name, schema)
+
+
+def _members(words: str, hints: Mapping[str, Any]) -> Schema:
+    found: Schema = {}
+    for name, sign, rest in re.findall(r"(\w+)([=:]?)(\S*)", words):
         moment = hints.get(f"{name.removesuffix('_at')}_ms") if name.endswith("_at") else None
-        if constant:
-            schemas[name] = {"const": constant}
-        elif name in own:
-            schemas[name] = own[name]
+        if sign:
+            found[name] = {"const": rest} if sign == "=" else schema_of(rest)
         elif moment is not None:
-            schemas[name] = TIME if moment is int else nullable(TIME)
+            found[name] = TIME if moment is int else nullable(TIME)
         else:
-            schemas[name] = of_type(hints[name])
-    return schemas
-
-
-def record(description: str, properties: Schema, *, also: Schema | None = None) -> Schema:
-    """An object that always has all of its members, but for those in ``also``; new ones may come."""
-    named = {**properties, **(also or {})}
-    return {"type": "object", "description": description, "properties": named, "required": sorted(properties)}
+            found[name] = of_type(hints[name])
+    return found
 
 
 def list_of(item: Named) -> Named:
     """A page of things."""
-    page = {"object": {"const": "list"}, "data": array(item), "has_more": FLAG, "next": nullable(TEXT)}
     description = f"A page of {item.name}, 1 MiB at the most; pass `next` as `after` to go on."
-    return Named(f"{item.name}List", record(description, page))
+    return record(f"{item.name}List", description, "object=list data has_more:flag next:text?", data=array(item))
 
 
 def schema_of_model(model: type[BaseModel]) -> Schema:
@@ -154,10 +166,9 @@ def _merged(choices: list[Schema]) -> Schema:
     return schema
 
 
-USAGE = Named(
+USAGE = record(
     "Usage",
-    record(
-        "Tokens and cost; the cost is null where a price is not known.",
-        members(Usage, "input_tokens output_tokens cache_read_tokens cache_write_tokens cost_usd llm_calls"),
-    ),
+    "Tokens and cost; the cost is null where a price is not known.",
+    "input_tokens output_tokens cache_read_tokens cache_write_tokens cost_usd llm_calls",
+    Usage,
 )

@@ -11,26 +11,10 @@ from loom_worker.core.values.sessions import Message, NewSession, Session, Sessi
 from web.answers import json_answer, known_id, list_answer, page_answer
 from web.bodies import Body, BudgetOverTime, Kernel, Metadata, ModelName, Name, User
 from web.caller import caller
-from web.check import ABSENT, SESSION_ID, VERSIONED, Different, Given
+from web.check import ABSENT, SESSION_ID, UNIQUE, VERSIONED, Given
 from web.operation import NO_CONTENT, Operation, Views
 from web.query import Count, PageQuery, Query
-from web.schemas import (
-    CUT,
-    FLAG,
-    FREE,
-    TEXT,
-    TIME,
-    USAGE,
-    WHOLE,
-    Named,
-    array,
-    described,
-    list_of,
-    members,
-    nullable,
-    one_of,
-    record,
-)
+from web.schemas import CUT, USAGE, array, list_of, one_of, record
 
 MOST_HITS = 50
 LONGEST_QUESTION = 4000
@@ -54,6 +38,9 @@ class NewSessionBody(Body):
         return NewSession(**{name: value for name, value in self.given.items() if value is not None})
 
 
+_ToolName = Annotated[str, Field(max_length=128)]
+
+
 class SessionPatchBody(Body):
     """What is to change: absent members stay as they are, null clears."""
 
@@ -63,7 +50,7 @@ class SessionPatchBody(Body):
     status: SessionStatus = ABSENT
     model: ModelName | None = None
     budget: Annotated[Any, _BUDGET] = None
-    tools: Annotated[list[Annotated[str, Field(max_length=128)]], Field(max_length=128), Different()] | None = Field(
+    tools: Annotated[list[_ToolName], Field(max_length=128, json_schema_extra=UNIQUE)] | None = Field(
         None, description="Names, of those the agent may use (GET /v1/tools?agent=…); null: all of them."
     )
     backend: str | None = Field(
@@ -100,56 +87,39 @@ class _SearchQuery(Query):
     )
 
 
-SESSION = Named(
+SESSION = record(
     "Session",
-    record(
-        "A conversation; its turns take effect one at a time, in the order they were accepted.",
-        members(
-            Session,
-            "id object=session agent user title status busy queue_depth metadata kernel model tools backend agent_version "
-            "learned_version budget cumulative_usage created_at updated_at",
-            busy=described(FLAG, "A turn was begun and has not ended."),
-            learned_version=described(nullable(WHOLE), "Of the learned layer that it began with; null: none."),
-            cumulative_usage=USAGE,
-        ),
-        also=CUT,
-    ),
+    "A conversation; its turns take effect one at a time, in the order they were accepted.",
+    "id object=session agent user title status busy queue_depth metadata kernel model tools backend agent_version "
+    "learned_version budget cumulative_usage created_at updated_at",
+    Session,
+    also=CUT,
+    busy="flag A turn was begun and has not ended.",
+    learned_version="whole? Of the learned layer that it began with; null: none.",
+    cumulative_usage=USAGE,
 )
-MESSAGE = Named(
+MESSAGE = record(
     "Message",
-    record(
-        "One message of a conversation.",
-        members(
-            Message,
-            "id object=message session_id turn_id role content tool_calls tool_results usage token_count timestamp",
-            role=one_of(Role),
-            content=TEXT,
-            tool_calls=array(FREE),
-            tool_results=array(FREE),
-            timestamp=TIME,
-        ),
-        also=CUT,
-    ),
+    "One message of a conversation.",
+    "id object=message session_id turn_id role content:text tool_calls:free[] tool_results:free[] usage token_count "
+    "timestamp:time",
+    Message,
+    also=CUT,
+    role=one_of(Role),
 )
 _SHORT = {"type": "string", "maxLength": 200}
 _EXCERPT = record(
-    "What is shown of one message of a passage.", members(Excerpt, "message_id turn_id role text", text=_SHORT)
+    "", "What is shown of one message of a passage.", "message_id turn_id role text", Excerpt, text=_SHORT
 )
-HIT = Named(
+HIT = record(
     "Hit",
-    record(
-        "A message that a search found; a larger score is better, within one search.",
-        members(
-            Hit,
-            "message_id turn_id role snippet score passage created_at",
-            created_at=TIME,
-            snippet=_SHORT,
-            passage=described(
-                array(_EXCERPT) | {"maxItems": 5},
-                "The message and up to two on each side of it, in the order of the conversation.",
-            ),
-        ),
-    ),
+    "A message that a search found; a larger score is better, within one search.",
+    "message_id turn_id role snippet score passage created_at:time",
+    Hit,
+    snippet=_SHORT,
+    passage=array(_EXCERPT)
+    | {"maxItems": 5}
+    | {"description": "The message and up to two on each side of it, in the order of the conversation."},
 )
 
 

@@ -33,30 +33,12 @@ from web.bodies import (
     request_fields,
 )
 from web.caller import caller
-from web.check import NOT_BLANK, SESSION_ID, Given, Model, Moment, expected, flawed
+from web.check import NOT_BLANK, SESSION_ID, Given, Model, Moment, expected_of, flawed
 from web.long_polls import EndAnswer, LongPolls
 from web.operation import IDEMPOTENT, Operation, Views
 from web.problems import RETRY_S
 from web.query import PageQuery, Query, Text, Whole
-from web.schemas import (
-    CUT,
-    FLAG,
-    FREE,
-    NUMBER,
-    TEXT,
-    TIME,
-    WHOLE,
-    Named,
-    array,
-    described,
-    list_of,
-    members,
-    nullable,
-    one_of,
-    record,
-    text,
-    text_or_null,
-)
+from web.schemas import CUT, WHOLE, array, list_of, nullable, one_of, record
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -127,7 +109,7 @@ class NewTurnBody(Body):
         """The session's id stands in the path, but a turn makes its session: the rule is that of a new one."""
         session_id = (request.view_args or {})["session_id"]
         if not re.search(SESSION_ID, session_id):
-            yield Flaw("/session_id", f"in the path: {expected('pattern', SESSION_ID)}")
+            yield Flaw("/session_id", f"in the path: {expected_of(SESSION_ID)}")
 
     def value(self, session_id: str) -> NewTurn:
         """As the service takes it; ``agent`` belongs to the session."""
@@ -199,119 +181,92 @@ class ResumeQuery(Query):
 
 _SCORE: Json = {"type": ["number", "null"], "minimum": 0, "maximum": 1}
 _VERDICT = record(
+    "",
     "What one judge said of an answer.",
-    {
-        "name": TEXT,
-        "type": one_of(JUDGE_TYPES),
-        "status": one_of(("scored", "undecided", "dead")),
-        "score": _SCORE,
-        "passed": nullable(FLAG),
-        "critique": text_or_null("What the answer lacks."),
-        "error": text_or_null("Why the judge gave no score."),
-        "criticality": one_of(CRITICALITIES),
-        "weight": NUMBER,
-        "model": text_or_null("The model that was asked."),
-        "cost_usd": nullable(NUMBER),
-        "duration_ms": nullable(WHOLE),
-    },
+    "name:text passed:flag? weight:number cost_usd:number? duration_ms:whole?",
+    type=one_of(JUDGE_TYPES),
+    status=one_of(("scored", "undecided", "dead")),
+    score=_SCORE,
+    critique="text? What the answer lacks.",
+    error="text? Why the judge gave no score.",
+    criticality=one_of(CRITICALITIES),
+    model="text? The model that was asked.",
 )
 _JUDGE = record(
+    "",
     "What judges made of the latest answer that all of them have looked at.",
-    {
-        "score": described(_SCORE, "Of all judges, by the strategy; null: nobody could say anything."),
-        "passed": nullable(FLAG),
-        "attempts": described(WHOLE, "Answers that were judged."),
-        "verdicts": array(_VERDICT),
-    },
+    "passed:flag?",
+    score=_SCORE | {"description": "Of all judges, by the strategy; null: nobody could say anything."},
+    attempts="whole Answers that were judged.",
+    verdicts=array(_VERDICT),
 )
-CHANNEL = Named("Channel", record("Where the answer to a turn is read.", members(Channel, "name format max_chars")))
-TOOL_CALL = Named(
+CHANNEL = record("Channel", "Where the answer to a turn is read.", "name format max_chars", Channel)
+TOOL_CALL = record(
     "ToolCall",
-    record(
-        "One tool call of a turn; its content is capped.",
-        members(
-            Call,
-            "id name arguments status duration_ms content error_id ref approval approve_by child_turn_id",
-            duration_ms=nullable(WHOLE),
-            error_id=text_or_null("The whole error: GET /v1/errors/{error_id}."),
-            ref=text_or_null("The whole result: GET /v1/blobs/{ref}."),
-            approve_by=nullable(TIME),
-            child_turn_id=text_or_null("The turn of another agent that it waits for, or waited for."),
-        ),
-    ),
+    "One tool call of a turn; its content is capped.",
+    "id name arguments status duration_ms:whole? content error_id ref approval approve_by:time? child_turn_id",
+    Call,
+    error_id="text? The whole error: GET /v1/errors/{error_id}.",
+    ref="text? The whole result: GET /v1/blobs/{ref}.",
+    child_turn_id="text? The turn of another agent that it waits for, or waited for.",
 )
-WAITING = Named(
+WAITING = record(
     "Waiting",
-    record(
-        "What a turn waits for.",
-        members(
-            Waiting,
-            "for since attempt next_try_at last_error",
-            **{"for": one_of(WaitsFor)},
-            since=TIME,
-            attempt=described(nullable(WHOLE), "Requests to the model for this reply, or sends of a call."),
-            next_try_at=described(nullable(TIME), "When the model is asked again."),
-            last_error=text_or_null("The model's latest error since its last reply."),
-        ),
-    ),
+    "What a turn waits for.",
+    "for since:time attempt next_try_at last_error",
+    Waiting,
+    attempt="whole? Requests to the model for this reply, or sends of a call.",
+    next_try_at="time? When the model is asked again.",
+    last_error="text? The model's latest error since its last reply.",
+    **{"for": one_of(WaitsFor)},
 )
-TURN = Named(
+TURN = record(
     "Turn",
-    record(
-        "One user message and its answer. Final statuses: completed, failed, cancelled, incomplete.",
-        members(
-            Turn,
-            "id object=turn session_id seq agent agent_version model user budget status reason position attempt input "
-            "output_text output_parts channel tool_calls patterns judge learned_version usage error waiting timings "
-            "trace_id metadata retry_of run_id parent_turn_id cancel said_at created_at started_at completed_at",
-            attempt=WHOLE,
-            agent_version=text_or_null("Of the agent that ran it; null before it has run."),
-            model=text_or_null("The model that answers it; null before it has run."),
-            user=text_or_null("Of its session, when it was accepted."),
-            parent_turn_id=text_or_null("Of the turn that asked for it and waits, if another agent did."),
-            output_text=text_or_null("The answer: what the turn said last, as it was streamed."),
-            output_parts=described(nullable(array(TEXT)), "The answer as messages of its channel, in order."),
-            channel=nullable(CHANNEL),
-            tool_calls=array(TOOL_CALL),
-            judge={"anyOf": [_JUDGE, {"type": "null"}]},
-            learned_version=described(nullable(WHOLE), "Of the learned layer that it ran with; null: none."),
-            waiting=described(nullable(WAITING), "Null once the turn has ended."),
-            timings=record(
-                "Milliseconds; null until known.",
-                dict.fromkeys(("queued_ms", "run_ms", "first_token_ms"), nullable(WHOLE)),
-            ),
-        ),
-        also=CUT,
+    "One user message and its answer. Final statuses: completed, failed, cancelled, incomplete.",
+    "id object=turn session_id seq agent agent_version model user budget status reason position attempt:whole input "
+    "output_text output_parts channel tool_calls patterns judge learned_version usage error waiting timings trace_id "
+    "metadata retry_of run_id parent_turn_id cancel said_at created_at started_at completed_at",
+    Turn,
+    also=CUT,
+    agent_version="text? Of the agent that ran it; null before it has run.",
+    model="text? The model that answers it; null before it has run.",
+    user="text? Of its session, when it was accepted.",
+    parent_turn_id="text? Of the turn that asked for it and waits, if another agent did.",
+    output_text="text? The answer: what the turn said last, as it was streamed.",
+    output_parts="text[]? The answer as messages of its channel, in order.",
+    channel=nullable(CHANNEL),
+    tool_calls=array(TOOL_CALL),
+    judge={"anyOf": [_JUDGE, {"type": "null"}]},
+    learned_version="whole? Of the learned layer that it ran with; null: none.",
+    waiting=nullable(WAITING) | {"description": "Null once the turn has ended."},
+    timings=record(
+        "",
+        "Milliseconds; null until known.",
+        **dict.fromkeys(("queued_ms", "run_ms", "first_token_ms"), nullable(WHOLE)),
     ),
 )
-_SPAN_EVENT = record("A moment of it.", members(SpanEvent, "name time attributes", time=TIME, attributes=FREE))
-TRACE_SPAN = Named(
+_SPAN_EVENT = record("", "A moment of it.", "name time:time attributes:free", SpanEvent)
+TRACE_SPAN = record(
     "TraceSpan",
-    record(
-        "One part of a turn, from its beginning to its end.",
-        members(
-            TraceSpan,
-            "trace_id span_id parent_id name start_time end_time duration_ms attributes events status status_message",
-            parent_id=text_or_null("Null of the root; a span of the client, where it sent a `traceparent`."),
-            start_time=TIME,
-            end_time=described(nullable(TIME), "Null while it goes on."),
-            duration_ms=nullable(NUMBER),
-            attributes=described(FREE, "Named as docs/tracing.md says."),
-            events=array(_SPAN_EVENT),
-            status=one_of(SpanStatus),
-            status_message=text("Why it is an error."),
-        )
-        | {"kind": one_of(SpanKind)},
-    ),
+    "One part of a turn, from its beginning to its end.",
+    "trace_id span_id parent_id name start_time:time end_time duration_ms:number? attributes events status "
+    "status_message",
+    TraceSpan,
+    parent_id="text? Null of the root; a span of the client, where it sent a `traceparent`.",
+    end_time="time? Null while it goes on.",
+    attributes="free Named as docs/tracing.md says.",
+    events=array(_SPAN_EVENT),
+    status=one_of(SpanStatus),
+    status_message="text Why it is an error.",
+    kind=one_of(SpanKind),
 )
-EVENT = Named(
+EVENT = record(
     "Event",
-    record(
-        "One server-sent event: the `id`, `event` and `data` lines, data being JSON on one line. Ids are 1, 2, 3… "
-        "without gaps. Terminal events carry the whole Turn; after `turn.retrying` drop the deltas since "
-        "`turn.started`, after `stream.reset` read again from 1.",
-        {"id": WHOLE, "event": one_of(EventType), "data": FREE},
-    ),
+    "One server-sent event: the `id`, `event` and `data` lines, data being JSON on one line. Ids are 1, 2, 3… without "
+    "gaps. Terminal events carry the whole Turn; after `turn.retrying` drop the deltas since `turn.started`, after "
+    "`stream.reset` read again from 1.",
+    "id:whole data:free",
+    event=one_of(EventType),
 )
 ACCEPTED = {202: TURN, 200: TURN}
 
@@ -371,12 +326,7 @@ class TurnViews(Views, tag="turns"):
         return json_answer(turn.as_json(), 202, {"Location": f"/v1/turns/{turn.id}", **later})
 
     @Operation(
-        "POST /v1/turns/{turn_id}/retry",
-        ACCEPTED,
-        scope="chat",
-        problems=(409,),
-        headers=IDEMPOTENT,
-        uses_tokens=True,
+        "POST /v1/turns/{turn_id}/retry", ACCEPTED, scope="chat", problems=(409,), headers=IDEMPOTENT, uses_tokens=True
     )
     def retry(self, turn_id: str, _body: EmptyBody) -> Response:
         """Run a failed turn's question again, as a new turn at the tail of its lane."""

@@ -12,7 +12,7 @@ from web.bodies import Body, Name, User
 from web.caller import caller
 from web.operation import NO_CONTENT, Operation, Views
 from web.query import PageQuery
-from web.schemas import TEXT, WHOLE, Named, list_of, members, record
+from web.schemas import list_of, record
 
 
 class NewPairingBody(Body):
@@ -23,16 +23,13 @@ class NewPairingBody(Body):
     user: User = Field(description="The user of the workspace who that is.")
 
 
-PAIRING = Named(
-    "Pairing",
-    record("Who somebody of a channel is.", members(Pairing, "id object=pairing channel identity user created_at")),
+PAIRING = record(
+    "Pairing", "Who somebody of a channel is.", "id object=pairing channel identity user created_at", Pairing
 )
-DELETED_USER = Named(
+DELETED_USER = record(
     "DeletedUser",
-    record(
-        "How many sessions and turns were deleted and how many keys revoked.",
-        {"user": TEXT, "object": {"const": "user.deleted"}, "sessions": WHOLE, "turns": WHOLE, "keys": WHOLE},
-    ),
+    "How many sessions and turns were deleted and how many keys revoked.",
+    "user:text object=user.deleted sessions:whole turns:whole keys:whole",
 )
 
 

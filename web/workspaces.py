@@ -17,7 +17,7 @@ from web.caller import caller
 from web.check import ABSENT, TAG, Given, Model, word_of
 from web.operation import Operation, Views
 from web.query import PeriodQuery, Text
-from web.schemas import FLAG, NUMBER, TEXT, TIME, USAGE, WHOLE, Named, array, list_of, nullable, one_of, record
+from web.schemas import NUMBER, TEXT, USAGE, WHOLE, Named, array, list_of, nullable, one_of, record
 
 _Globs = Annotated[list[Annotated[str, Field(min_length=1, max_length=128)]], Field(max_length=256)]
 
@@ -103,40 +103,26 @@ class _UsageQuery(PeriodQuery):
 
 
 _AMOUNTS: Json = {"type": "object", "properties": {"usd": NUMBER, "tokens": WHOLE, "tool_calls": WHOLE}}
-SPENDING = Named(
+SPENDING = record(
     "Spending",
-    record(
-        "What is used of a limit; `window` is the day or month in UTC, null for good. Calls that are under way count "
-        "at the most they can cost.",
-        {
-            "level": TEXT,
-            "window": nullable(TEXT),
-            "limit": _AMOUNTS,
-            "used": _AMOUNTS,
-            "renews_at": nullable(TIME),
-        },
-    ),
+    "What is used of a limit; `window` is the day or month in UTC, null for good. Calls that are under way count at "
+    "the most they can cost.",
+    "level:text window:text? renews_at:time?",
+    limit=_AMOUNTS,
+    used=_AMOUNTS,
 )
 _ANY = {"type": ["object", "null"]}
-WORKSPACE = Named(
+WORKSPACE = record(
     "Workspace",
-    record(
-        "A workspace and the rules that its administrator has set.",
-        {
-            "name": TEXT,
-            "object": {"type": "string", "const": "workspace"},
-            "budget": _ANY,
-            "disabled": FLAG,
-            "retention": nullable(record("After how many days without use a session is deleted.", {"days": WHOLE})),
-            "guardrails": _ANY,
-            "model": nullable(TEXT),
-            "provider": nullable(TEXT),
-            "tools": _ANY,
-            "skills": _ANY,
-            "updated_at": nullable(TIME),
-            "spending": array(SPENDING),
-        },
-    ),
+    "A workspace and the rules that its administrator has set.",
+    "name:text disabled:flag model:text? provider:text? updated_at:time?",
+    object={"type": "string", "const": "workspace"},
+    budget=_ANY,
+    retention=nullable(record("", "After how many days without use a session is deleted.", "days:whole")),
+    guardrails=_ANY,
+    tools=_ANY,
+    skills=_ANY,
+    spending=array(SPENDING),
 )
 USAGE_ROW = Named(
     "UsageRow",
@@ -147,18 +133,13 @@ USAGE_ROW = Named(
         "required": ["key", "turns", "input_tokens", "output_tokens", "cost_usd"],
     },
 )
-QUEUE_STATS = Named(
+QUEUE_STATS = record(
     "QueueStats",
-    record(
-        "What waits, what runs and who works.",
-        {
-            **dict.fromkeys(("lanes", "queued", "running", "waiting"), WHOLE),
-            **{f"oldest_{state}_age_s": nullable(NUMBER) for state in ("queued", "running", "waiting")},
-            "oldest_waiting_for": nullable(one_of(WaitsFor)),
-            "workers": WHOLE,
-            "dead": WHOLE,
-        },
-    ),
+    "What waits, what runs and who works.",
+    "workers:whole dead:whole",
+    oldest_waiting_for=nullable(one_of(WaitsFor)),
+    **dict.fromkeys(("lanes", "queued", "running", "waiting"), WHOLE),
+    **{f"oldest_{state}_age_s": nullable(NUMBER) for state in ("queued", "running", "waiting")},
 )
 
 
