@@ -99,7 +99,7 @@ def described_by(model: type[BaseModel]) -> Schema:
 def flaws_of(error: ValidationError, schema: Schema) -> tuple[Flaw, ...]:
     """What is wrong, one flaw for each place and MAX_FLAWS at most."""
     found: dict[str, Flaw] = {}
-    for each in error.errors(include_url=False, include_input=False):
+    for each in error.errors(include_url=False, include_context=False, include_input=False):
         place = [step for step in each["loc"] if not str(step).startswith(TAG)]
         pointer = "".join(f"/{pointer_step(str(step)[:_LONGEST_NAME])}" for step in place)
         if pointer not in found:

@@ -61,6 +61,7 @@ class SessionPatchBody(Body):
     agent: str = Field(
         ABSENT,
         pattern=VERSIONED,
+        examples=["support@latest"],
         description="The session's own agent in another version: `name@latest`, `name@VERSION`, `name@production` or "
         "`name@canary`. The system text is made anew. A version that no new session gets can only be chosen with the "
         "scope admin.",

@@ -4,11 +4,15 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from web.bodies import Body
+from web.agents import AgentActivationBody
+from web.bodies import Body, EmptyBody
 from web.check import MAX_FLAWS
+from web.memory import FactPatchBody, RecallBody
 from web.problems import Refused
+from web.runs import NewRunBody
 from web.sessions import NewSessionBody, SessionPatchBody
 from web.turns import NewTurnBody
+from web.workspaces import WorkspacePatchBody
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +139,64 @@ def test_a_patch_may_clear_what_a_session_can_be_without(name: str) -> None:
 
 def test_a_text_that_may_not_be_empty_is_told_so_in_words() -> None:
     assert [flaw["detail"] for flaw in flaws(SessionPatchBody, {"model": ""})] == ["must not be empty"]
+
+
+WORDS: list[tuple[type[Body], dict[str, Any], dict[str, str]]] = [
+    (NewTurnBody, {"input": 7, "metadata": []}, {"/input": "expected string", "/metadata": "expected object"}),
+    (NewTurnBody, {"input": "x", "deadline_s": "3"}, {"/deadline_s": "expected number or null"}),
+    (NewTurnBody, {"input": "x", "deadline_s": 0}, {"/deadline_s": "must be more than 0"}),
+    (NewTurnBody, {"input": "x", "webhook": 5}, {"/webhook": "expected string or object or null"}),
+    (NewTurnBody, {"input": "x", "webhook": {"object": 1}}, {"/webhook/url": "is required", "/webhook/object": "…"}),
+    (NewTurnBody, {"input": "x", "budget": {"usd": 1e9}}, {"/budget/usd": "must be at most 1000000"}),
+    (
+        NewTurnBody,
+        {"input": "x", "metadata": {"a": "é" * 9000}},
+        {"/metadata": "must have at most 16384 bytes as JSON"},
+    ),
+    (NewTurnBody, {"input": "\u200b"}, {"/input": "must not be blank"}),
+    (NewTurnBody, {"input": "x", "said_at": "3000-01-01T00:00:00Z"}, {"/said_at": "…"}),
+    (NewTurnBody, {"input": "x", "said_at": "yesterday"}, {"/said_at": "…"}),
+    (SessionPatchBody, {"tools": ["a", "a", 3]}, {"/tools": "must name nothing twice", "/tools/2": "expected string"}),
+    (SessionPatchBody, {"tools": ["a"] * 129}, {"/tools": "must name nothing twice"}),
+    (SessionPatchBody, {"title": "x" * 501}, {"/title": "must have at most 500 characters"}),
+    (RecallBody, {"message_ids": []}, {"/message_ids": "must have 1 or more items"}),
+    (RecallBody, {"message_ids": ["m"] * 201}, {"/message_ids": "must have at most 200 items"}),
+    (NewRunBody, {"variables": {f"v{n}": 1 for n in range(101)}}, {"/variables": "must have at most 100 members"}),
+    (NewRunBody, {"variables": {"a": None}}, {"/variables/a": "expected string or number or boolean"}),
+    (
+        NewRunBody,
+        {"variables": {"input": "x"}, "input": "y"},
+        {"/input": "…"},
+    ),
+    (FactPatchBody, {}, {"": "must have at least 1 member"}),
+    (EmptyBody, {"x": 1}, {"/x": "unknown field; none is expected"}),
+    (WorkspacePatchBody, {"retention": True}, {"/retention": "expected object or integer or null"}),
+    (WorkspacePatchBody, {"guardrails": {"input": [{"find": "pii"}]}}, {"/guardrails/input/0/action": "is required"}),
+    (WorkspacePatchBody, {"guardrails": {"output": {"injection": "flag"}}}, {"/guardrails/output/injection": "…"}),
+    (
+        AgentActivationBody,
+        {"as": "canary", "sessions": "all", "version": 1},
+        {
+            "/version": "expected string",
+            "/share": "is needed for a canary",
+            "/sessions": "…",
+        },
+    ),
+]
+
+
+@pytest.mark.cases(("model", "body", "told"), WORDS)
+def test_each_flaw_is_told_at_its_place_in_our_words(
+    model: type[Body], body: dict[str, Any], told: dict[str, str]
+) -> None:
+    found = {flaw["pointer"]: flaw["detail"] for flaw in flaws(model, body)}
+    assert found.keys() == told.keys()
+    assert {place: found[place] for place in found if told[place] != "…"} == {
+        place: words for place, words in told.items() if words != "…"
+    }
+
+
+def test_numbers_stay_as_they_were_sent_and_a_whole_one_may_have_a_point() -> None:
+    turn = NewTurnBody.of({"input": "x", "deadline_s": 30, "max_attempts": 3.0, "budget": {"usd": 1, "tokens": 5}})
+    assert (repr(turn.deadline_s), repr(turn.max_attempts), turn.budget) == ("30", "3", {"usd": 1, "tokens": 5})
+    assert NewRunBody.of({"variables": {"a": 3, "b": True, "c": "x"}}).variables == {"a": "3", "b": "true", "c": "x"}

@@ -8,6 +8,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 
+from loom_worker import __version__
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.patterns import Effect
 from loom_worker.core.values.sessions import NewSession
@@ -24,6 +25,8 @@ from tests.unit.web.described import DOCUMENT, schema_of
 from web.app import OPERATIONS
 from web.query import PageQuery
 from web.turns import NewTurnBody
+
+BY_CALL = {operation.call: operation for operation in OPERATIONS}
 
 
 def test_every_route_is_in_the_document_and_nothing_else(app: Flask) -> None:
@@ -52,6 +55,34 @@ def test_every_schema_is_used() -> None:
 def test_operation_ids_are_unique() -> None:
     ids = [operation["operationId"] for methods in DOCUMENT["paths"].values() for operation in methods.values()]
     assert len(ids) == len(set(ids))
+
+
+def test_the_document_names_the_server_and_the_products_version() -> None:
+    assert DOCUMENT["servers"][0]["url"] == "/"
+    assert DOCUMENT["info"]["version"] == __version__
+
+
+@pytest.mark.cases("call", [call for call in BY_CALL if "/v1/" in call or "/a2a/" in call])
+def test_every_operation_has_an_example_that_is_as_its_schema_says(call: str) -> None:
+    operation = BY_CALL[call]
+    described = DOCUMENT["paths"][operation.path][operation.method.lower()]
+    bodies = [described.get("requestBody", {}), *described["responses"].values()]
+    media = [media for body in bodies for media in body.get("content", {}).values() if "example" in media]
+    in_path = [each for each in described["parameters"] if "example" in each]
+    assert media or in_path
+    for each in (*media, *in_path):
+        Draft202012Validator({**each["schema"], "components": DOCUMENT["components"]}).validate(each["example"])
+
+
+@pytest.mark.cases("call", [call for call, operation in BY_CALL.items() if operation.body])
+def test_the_example_of_a_body_is_taken(call: str) -> None:
+    operation = BY_CALL[call]
+    body = DOCUMENT["paths"][operation.path][operation.method.lower()]["requestBody"]["content"]["application/json"]
+    app = Flask("examples")
+    app.add_url_rule(operation.rule, view_func=lambda **ids: "")
+    with app.test_request_context(operation.path.replace("{", "").replace("}", "")):
+        assert operation.body is not None
+        assert operation.body.of(body["example"]).given == body["example"]
 
 
 def test_the_document_is_served(client: FlaskClient) -> None:
@@ -204,11 +235,11 @@ def test_a_body_is_required_where_there_is_something_to_say() -> None:
         "/v1/sessions/{session_id}/recalled",
         "/v1/sessions/{session_id}/turns",
         "/v1/turns/{turn_id}/approvals/{call_id}",
-        "/v1/workflows/{name}/runs",
-        "/v1/runs/{run_id}/approvals/{stage_id}",
+        "/v1/agents/{name}/activate",
         "/v1/agents/{name}/learned",
         "/v1/agents/{name}/learned/activate",
-        "/v1/agents/{name}/activate",
+        "/v1/workflows/{name}/runs",
+        "/v1/runs/{run_id}/approvals/{stage_id}",
         "/v1/keys",
         "/v1/pairings",
         "/a2a/{name}",
