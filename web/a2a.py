@@ -97,7 +97,6 @@ class A2aViews(Views, tag="a2a"):
         self._front = A2aFront(service)
         self._polls = LongPolls(service.waiter, limiter)
         self._streams = EventStreams(service.waiter, service.keys, limiter)
-        self._web = service.settings.web
 
     @Operation(f"GET /{CARD_PATH}", AGENT_CARD, scope=None, problems=(403, 404))
     def default_card(self) -> Response:
@@ -148,15 +147,10 @@ class A2aViews(Views, tag="a2a"):
         """
         rate_limits.admit(self.service.rate_limits.look_at_tokens(caller().holder))
 
-    @property
-    def max_wait_s(self) -> int:
-        """The longest that a call waits for a task."""
-        return self._web.max_wait_s
-
     def _card(self, name: str) -> Response:
         """For everyone who may see the pages."""
         agent = self._front.agent(name)
-        needs_key = bool(self._web.api_keys) or self.service.keys.are_required()
+        needs_key = bool(self.service.settings.web.api_keys) or self.service.keys.are_required()
         url = f"{request.host_url}a2a/{agent.name}"
         return json_answer(card(agent, url=url, needs_key=needs_key))
 

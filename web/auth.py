@@ -86,7 +86,7 @@ def require_scope(operation: Operation, holder: KeyHolder, named: Mapping[str, s
 
 
 def _require_token(operation: Operation, session: str, named: Mapping[str, str]) -> None:
-    if not operation.takes_token:
+    if not operation.by_session_token:
         raise _forbidden("a session's token submits, reads and streams turns of that session; this needs a key")
     # A turn would make the session; a turn's id is looked up among the session's own.
     if named.get("session_id", session) != session:

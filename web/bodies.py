@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Self
 
 from flask import request
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PrivateAttr, Tag, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError
 from werkzeug.datastructures import Headers
 
 from loom_worker.core.errors import Flaw
@@ -18,7 +18,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import USER_ID
 from loom_worker.core.values.webhooks import Webhook
 from web.caller import caller
-from web.check import ABSENT, IDENTIFIER, TAG, Given, Model, described_by, flawed, flaws_of, repeated
+from web.check import ABSENT, IDENTIFIER, Given, Model, any_of, described_by, flawed, flaws_of, repeated
 from web.problems import ProblemDetails, Refused, invalid, malformed
 from web.schemas import Named
 from web.strict_json import parse_object
@@ -112,12 +112,6 @@ def _at_most(most_bytes: int) -> AfterValidator:
     return AfterValidator(fits)
 
 
-def kind_of(given: object) -> str:
-    """The tag of a union's choice: what it is in JSON."""
-    names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
-    return TAG + names.get(type(given), "other")
-
-
 Name = Annotated[str, Field(pattern=IDENTIFIER)]
 User = Annotated[str, Field(pattern=USER_ID)]
 ModelName = Annotated[str, Field(min_length=1, max_length=128)]
@@ -164,15 +158,7 @@ def _webhook(given: str | Json | None) -> Webhook | None:
 
 WebhookMember = Annotated[
     Webhook | None,
-    Given(
-        Annotated[
-            Annotated[Annotated[str, Field(max_length=2048)], Tag(TAG + "string")]
-            | Annotated[_WebhookObject, Tag(TAG + "object")],
-            Discriminator(kind_of),
-        ]
-        | None,
-        _webhook,
-    ),
+    Given(any_of(string=Annotated[str, Field(max_length=2048)], object=_WebhookObject) | None, _webhook),
     Field(description="Where to report the end of the turn: a URL, or a URL with its own secret."),
 ]
 

@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Discriminator, GetCoreSchemaHandler, Tag, ValidationError, WithJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from loom_worker.core.errors import Flaw
@@ -30,7 +30,7 @@ _PATTERNS = {
 }
 ABSENT: Any = None
 """Default of members that may be left out and yet not be null."""
-TAG = "\0"
+_TAG = "\0"
 """Begins the tag of a union's choice; no name in a body has it, for bodies hold no NUL."""
 _WORDS: Mapping[str, tuple[str, str]] = {
     "string_too_long": ("maxLength", "must have at most {} characters"),
@@ -74,6 +74,21 @@ def word_of(words: tuple[str, ...]) -> Given:
     return Given(Literal.__getitem__(words))
 
 
+def any_of(**choices: Any) -> Any:
+    """A type of values that may be of several types of JSON, each with rules of its own.
+
+    Args:
+        choices: by ``object``, ``array``, ``string``, ``number`` or ``boolean``.
+    """
+    tagged = tuple(Annotated[kind, Tag(_TAG + name)] for name, kind in choices.items())
+    return Annotated[Union.__getitem__(tagged), Discriminator(_tag)]
+
+
+def _tag(given: object) -> str:
+    names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
+    return _TAG + names.get(type(given), "other")
+
+
 def flawed(detail: str) -> PydanticCustomError:
     """The error of a validator of ours; its text is shown to clients as it is."""
     return PydanticCustomError("flaw", "{detail}", {"detail": detail})
@@ -100,7 +115,7 @@ def flaws_of(error: ValidationError, schema: Schema) -> tuple[Flaw, ...]:
     """What is wrong, one flaw for each place and MAX_FLAWS at most."""
     found: dict[str, Flaw] = {}
     for each in error.errors(include_url=False, include_context=False, include_input=False):
-        place = [step for step in each["loc"] if not str(step).startswith(TAG)]
+        place = [step for step in each["loc"] if not str(step).startswith(_TAG)]
         pointer = "".join(f"/{pointer_step(str(step)[:_LONGEST_NAME])}" for step in place)
         if pointer not in found:
             found[pointer] = Flaw(pointer, _words(each["type"], each["msg"], place, schema))

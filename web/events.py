@@ -82,7 +82,7 @@ class EventViews(Views, tag="turns"):
         EVENT,
         headers=("Last-Event-ID",),
         media_type="text/event-stream",
-        takes_token=True,
+        by_session_token=True,
     )
     def stream(self, turn_id: str, asked: ResumeQuery) -> Response:
         """Stream a turn's events, while it runs and after."""

@@ -3,16 +3,16 @@
 from typing import Annotated, Any
 
 from flask import Response
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.learned import FORMS, Form, ImportRequest, LearnedPart, LearnedVersion
 from loom_worker.core.values.pages import no_cursor
 from web.answers import json_answer, known_id, list_answer
-from web.bodies import WHOLE_NUMBER, Body, EmptyBody, kind_of
+from web.bodies import WHOLE_NUMBER, Body, EmptyBody
 from web.caller import caller
-from web.check import ABSENT, TAG
+from web.check import ABSENT, Given, any_of
 from web.operation import NO_CONTENT, Operation, Views
 from web.query import PageQuery
 from web.schemas import TEXT, WHOLE, list_of, nullable, one_of, record
@@ -26,9 +26,9 @@ _PATH = "/v1/agents/{name}/learned"
 class NewLearnedBody(Body):
     """What an optimizer has saved."""
 
-    content: Annotated[
-        Annotated[Json, Tag(TAG + "object")] | Annotated[list[Any], Tag(TAG + "array")], Discriminator(kind_of)
-    ] = Field(description="The JSON that was saved: an object from DSPy, a list of tuned prompts from TextGrad.")
+    content: Annotated[Any, Given(any_of(object=Json, array=list[Any]))] = Field(
+        description="The JSON that was saved: an object from DSPy, a list of tuned prompts from TextGrad."
+    )
     form: Form = Field(ABSENT, description="Refuse anything else.")
     source: str = Field(ABSENT, max_length=255, description="Name of the file.")
     note: str = Field(ABSENT, max_length=2_000)

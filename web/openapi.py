@@ -134,7 +134,7 @@ def _described(operation: Operation) -> Json:
     in_path = re.findall(r"{(\w+)}", operation.path)
     # For a key that is no OAuth token the list holds the roles that are needed (OpenAPI 3.1, 4.8.30).
     security: list[Json] = [{"key": [operation.scope]}] if operation.scope else []
-    if operation.takes_token:
+    if operation.by_session_token:
         security.append({"token": []})
     if operation.path == "/metrics":
         security = [{}, {"key": []}]

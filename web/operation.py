@@ -64,16 +64,20 @@ class Operation:
     """Of HEADERS."""
     media_type: str = "application/json"
     """Of the answers that have a body."""
-    takes_token: bool = False
+    by_session_token: bool = False
     """True: a session's token opens it."""
-    uses_tokens: bool = False
-    """True: it begins a turn, and is refused (429) while the key may use no more tokens."""
+    begins_turn: bool = False
+    """True: it is refused (429) while the key may use no more of the models' tokens."""
     tag: str = ""
     """Heading in the document; empty: that of the views' class."""
     summary: str = ""
     body: type[Body] | None = None
     """Of a view that reads its body itself."""
     query: type[Query] | None = None
+
+    def __post_init__(self) -> None:
+        if self.scope == "read" and self.method != "GET":
+            raise TypeError(f"{self.call} is no GET: name the scope that it needs, chat or admin")
 
     def __call__(self, view: View) -> View:
         """The view, which reads its body and query itself, with this declaration as its ``operation``."""
@@ -85,7 +89,7 @@ class Operation:
 
         @wraps(view)
         def served(views: Views, *ids: str, **named: str) -> Response:
-            if self.uses_tokens:
+            if self.begins_turn:
                 rate_limits.admit(views.service.rate_limits.look_at_tokens(caller().holder))
             return view(views, *ids, **named, **{name: model.read() for name, model in models.items()})
 
@@ -136,7 +140,7 @@ class Operation:
             Refused: 400.
         """
         known = self.query.names() if self.query else ()
-        taken = (*known, TOKEN_PARAMETER) if self.takes_token else known
+        taken = (*known, TOKEN_PARAMETER) if self.by_session_token else known
         unknown = next((name[:_LONGEST_NAME] for name in request.args if name not in taken), None)
         if unknown is None:
             return
@@ -151,12 +155,17 @@ class Views:
     """The views of a resource over a service; a subclass says under which heading the document has them."""
 
     def __init_subclass__(cls, *, tag: str) -> None:
-        for view in cls._views().values():
-            vars(view)["operation"] = replace(vars(view)["operation"], tag=vars(view)["operation"].tag or tag)
+        for view, operation in zip(cls._views().values(), cls.operations(), strict=True):
+            vars(view)["operation"] = replace(operation, tag=operation.tag or tag)
 
     def __init__(self, service: "Service", limiter: "ConnectionLimiter") -> None:
         self.service = service
         self.limiter = limiter
+
+    @property
+    def max_wait_s(self) -> int:
+        """The longest that a request can wait."""
+        return self.service.settings.web.max_wait_s
 
     @classmethod
     def operations(cls) -> tuple[Operation, ...]:
@@ -165,8 +174,7 @@ class Views:
 
     def mount(self, app: Flask) -> None:
         """Serve the views."""
-        for name, view in self._views().items():
-            operation: Operation = vars(view)["operation"]
+        for name, operation in zip(self._views(), self.operations(), strict=True):
             app.add_url_rule(operation.rule, operation.call, getattr(self, name), methods=[operation.method])
 
     @classmethod

@@ -10,7 +10,6 @@ from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.patterns import Effect, Pattern, PatternMatch
 from web.answers import json_answer, list_answer, listed
 from web.caller import caller
-from web.check import ABSENT
 from web.operation import Operation, Views
 from web.query import Count, PageQuery, Query, Text
 from web.schemas import array, list_of, record
@@ -26,7 +25,7 @@ class _PatternQuery(PageQuery):
 
 class _PatternMatchQuery(Query):
     q: str = Field(
-        ABSENT, max_length=LONGEST_QUESTION, description="What a user would say; without any word nothing is found."
+        "", max_length=LONGEST_QUESTION, description="What a user would say; without any word nothing is found."
     )
     k: Count = Field(3, description=f"Most candidates; more than {MOST_CANDIDATES} counts as {MOST_CANDIDATES}.")
     agent: Text | None = Field(None, description="Only patterns that fit what this agent works on; unless given, all.")
@@ -107,7 +106,7 @@ class PatternViews(Views, tag="patterns"):
             detail = f"There is no agent {asked.agent!r}; there are: {', '.join(known)}."
             raise Invalid(detail, (Flaw("/agent", "unknown agent"),))
         most = min(asked.k, MOST_CANDIDATES)
-        found = self.service.patterns.match(caller().workspace, asked.q or "", most, asked.agent)
+        found = self.service.patterns.match(caller().workspace, asked.q, most, asked.agent)
         return list_answer(map(PatternMatch.as_json, found))
 
     @Operation("GET /v1/patterns/{path:pattern_id}", PATTERN)

@@ -3,18 +3,18 @@
 import json
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from flask import Response
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
 from loom_worker.core.errors import Flaw
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import NewRun, Run, RunDecision, RunStage, RunStatus
 from web.answers import json_answer, known_id, listed, page_answer
-from web.bodies import Body, Deadline, EmptyBody, Metadata, User, WebhookMember, kind_of, request_fields
+from web.bodies import Body, Deadline, EmptyBody, Metadata, User, WebhookMember, request_fields
 from web.caller import caller
-from web.check import TAG, Given
+from web.check import Given, any_of
 from web.events import EventStreams
 from web.long_polls import EndAnswer, LongPolls
 from web.operation import IDEMPOTENT, NO_CONTENT, Operation, Views
@@ -22,10 +22,6 @@ from web.problems import RETRY_S
 from web.query import PageQuery, Text
 from web.schemas import CUT, USAGE, array, list_of, record
 from web.turns import EVENT, PLAIN_BUDGET, TRACE_SPAN, ResumeQuery, WaitQuery
-
-if TYPE_CHECKING:
-    from loom_worker.service.service import Service
-    from web.connection_limits import ConnectionLimiter
 
 MOST_VARIABLES = 100
 VARIABLE_CHARS = 200_000
@@ -36,15 +32,7 @@ def _spelled(value: str | float | bool) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-_VARIABLE = Given(
-    Annotated[
-        Annotated[str, Field(max_length=VARIABLE_CHARS), Tag(TAG + "string")]
-        | Annotated[float, Tag(TAG + "number")]
-        | Annotated[bool, Tag(TAG + "boolean")],
-        Discriminator(kind_of),
-    ],
-    _spelled,
-)
+_VARIABLE = Given(any_of(string=Annotated[str, Field(max_length=VARIABLE_CHARS)], number=float, boolean=bool), _spelled)
 
 
 class NewRunBody(Body):
@@ -163,39 +151,32 @@ ACCEPTED = {202: RUN, 200: RUN}
 class RunViews(Views, tag="workflows"):
     """The views of workflows and runs."""
 
-    def __init__(self, service: "Service", limiter: "ConnectionLimiter") -> None:
-        super().__init__(service, limiter)
-        self._runs = service.runs
-        self._polls = LongPolls(service.runs.waiter, limiter)
-        self._streams = EventStreams(service.runs.waiter, service.keys, limiter)
-        self._max_wait_s = service.settings.web.max_wait_s
-
     @Operation("GET /v1/workflows", WORKFLOW_LIST)
     def workflows(self, asked: PageQuery) -> Response:
         """List the workflows, and what of their files is in error."""
-        seen = (each.seen_by(caller().workspace).as_json() for each in self._runs.workflows())
-        errors = [str(problem) for problem in self._runs.problems()]
+        seen = (each.seen_by(caller().workspace).as_json() for each in self.service.runs.workflows())
+        errors = [str(problem) for problem in self.service.runs.problems()]
         return json_answer({**listed(seen, "name", asked), "errors": errors})
 
     @Operation("GET /v1/workflows/{name}", WORKFLOW, problems=(422,))
     def workflow(self, name: str) -> Response:
         """Look at a workflow."""
-        return json_answer(self._runs.workflow(name, caller().workspace).as_json())
+        return json_answer(self.service.runs.workflow(name, caller().workspace).as_json())
 
-    @Operation("POST /v1/workflows/{name}/runs", ACCEPTED, scope="chat", headers=IDEMPOTENT, uses_tokens=True)
+    @Operation("POST /v1/workflows/{name}/runs", ACCEPTED, scope="chat", headers=IDEMPOTENT, begins_turn=True)
     def start(self, name: str, body: NewRunBody) -> Response:
         """Start a run of a workflow."""
         new = body.value(name)
         if new.webhook is not None:
             self.service.check_webhook(new.webhook)
         asked_s = time.monotonic()
-        run, is_replay = self._runs.start(caller().tenant, name, new)
+        run, is_replay = self.service.runs.start(caller().tenant, name, new)
         return self._accepted(run, is_replay=is_replay, asked_s=asked_s)
 
     @Operation("GET /v1/runs", list_of(RUN))
     def list(self, asked: _RunQuery) -> Response:
         """List runs, the newest first."""
-        page = self._runs.runs(
+        page = self.service.runs.runs(
             caller().tenant, workflow=asked.workflow, status=asked.status, limit=asked.limit, after=asked.after
         )
         return page_answer(page)
@@ -203,49 +184,54 @@ class RunViews(Views, tag="workflows"):
     @Operation("GET /v1/runs/{run_id}", RUN)
     def get(self, run_id: str, asked: WaitQuery) -> Response:
         """Look at a run, or wait for its end."""
-        return self._polls.of(known_id(run_id, "run"), EndAnswer(min(asked.wait, self._max_wait_s)))
+        return self._polls.of(known_id(run_id, "run"), EndAnswer(min(asked.wait, self.max_wait_s)))
 
     @Operation("DELETE /v1/runs/{run_id}", NO_CONTENT, scope="chat")
     def delete(self, run_id: str) -> Response:
         """Delete a run and the sessions of its stages."""
-        self._runs.delete(caller().tenant, known_id(run_id, "run"), by=caller().holder.actor)
+        self.service.runs.delete(caller().tenant, known_id(run_id, "run"), by=caller().holder.actor)
         return Response(status=204)
 
     @Operation("GET /v1/runs/{run_id}/events", EVENT, headers=("Last-Event-ID",), media_type="text/event-stream")
     def stream(self, run_id: str, asked: ResumeQuery) -> Response:
         """Stream a run's events, while it goes on and after."""
-        return self._streams.of(known_id(run_id, "run"), asked.starting_after)
+        streams = EventStreams(self.service.runs.waiter, self.service.keys, self.limiter)
+        return streams.of(known_id(run_id, "run"), asked.starting_after)
 
     @Operation("GET /v1/runs/{run_id}/trace", list_of(TRACE_SPAN))
     def trace(self, run_id: str, page: PageQuery) -> Response:
         """List the spans of a run and of its turns, while it goes on and after."""
-        spans = self._runs.trace(caller().tenant, known_id(run_id, "run"))
+        spans = self.service.runs.trace(caller().tenant, known_id(run_id, "run"))
         return json_answer(listed((span.as_json() for span in spans), "span_id", page))
 
     @Operation("POST /v1/runs/{run_id}/cancel", {202: RUN}, scope="chat")
     def cancel(self, run_id: str, _how: CancelRunBody) -> Response:
         """Ask a run to end, with all its turns; one that has ended is answered as it is."""
-        run = self._runs.cancel(caller().tenant, known_id(run_id, "run"))
+        run = self.service.runs.cancel(caller().tenant, known_id(run_id, "run"))
         later = {} if run.is_finished else {"Retry-After": str(RETRY_S)}
         return json_answer(run.as_json(), 202, {"Location": f"/v1/runs/{run.id}", **later})
 
     @Operation(
-        "POST /v1/runs/{run_id}/retry", ACCEPTED, scope="chat", problems=(409,), headers=IDEMPOTENT, uses_tokens=True
+        "POST /v1/runs/{run_id}/retry", ACCEPTED, scope="chat", problems=(409,), headers=IDEMPOTENT, begins_turn=True
     )
     def retry(self, run_id: str, _body: EmptyBody) -> Response:
         """Go on from the failed stage of a run, as a new run."""
         known, asked_s = known_id(run_id, "run"), time.monotonic()
         wanted = NewRun(**request_fields(f"/v1/runs/{known}/retry", {}))
-        run, is_replay = self._runs.retry(caller().tenant, known, wanted)
+        run, is_replay = self.service.runs.retry(caller().tenant, known, wanted)
         return self._accepted(run, is_replay=is_replay, asked_s=asked_s)
 
     @Operation("POST /v1/runs/{run_id}/approvals/{stage_id}", RUN, scope="chat", problems=(409,))
     def decide(self, run_id: str, stage_id: str, said: RunDecisionBody) -> Response:
         """Decide on a stage's output that waits for a person."""
         known, known_stage, by = known_id(run_id, "run"), known_id(stage_id, "stage"), caller().holder.actor
-        run = self._runs.decide(caller().tenant, known, known_stage, said.decision, said.reason, by=by)
+        run = self.service.runs.decide(caller().tenant, known, known_stage, said.decision, said.reason, by=by)
         return json_answer(run.as_json())
 
+    @property
+    def _polls(self) -> LongPolls[Run]:
+        return LongPolls(self.service.runs.waiter, self.limiter)
+
     def _accepted(self, run: Run, *, is_replay: bool, asked_s: float) -> Response:
-        where, most_s = f"/v1/runs/{run.id}", self._max_wait_s
+        where, most_s = f"/v1/runs/{run.id}", self.max_wait_s
         return self._polls.of_accepted(run, where, is_replay=is_replay, asked_s=asked_s, most_s=most_s)

@@ -76,7 +76,7 @@ class SessionPatchBody(Body):
 
 class _SearchQuery(Query):
     q: str = Field(
-        ABSENT,
+        "",
         max_length=LONGEST_QUESTION,
         description="Words or a question; without any word nothing is searched and nothing found.",
     )
@@ -138,7 +138,7 @@ class SessionViews(Views, tag="sessions"):
         """List sessions."""
         return page_answer(self.service.sessions.page(caller().tenant, limit=page.limit, after=page.after))
 
-    @Operation("GET /v1/sessions/{session_id}", SESSION, takes_token=True)
+    @Operation("GET /v1/sessions/{session_id}", SESSION, by_session_token=True)
     def get(self, session_id: str) -> Response:
         """Look at a session."""
         return json_answer(self.service.sessions.get(caller().tenant, known_id(session_id, "session")).as_json())
@@ -157,13 +157,13 @@ class SessionViews(Views, tag="sessions"):
         self.service.delete_session(caller().tenant, known_id(session_id, "session"), by=caller().holder.actor)
         return Response(status=204)
 
-    @Operation("GET /v1/sessions/{session_id}/messages", list_of(MESSAGE), takes_token=True)
+    @Operation("GET /v1/sessions/{session_id}/messages", list_of(MESSAGE), by_session_token=True)
     def messages(self, session_id: str, page: PageQuery) -> Response:
         """List a session's messages, oldest first."""
         session = known_id(session_id, "session")
         return page_answer(self.service.messages.page(caller().tenant, session, limit=page.limit, after=page.after))
 
-    @Operation("GET /v1/sessions/{session_id}/messages/{message_id}", MESSAGE, takes_token=True)
+    @Operation("GET /v1/sessions/{session_id}/messages/{message_id}", MESSAGE, by_session_token=True)
     def message(self, session_id: str, message_id: str) -> Response:
         """Look at one message, whole."""
         known_id(message_id, "message")
@@ -176,5 +176,5 @@ class SessionViews(Views, tag="sessions"):
         session, search = known_id(session_id, "session"), self.service.search
         most, is_apart = min(asked.limit, MOST_HITS), asked.one_per == "passage"
         return list_answer(
-            map(Hit.as_json, search.session(caller().tenant, session, asked.q or "", limit=most, is_apart=is_apart))
+            map(Hit.as_json, search.session(caller().tenant, session, asked.q, limit=most, is_apart=is_apart))
         )

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from flask import Response, request
 from pydantic import AfterValidator, Field
@@ -39,10 +39,6 @@ from web.operation import IDEMPOTENT, Operation, Views
 from web.problems import RETRY_S
 from web.query import PageQuery, Query, Text, Whole
 from web.schemas import CUT, WHOLE, array, list_of, nullable, one_of, record
-
-if TYPE_CHECKING:
-    from loom_worker.service.service import Service
-    from web.connection_limits import ConnectionLimiter
 
 MOST_SKEW_MS = 5 * 60 * 1000
 """How far a client's clock may be ahead."""
@@ -274,19 +270,14 @@ ACCEPTED = {202: TURN, 200: TURN}
 class TurnViews(Views, tag="turns"):
     """The views of turns, but for their events."""
 
-    def __init__(self, service: "Service", limiter: "ConnectionLimiter") -> None:
-        super().__init__(service, limiter)
-        self._polls = LongPolls(service.waiter, limiter)
-        self._max_wait_s = service.settings.web.max_wait_s
-
     @Operation(
         "POST /v1/sessions/{session_id}/turns",
         ACCEPTED,
         scope="chat",
         problems=(409,),
         headers=IDEMPOTENT,
-        takes_token=True,
-        uses_tokens=True,
+        by_session_token=True,
+        begins_turn=True,
     )
     def submit(self, session_id: str, body: NewTurnBody) -> Response:
         """Submit a turn; the session is made if it is new."""
@@ -297,7 +288,7 @@ class TurnViews(Views, tag="turns"):
         turn, is_replay = self.service.submit(caller().tenant, session_id, new, agent=body.agent)
         return self._accepted(turn, is_replay=is_replay, asked_s=asked_s)
 
-    @Operation("GET /v1/sessions/{session_id}/turns", list_of(TURN), takes_token=True)
+    @Operation("GET /v1/sessions/{session_id}/turns", list_of(TURN), by_session_token=True)
     def list_of_session(self, session_id: str, asked: _TurnQuery) -> Response:
         """List a session's turns."""
         return self._listed(known_id(session_id, "session"), asked)
@@ -307,10 +298,10 @@ class TurnViews(Views, tag="turns"):
         """List turns."""
         return self._listed(None, asked)
 
-    @Operation("GET /v1/turns/{turn_id}", TURN, takes_token=True)
+    @Operation("GET /v1/turns/{turn_id}", TURN, by_session_token=True)
     def get(self, turn_id: str, asked: WaitQuery) -> Response:
         """Look at a turn, or wait for its end."""
-        return self._polls.of(known_id(turn_id, "turn"), EndAnswer(min(asked.wait, self._max_wait_s)))
+        return self._polls.of(known_id(turn_id, "turn"), EndAnswer(min(asked.wait, self.max_wait_s)))
 
     @Operation("GET /v1/turns/{turn_id}/trace", list_of(TRACE_SPAN))
     def trace(self, turn_id: str, page: PageQuery) -> Response:
@@ -326,7 +317,7 @@ class TurnViews(Views, tag="turns"):
         return json_answer(turn.as_json(), 202, {"Location": f"/v1/turns/{turn.id}", **later})
 
     @Operation(
-        "POST /v1/turns/{turn_id}/retry", ACCEPTED, scope="chat", problems=(409,), headers=IDEMPOTENT, uses_tokens=True
+        "POST /v1/turns/{turn_id}/retry", ACCEPTED, scope="chat", problems=(409,), headers=IDEMPOTENT, begins_turn=True
     )
     def retry(self, turn_id: str, _body: EmptyBody) -> Response:
         """Run a failed turn's question again, as a new turn at the tail of its lane."""
@@ -353,6 +344,10 @@ class TurnViews(Views, tag="turns"):
         )
         return page_answer(page)
 
+    @property
+    def _polls(self) -> LongPolls[Turn]:
+        return LongPolls(self.service.waiter, self.limiter)
+
     def _accepted(self, turn: Turn, *, is_replay: bool, asked_s: float) -> Response:
-        where, most_s = f"/v1/turns/{turn.id}", self._max_wait_s
+        where, most_s = f"/v1/turns/{turn.id}", self.max_wait_s
         return self._polls.of_accepted(turn, where, is_replay=is_replay, asked_s=asked_s, most_s=most_s)

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from flask import Response
-from pydantic import Discriminator, Field, Tag, create_model
+from pydantic import Field, create_model
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.agents import PROVIDERS
@@ -12,9 +12,9 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.usage import GROUPS, Purpose, UsageFilter
 from loom_worker.core.values.waiting import WaitsFor
 from web.answers import json_answer, listed
-from web.bodies import WHOLE_NUMBER, Body, BudgetOverTime, ModelName, kind_of
+from web.bodies import WHOLE_NUMBER, Body, BudgetOverTime, ModelName
 from web.caller import caller
-from web.check import ABSENT, TAG, Given, Model, word_of
+from web.check import ABSENT, Given, Model, any_of, word_of
 from web.operation import Operation, Views
 from web.query import PeriodQuery, Text
 from web.schemas import NUMBER, TEXT, USAGE, WHOLE, Named, array, list_of, nullable, one_of, record
@@ -33,8 +33,7 @@ def _stage(stage: Stage) -> Any:
     by_kind = create_model(f"{stage}_by_kind", __base__=Model, **kinds)
     found = Annotated[str, word_of((*kinds_at(stage), *OTHER_WORDS))]
     rule = create_model(f"{stage}_rule", __base__=Model, find=(found, ...), action=(Action, ...))
-    tagged = Annotated[by_kind, Tag(TAG + "object")] | Annotated[list[rule], Tag(TAG + "array")]  # type: ignore[valid-type]
-    return Annotated[tagged, Discriminator(kind_of)]
+    return any_of(object=by_kind, array=list.__class_getitem__(rule))
 
 
 _stages: Any = {stage: (_stage(stage), ABSENT) for stage in STAGES}
@@ -46,12 +45,7 @@ class _Retention(Model):
     days: _Days
 
 
-_RETENTION = (
-    Annotated[
-        Annotated[_Retention, Tag(TAG + "object")] | Annotated[_Days, Tag(TAG + "number")], Discriminator(kind_of)
-    ]
-    | None
-)
+_RETENTION = any_of(object=_Retention, number=_Days) | None
 _NAMES = Given(_Names | None)
 
 
