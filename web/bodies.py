@@ -18,9 +18,9 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import USER_ID
 from loom_worker.core.values.webhooks import Webhook
 from web.caller import caller
-from web.check import ABSENT, IDENTIFIER, Given, Model, any_of, described_by, flawed, flaws_of, repeated
+from web.check import ABSENT, IDENTIFIER, Given, Model, any_of, bounded, flawed, flaws_of, repeated
 from web.problems import ProblemDetails, Refused, invalid, malformed
-from web.schemas import Named
+from web.schemas import Named, schema_of_model
 from web.strict_json import parse_object
 
 _WAIT = re.compile(r'(?:^|[,;])\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?=[,;]|$)', re.IGNORECASE)
@@ -50,11 +50,12 @@ class Body(Model):
         Raises:
             Refused: 422, with every flaw.
         """
-        flaws = (*cls.further_flaws(given), *repeated(given, described_by(cls)))
+        schema = schema_of_model(cls)
+        flaws = (*cls.further_flaws(given), *repeated(given, schema))
         try:
-            found = cls.model_validate(given)
+            found = cls.model_validate(bounded(given, schema))
         except ValidationError as error:
-            flaws = (*flaws, *flaws_of(error, described_by(cls)))
+            flaws = (*flaws, *flaws_of(error, schema))
         if flaws:
             raise invalid(tuple({flaw.pointer: flaw for flaw in reversed(flaws)}.values())[::-1])
         found._given = given
@@ -68,7 +69,7 @@ class Body(Model):
     @classmethod
     def named(cls) -> Named:
         """Its schema."""
-        return Named(cls.__name__.removesuffix("Body"), described_by(cls))
+        return Named(cls.__name__.removesuffix("Body"), schema_of_model(cls))
 
     @property
     def given(self) -> Json:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from itertools import islice
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import BaseModel, ConfigDict, Discriminator, GetCoreSchemaHandler, Tag, ValidationError, WithJsonSchema
@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from loom_worker.core.errors import Flaw
 from loom_worker.core.values.json import Json, from_rfc3339, pointer_step
-from web.schemas import TIME, Schema, schema_of_model
+from web.schemas import TIME, Schema
 
 MAX_FLAWS = 100
 """A body may hold a hundred thousand unknown fields; nobody reads more than this."""
@@ -105,12 +105,6 @@ def moment_ms(given: str) -> int:
 Moment = Annotated[int, Given(Annotated[str, WithJsonSchema(TIME)], moment_ms)]
 
 
-@cache
-def described_by(model: type[BaseModel]) -> Schema:
-    """The schema of a model; made once."""
-    return schema_of_model(model)
-
-
 def flaws_of(error: ValidationError, schema: Schema) -> tuple[Flaw, ...]:
     """What is wrong, one flaw for each place and MAX_FLAWS at most."""
     found: dict[str, Flaw] = {}
@@ -122,6 +116,15 @@ def flaws_of(error: ValidationError, schema: Schema) -> tuple[Flaw, ...]:
         if len(found) == MAX_FLAWS:
             break
     return tuple(found.values())
+
+
+def bounded(given: Json, schema: Schema) -> Json:
+    """A body with no more unknown members than are told."""
+    known = schema["properties"]
+    if len(given) <= len(known) + MAX_FLAWS:
+        return given
+    unknown = islice((name for name in given if name not in known), MAX_FLAWS)
+    return {name: given[name] for name in (*(name for name in known if name in given), *unknown)}
 
 
 def repeated(given: Json, schema: Schema) -> Iterator[Flaw]:

@@ -1,7 +1,7 @@
 """The one declaration of an operation, on its view: route, scope, parameters, body and description come from it."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING
@@ -139,7 +139,7 @@ class Operation:
         Raises:
             Refused: 400.
         """
-        known = self.query.names() if self.query else ()
+        known = tuple(self.query.parameters()) if self.query else ()
         taken = (*known, TOKEN_PARAMETER) if self.by_session_token else known
         unknown = next((name[:_LONGEST_NAME] for name in request.args if name not in taken), None)
         if unknown is None:
@@ -180,11 +180,6 @@ class Views:
     @classmethod
     def _views(cls) -> dict[str, View]:
         return {name: each for name, each in vars(cls).items() if "operation" in getattr(each, "__dict__", ())}
-
-
-def operations_of(app: Flask) -> Iterator[Operation]:
-    """The operations that an application serves."""
-    return (view.operation for view in app.view_functions.values() if hasattr(view, "operation"))
 
 
 def operation_of(request: Request) -> Operation | None:

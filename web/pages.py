@@ -3,15 +3,17 @@
 import base64
 import hashlib
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from flask import Response, current_app
 
 from loom_worker.core.values.json import Json
 from web import docs, openapi
 from web.answers import encode
-from web.operation import Operation, Views, operations_of
+from web.operation import Operation, Views
 
 _FOLDER = Path(__file__).parent / "pages"
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
@@ -43,7 +45,8 @@ class PageViews(Views, tag="pages"):
 
     @cached_property
     def _document(self) -> Json:
-        return openapi.document(operations_of(current_app))
+        served: Mapping[str, Any] = current_app.view_functions
+        return openapi.document(view.operation for view in served.values())
 
     @cached_property
     def _json(self) -> bytes:

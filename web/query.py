@@ -7,9 +7,9 @@ from typing import Annotated, Self
 from flask import request
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from web.check import Given, described_by, flawed, flaws_of, moment_ms
+from web.check import Given, flawed, flaws_of, moment_ms
 from web.problems import malformed
-from web.schemas import TIME, Schema
+from web.schemas import TIME, Schema, schema_of_model
 
 MAX_LIMIT = 500
 _WHOLE = re.compile(r"[0-9]{1,15}")
@@ -72,20 +72,11 @@ class Query(BaseModel):
             raise malformed(f"{flaw.pointer[1:]} {flaw.detail.replace('expected', 'must be', 1)}") from error
 
     @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """Of all parameters, its own before those of pages."""
-        return tuple(cls.parameters())
-
-    @classmethod
+    @cache
     def parameters(cls) -> dict[str, Schema]:
-        """The schema of each parameter, with its description."""
-        return _parameters(cls)
-
-
-@cache
-def _parameters(model: type[Query]) -> dict[str, Schema]:
-    found = described_by(model)["properties"]
-    return {name: _not_null(found[name]) for name in sorted(found, key=lambda name: name in PageQuery.model_fields)}
+        """The schema of each parameter, with its description; its own come before those of pages."""
+        found = schema_of_model(cls)["properties"]
+        return {name: _not_null(found[name]) for name in sorted(found, key=lambda name: name in PageQuery.model_fields)}
 
 
 def _not_null(schema: Schema) -> Schema:

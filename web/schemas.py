@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -125,6 +126,7 @@ def list_of(item: Named) -> Named:
     return record(f"{item.name}List", description, "object=list data has_more:flag next:text?", data=array(item))
 
 
+@cache
 def schema_of_model(model: type[BaseModel]) -> Schema:
     """The schema of a pydantic model, with nothing that only pydantic needs: no titles, references, null defaults."""
     whole = model.model_json_schema()
