@@ -43,8 +43,6 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "less_than_equal": ("maximum", "must be at most {}"),
 }
 """By pydantic's kind of an error: the keyword of JSON Schema that asks for something, and for what."""
-
-
 UNIQUE = {"uniqueItems": True}
 """What the schema of a body's list says that names nothing twice."""
 
@@ -159,7 +157,7 @@ def _words(kind: str, message: str, place: Iterable[str | int], schema: Schema) 
     if kind in _WORDS:
         keyword, words = _WORDS[kind]
         return words.format(schema[keyword])
-    types = schema["type"]
+    types = schema.get("type", "another value")
     return f"expected {types if isinstance(types, str) else ' or '.join(types)}"
 
 
