@@ -10,7 +10,7 @@ from loom_worker.core.errors import NotFound
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import PAGE_BYTES, L, Page, no_cursor
 from loom_worker.core.values.tenants import USER_ID
-from web.query import PageQuery
+from web.query import MAX_LIMIT, PageQuery
 
 _USER = re.compile(USER_ID)
 _ID = re.compile(r"[A-Za-z0-9._:+@-]{1,255}")
@@ -49,7 +49,7 @@ def listed(items: Iterable[Json], key: str, asked: PageQuery) -> Json:
     Raises:
         Invalid: no item has that cursor.
     """
-    found = list(items)
+    found, most = list(items), asked.limit if "limit" in asked.model_fields_set else MAX_LIMIT
     if (after := asked.after) is not None:
         index = next((at for at, item in enumerate(found) if item[key] == after), None)
         if index is None:
@@ -59,7 +59,7 @@ def listed(items: Iterable[Json], key: str, asked: PageQuery) -> Json:
     room = PAGE_BYTES
     for item in found:
         room -= len(encode(item))
-        if page and (room < 0 or len(page) == asked.limit_of_all):
+        if page and (room < 0 or len(page) == most):
             return {"object": "list", "data": page, "has_more": True, "next": page[-1][key]}
         page.append(item)
     return {"object": "list", "data": page, "has_more": False, "next": None}

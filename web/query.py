@@ -96,11 +96,6 @@ class PageQuery(Query):
         None, description="The `next` of the page before; else 422."
     )
 
-    @property
-    def limit_of_all(self) -> int:
-        """The limit for a list that is there as a whole: MAX_LIMIT unless one was given."""
-        return self.limit if "limit" in self.model_fields_set else MAX_LIMIT
-
 
 class PeriodQuery(PageQuery):
     """Which page of a list of what happened in a period."""
