@@ -20,8 +20,6 @@ EXAMPLES = {
     "title": "Orders of July",
     "url": "https://shop.example/hooks/loom",
     "user": "maria",
-    "version": "1.2.0",
-    "workspace": "default",
 }
 """Texts by the name of a member or parameter; all others have an example by their type."""
 _NO_CONTENT = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
