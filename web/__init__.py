@@ -1,13 +1,13 @@
 """The HTTP API: check the request, hand it to the service, map errors to status codes.
 
-``app`` assembles; ``sessions``, ``memory``, ``turns``, ``events``, ``errors``, ``blobs``, ``catalog``, ``patterns``,
-``workspaces`` (and usage), ``keys``, ``pairings``, ``users``, ``facts``, ``audit``, ``metrics`` (probes, too), ``runs``
-(and workflows), ``agent_messages``, ``agent_versions``, ``schedules``, ``learned``, ``a2a`` (the Agent2Agent protocol)
-and ``pages`` are the views; ``auth``, ``caller``, ``rate_limits`` and ``connection_limits`` decide who is served;
-``strict_json``, ``check``, ``query`` and ``bodies`` read what clients send; ``answers`` and ``problems`` write what
-they get; ``openapi``, ``operations``, ``a2a_operations``, ``api_operation``, ``parameters``, ``request_schemas``,
-``answer_schemas``, ``run_schemas``, ``schedule_schemas``, ``agent_version_schemas``, ``learned_schemas``,
-``fact_schemas``, ``memory_schemas``, ``schemas`` and ``docs`` describe it; ``serve``, ``connections``, ``loop``,
+``app`` assembles. A file for each resource has its views, the models of its bodies and queries, and the schemas of its
+answers: ``sessions``, ``memory`` (facts, too), ``turns``, ``events``, ``runs`` (and workflows), ``schedules``,
+``results`` (errors, and large results), ``agents`` (tools and versions, too), ``learned``, ``patterns``, ``workspaces``
+(usage and the queue, too), ``deliveries`` (messages between agents, too), ``keys``, ``users`` (pairings, too),
+``audit``, ``metrics`` (probes, too), ``a2a`` (the Agent2Agent protocol) and ``pages``. ``operation`` has the decorator
+that declares a view; ``bodies`` and ``query`` read what clients send, by ``strict_json`` and ``check``; ``schemas``,
+``openapi`` and ``docs`` describe it; ``answers`` and ``problems`` write what clients get. ``auth``, ``caller``,
+``rate_limits`` and ``connection_limits`` decide who is served; ``serve``, ``connections``, ``loop``,
 ``request_threads``, ``channel``, ``parser`` and ``detached`` (requests that wait without a thread) run it;
 ``long_polls`` and ``events`` wait so.
 """

@@ -3,9 +3,10 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from flask import Response, request
+from pydantic import ConfigDict
 
 from loom_worker.core.errors import NotFound, Rejected
 from loom_worker.core.values.json import Json
@@ -16,19 +17,22 @@ from loom_worker.fronts.a2a import rpc, tasks, version_03
 from loom_worker.fronts.a2a.cards import CARD_PATH, card
 from loom_worker.fronts.a2a.front import A2aClient, A2aFront
 from loom_worker.fronts.a2a.messages import SentMessage, history_length, task_id
-from loom_worker.fronts.a2a.methods import VERSION_HEADER, Method, Version, method
+from loom_worker.fronts.a2a.methods import METHODS, VERSION_HEADER, Method, Version, method
 from loom_worker.fronts.a2a.push import webhook_of
 from loom_worker.fronts.a2a.rpc import RpcError, RpcId, RpcRequest
 from loom_worker.fronts.a2a.updates import TaskUpdates
 from web import rate_limits
-from web.answers import Route, encode, json_answer
-from web.bodies import fingerprint, json_body
+from web.answers import encode, json_answer
+from web.bodies import Body, fingerprint, json_body
 from web.caller import caller
+from web.check import ABSENT, word_of
 from web.connection_limits import ConnectionLimiter
 from web.detached import FinalAnswer
 from web.events import EventStreams
 from web.long_polls import EndAnswer, LongPolls
+from web.operation import Operation, Views
 from web.problems import Refused
+from web.schemas import FREE, TEXT, Named, array
 from web.strict_json import NO_OBJECT
 
 if TYPE_CHECKING:
@@ -40,37 +44,79 @@ CANCEL_WAIT_S = 10
 """A running turn ends within a second of its cancel request; a client waits so long to see it."""
 
 
-class A2aViews:
+_ID: Json = {"type": ["string", "integer", "null"]}
+
+
+class A2aCallBody(Body):
+    """A call of JSON-RPC 2.0 with a method of the Agent2Agent protocol, version 1.0 or 0.3."""
+
+    model_config = ConfigDict(extra="ignore")
+    jsonrpc: Literal["2.0"]
+    id: str | int | None = None
+    method: Annotated[str, word_of(tuple(METHODS))]
+    params: Json = ABSENT
+
+
+A2A_ANSWER = Named(
+    "A2aAnswer",
+    {
+        "type": "object",
+        "description": "The answer of JSON-RPC 2.0: a result or an error. Methods that stream answer with server-sent "
+        "events, each of which is one such answer.",
+        "properties": {
+            "jsonrpc": {"const": "2.0"},
+            "id": _ID,
+            "result": {},
+            "error": {
+                "type": "object",
+                "properties": {"code": {"type": "integer"}, "message": TEXT, "data": array(FREE)},
+                "required": ["code", "message"],
+            },
+        },
+        "required": ["jsonrpc", "id"],
+        "oneOf": [{"required": ["result"]}, {"required": ["error"]}],
+        "examples": [{"jsonrpc": "2.0", "id": 1, "result": {}}],
+    },
+)
+AGENT_CARD = Named(
+    "AgentCard",
+    {
+        "type": "object",
+        "description": "An agent card, readable for clients of both versions of the protocol.",
+        "properties": {"name": TEXT, "description": TEXT, "version": TEXT, "skills": array(FREE)},
+        "required": ["name", "description", "version", "supportedInterfaces", "capabilities", "skills", "url"],
+    },
+)
+
+
+class A2aViews(Views, tag="a2a"):
     """The agent cards, and one address for the calls of each agent."""
 
     def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
-        self._service = service
+        super().__init__(service, limiter)
         self._front = A2aFront(service)
         self._polls = LongPolls(service.waiter, limiter)
         self._streams = EventStreams(service.waiter, service.keys, limiter)
-        self._web = service.settings.web
 
-    def routes(self) -> tuple[Route, ...]:
-        """Where the views are mounted."""
-        return (
-            Route("GET", f"/{CARD_PATH}", self.default_card),
-            Route("GET", f"/a2a/<name>/{CARD_PATH}", self.card),
-            Route("POST", "/a2a/<name>", self.call),
-        )
-
+    @Operation(f"GET /{CARD_PATH}", AGENT_CARD, scope=None, problems=(403, 404))
     def default_card(self) -> Response:
-        """The card of the agent that answers where none is named."""
-        return self.card(DEFAULT_AGENT)
+        """The card of the default agent (A2A)."""
+        return self._card(DEFAULT_AGENT)
 
+    @Operation(f"GET /a2a/{{name}}/{CARD_PATH}", AGENT_CARD, scope=None, problems=(403, 404))
     def card(self, name: str) -> Response:
-        """The card of an agent, for everyone who may see the pages."""
-        agent = self._front.agent(name)
-        needs_key = bool(self._web.api_keys) or self._service.keys.are_required()
-        url = f"{request.host_url}a2a/{agent.name}"
-        return json_answer(card(agent, url=url, needs_key=needs_key))
+        """The card of an agent (A2A)."""
+        return self._card(name)
 
+    @Operation(
+        "POST /a2a/{name}",
+        A2A_ANSWER,
+        scope="chat",
+        problems=(400, 401, 403, 413, 415, 429, 503),
+        body=A2aCallBody,  # read by the view: what is wrong with it is an error of JSON-RPC
+    )
     def call(self, name: str) -> Response:
-        """Do what a call asks; all that is wrong with its content is an error of JSON-RPC."""
+        """Call a method of the Agent2Agent protocol (JSON-RPC)."""
         request_id: RpcId = None
         try:
             body = _body()
@@ -99,12 +145,14 @@ class A2aViews:
         Raises:
             Refused: 429.
         """
-        rate_limits.admit(self._service.rate_limits.look_at_tokens(caller().holder))
+        rate_limits.admit(self.service.rate_limits.look_at_tokens(caller().holder))
 
-    @property
-    def max_wait_s(self) -> int:
-        """The longest that a call waits for a task."""
-        return self._web.max_wait_s
+    def _card(self, name: str) -> Response:
+        """For everyone who may see the pages."""
+        agent = self._front.agent(name)
+        needs_key = bool(self.service.settings.web.api_keys) or self.service.keys.are_required()
+        url = f"{request.host_url}a2a/{agent.name}"
+        return json_answer(card(agent, url=url, needs_key=needs_key))
 
     def _client(self, agent: str, params: Json) -> A2aClient:
         asking = caller()

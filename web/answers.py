@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
 from flask import Response
 
@@ -11,18 +10,10 @@ from loom_worker.core.errors import NotFound
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import PAGE_BYTES, L, Page, no_cursor
 from loom_worker.core.values.tenants import USER_ID
-from web.query import MAX_LIMIT, page_wanted
+from web.query import MAX_LIMIT, PageQuery
 
 _USER = re.compile(USER_ID)
 _ID = re.compile(r"[A-Za-z0-9._:+@-]{1,255}")
-
-
-class Route(NamedTuple):
-    """A view and where it is mounted."""
-
-    method: str
-    path: str
-    view: Callable[..., Response]
 
 
 def encode(data: object) -> bytes:
@@ -49,19 +40,17 @@ def page_answer(page: Page[L]) -> Response:
     return list_answer((item.as_json() for item in page.items), after=page.next)
 
 
-def listed(items: Iterable[Json], key: str) -> Json:
-    """A page, for ``?limit`` and ``?after``, of a list that is there as a whole; 500 items unless fewer are asked for.
+def listed(items: Iterable[Json], key: str, asked: PageQuery) -> Json:
+    """A page of a list that is there as a whole; 500 items unless fewer are asked for.
 
     Args:
         key: the member that identifies an item; its value is the cursor.
 
     Raises:
-        Refused: 400 for anything else.
         Invalid: no item has that cursor.
     """
-    limit, after = page_wanted(MAX_LIMIT)
-    found = list(items)
-    if after is not None:
+    found, most = list(items), asked.limit if "limit" in asked.model_fields_set else MAX_LIMIT
+    if (after := asked.after) is not None:
         index = next((at for at, item in enumerate(found) if item[key] == after), None)
         if index is None:
             raise no_cursor(after)
@@ -70,7 +59,7 @@ def listed(items: Iterable[Json], key: str) -> Json:
     room = PAGE_BYTES
     for item in found:
         room -= len(encode(item))
-        if page and (room < 0 or len(page) == limit):
+        if page and (room < 0 or len(page) == most):
             return {"object": "list", "data": page, "has_more": True, "next": page[-1][key]}
         page.append(item)
     return {"object": "list", "data": page, "has_more": False, "next": None}

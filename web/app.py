@@ -12,40 +12,49 @@ from loom_worker.core.settings import WebSettings
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.traces import TurnTrace
 from loom_worker.fronts.a2a.cards import CARD_PATH
-from web import auth, problems, rate_limits
-from web.a2a import A2aViews
-from web.agent_messages import AgentMessageViews
-from web.agent_versions import AgentVersionViews
-from web.audit import AuditViews
+from web import (
+    a2a,
+    agents,
+    audit,
+    auth,
+    deliveries,
+    events,
+    keys,
+    learned,
+    memory,
+    metrics,
+    pages,
+    patterns,
+    problems,
+    rate_limits,
+    results,
+    runs,
+    schedules,
+    sessions,
+    turns,
+    users,
+    workspaces,
+)
 from web.auth import require_scope
-from web.blobs import BlobViews
 from web.caller import ApiCaller, is_unsampled, request_id_of, traceparent_of
-from web.catalog import CatalogViews
 from web.connection_limits import ConnectionLimiter
 from web.connections import group_of
-from web.errors import ErrorViews
-from web.events import EventViews
-from web.facts import FactViews
-from web.keys import KeyViews
-from web.learned import LearnedViews
-from web.memory import MemoryViews
-from web.metrics import HealthViews, MetricsViews
-from web.pages import PageViews
-from web.pairings import PairingViews
-from web.patterns import PatternViews
-from web.query import operation_of, require_declared_parameters
-from web.runs import RunViews
-from web.schedules import ScheduleViews
-from web.sessions import SessionViews
-from web.turns import TurnViews
-from web.users import UserViews
-from web.workspaces import WorkspaceViews
+from web.operation import Views, operation_of
 
 if TYPE_CHECKING:
     from loom_worker.service.keys import Keys
     from loom_worker.service.rate_limits import RateLimits
     from loom_worker.service.service import Service
 
+VIEWS: tuple[type[Views], ...] = (
+    *(sessions.SessionViews, memory.MemoryViews, turns.TurnViews, events.EventViews, results.ErrorViews),
+    *(results.BlobViews, agents.AgentViews, agents.AgentVersionViews, learned.LearnedViews, patterns.PatternViews),
+    *(workspaces.WorkspaceViews, deliveries.DeliveryViews, deliveries.AgentMessageViews, runs.RunViews),
+    *(schedules.ScheduleViews, memory.FactViews, keys.KeyViews, users.PairingViews, audit.AuditViews, users.UserViews),
+    *(metrics.HealthViews, metrics.MetricsViews, a2a.A2aViews, pages.PageViews),
+)
+OPERATIONS = tuple(operation for views in VIEWS for operation in views.operations())
+"""In the order of the document."""
 _ENCODED_STEP = re.compile("%(?:2f|5c)", re.IGNORECASE)
 _PROBES = frozenset({"/healthz", "/readyz"})
 LOGGED = ("session", "turn", "call", "delivery", "key", "run")
@@ -65,33 +74,8 @@ def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> 
     app.url_map.merge_slashes = False
     limiter = limiter or ConnectionLimiter(slots=web.max_waiting)
     app.extensions["loom.connection_limiter"] = limiter
-    views = (
-        SessionViews(service),
-        MemoryViews(service),
-        TurnViews(service, limiter),
-        EventViews(service, limiter),
-        RunViews(service, limiter),
-        A2aViews(service, limiter),
-        ScheduleViews(service),
-        LearnedViews(service),
-        ErrorViews(service),
-        KeyViews(service),
-        PairingViews(service),
-        AuditViews(service),
-        UserViews(service),
-        FactViews(service),
-        BlobViews(service),
-        CatalogViews(service),
-        AgentVersionViews(service),
-        AgentMessageViews(service),
-        PatternViews(service),
-        WorkspaceViews(service),
-        HealthViews(service, limiter),
-        MetricsViews(service),
-        PageViews(),
-    )
-    for route in (route for each in views for route in each.routes()):
-        app.add_url_rule(route.path, f"{route.method} {route.path}", route.view, methods=[route.method])
+    for views in VIEWS:
+        views(service, limiter).mount(app)
     app.before_request(lambda: auth.preflight(request, web.cors_origins))
     app.before_request(lambda: _admit(web, service.keys, service.rate_limits, limiter))
     app.after_request(_sign)
@@ -132,10 +116,13 @@ def _admit(web: WebSettings, keys: "Keys", limits: "RateLimits", limiter: Connec
     trace = TurnTrace(received_us, has_client_span=is_theirs, is_unsampled=is_unsampled(g.traceparent))
     g.caller = ApiCaller(holder, g.request_id, g.traceparent, trace, group_of(request.remote_addr or ""))
     rate_limits.admit(limits.take_request(holder))
-    require_scope(operation_of(request), holder, named)
+    operation = operation_of(request)
+    if operation is not None:
+        require_scope(operation, holder, named)
     if limiter.is_draining and request.method == "POST":
         raise problems.busy("draining", "this process is stopping; send the request again")
-    require_declared_parameters(request)
+    if operation is not None:
+        operation.require_declared(request)
 
 
 def _sign(answer: Response) -> Response:

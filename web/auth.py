@@ -19,8 +19,7 @@ from loom_worker.core.isolation.home_secrets import HOME_TOKEN, home_token
 from loom_worker.core.settings import WebSettings
 from loom_worker.core.values.api_keys import ALL_SCOPES, SECRET_PREFIX, KeyHolder, digest_of
 from loom_worker.core.values.ids import now_ms
-from web.api_operation import ApiOperation
-from web.operations import TOKEN_CALLS, TOKEN_PARAMETER
+from web.operation import TOKEN_PARAMETER, Operation
 from web.problems import ProblemDetails, Refused
 
 if TYPE_CHECKING:
@@ -65,8 +64,8 @@ def holder_of(request: Request, web: WebSettings, keys: "Keys") -> KeyHolder:
     return KeyHolder(LOCAL_WORKSPACE, ALL_SCOPES)
 
 
-def require_scope(operation: ApiOperation | None, holder: KeyHolder, named: Mapping[str, str]) -> None:
-    """Let pass who may do this; a path that is not served is left to the router.
+def require_scope(operation: Operation, holder: KeyHolder, named: Mapping[str, str]) -> None:
+    """Let pass who may do this.
 
     Args:
         named: the ids in the path, by the names of their parameters.
@@ -75,8 +74,6 @@ def require_scope(operation: ApiOperation | None, holder: KeyHolder, named: Mapp
         Refused: 403, the key lacks the scope, which the answer names, or a session's token is not for this; 404 for a
             token's request to another session.
     """
-    if operation is None:
-        return
     if holder.session is not None:
         _require_token(operation, holder.session, named)
     needed = operation.scope or "admin"  # one that was forgotten is served to the fewest
@@ -88,8 +85,8 @@ def require_scope(operation: ApiOperation | None, holder: KeyHolder, named: Mapp
         raise Refused(ProblemDetails(403, "insufficient-scope", detail, extra, headers))
 
 
-def _require_token(operation: ApiOperation, session: str, named: Mapping[str, str]) -> None:
-    if operation.call not in TOKEN_CALLS:
+def _require_token(operation: Operation, session: str, named: Mapping[str, str]) -> None:
+    if not operation.by_session_token:
         raise _forbidden("a session's token submits, reads and streams turns of that session; this needs a key")
     # A turn would make the session; a turn's id is looked up among the session's own.
     if named.get("session_id", session) != session:

@@ -1,4 +1,4 @@
-"""What clients send, as the values the rest of Loom works with.
+"""Bodies of requests: a model for each; and what other headers say of how to take one.
 
 All raise Refused: 415 or 400 for a body or a header that cannot be read, 422 with every flaw for one that can.
 """
@@ -6,54 +6,81 @@ All raise Refused: 415 or 400 for a body or a header that cannot be read, 422 wi
 import hashlib
 import json
 import re
-from typing import Any, get_args
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Self
 
 from flask import request
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError
 from werkzeug.datastructures import Headers
 
 from loom_worker.core.errors import Flaw
-from loom_worker.core.values.api_keys import USUAL_TOKEN_S, KeyLimits, NewKey
-from loom_worker.core.values.channels import Channel
-from loom_worker.core.values.decisions import ApprovalVerdict, Decision
-from loom_worker.core.values.facts import Correction
-from loom_worker.core.values.guardrails import by_stage
-from loom_worker.core.values.ids import now_ms
-from loom_worker.core.values.json import Json, from_rfc3339
-from loom_worker.core.values.runs import NewRun, RunDecision
-from loom_worker.core.values.sessions import NewSession, SessionPatch
-from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, is_blank
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.tenants import USER_ID
 from loom_worker.core.values.webhooks import Webhook
-from web import fact_schemas, request_schemas, run_schemas, schedule_schemas
-from web.caller import ApiCaller
-from web.check import Checker
+from web.caller import caller
+from web.check import ABSENT, IDENTIFIER, Given, Model, any_of, bounded, flawed, flaws_of, repeated
 from web.problems import ProblemDetails, Refused, invalid, malformed
+from web.schemas import Named, schema_of_model
 from web.strict_json import parse_object
 
-_LARGEST = {"metadata": 16 * 1024, "kernel": 64 * 1024}
-"""Bytes of JSON that a free-form member may have."""
-MOST_SKEW_MS = 5 * 60 * 1000
-"""How far a client's clock may be ahead."""
 _WAIT = re.compile(r'(?:^|[,;])\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?=[,;]|$)', re.IGNORECASE)
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _PLAIN = re.compile(r"[\x21\x23-\x7e][\x20-\x7e]*")
+MAX_DEADLINE_S = 86_400
+MOST_USD, MOST_TOKENS = 1_000_000, 1_000_000_000_000
+"""Of a budget; what is larger is unlimited for all practical purposes, and its sums would not be exact."""
 
-_NEW_TURN = Checker(request_schemas.NEW_TURN)
-_NEW_SESSION = Checker(request_schemas.NEW_SESSION)
-_SESSION_PATCH = Checker(request_schemas.SESSION_PATCH)
-_WORKSPACE_PATCH = Checker(request_schemas.WORKSPACE_PATCH)
-_RECALL = Checker(request_schemas.RECALL)
-_CANCEL_TURN = Checker(request_schemas.CANCEL_TURN)
-_DECISION = Checker(request_schemas.DECISION)
-_NEW_KEY = Checker(request_schemas.NEW_KEY)
-_ROTATE_KEY = Checker(request_schemas.ROTATE_KEY)
-_NEW_TOKEN = Checker(request_schemas.NEW_TOKEN)
-_NEW_PAIRING = Checker(request_schemas.NEW_PAIRING)
-_EMPTY = Checker(request_schemas.EMPTY)
-_NEW_RUN = Checker(run_schemas.NEW_RUN)
-_CANCEL_RUN = Checker(run_schemas.CANCEL_RUN)
-_RUN_DECISION = Checker(run_schemas.RUN_DECISION)
-_FACT_PATCH = Checker(fact_schemas.FACT_PATCH)
-_SCHEDULE_PATCH = Checker(schedule_schemas.SCHEDULE_PATCH)
+
+class Body(Model):
+    """What a client sends: its class' name without ``Body`` names its schema, its docstring describes it."""
+
+    is_optional: ClassVar[bool] = False
+    """True: no body at all counts as an empty object."""
+    _given: Json = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def read(cls) -> Self:
+        """The body of the current request; one of unknown length (chunked) has a length here, too."""
+        return cls.of({} if cls.is_optional and not request.content_length else json_body())
+
+    @classmethod
+    def of(cls, given: Json) -> Self:
+        """Check what was sent.
+
+        Raises:
+            Refused: 422, with every flaw.
+        """
+        schema = schema_of_model(cls)
+        flaws = (*cls.further_flaws(given), *repeated(given, schema))
+        try:
+            found = cls.model_validate(bounded(given, schema))
+        except ValidationError as error:
+            flaws = (*flaws, *flaws_of(error, schema))
+        if flaws:
+            raise invalid(tuple({flaw.pointer: flaw for flaw in reversed(flaws)}.values())[::-1])
+        found._given = given
+        return found
+
+    @classmethod
+    def further_flaws(cls, given: Json) -> Iterable[Flaw]:
+        """Flaws that no single member has; the body may have any others."""
+        return ()
+
+    @classmethod
+    def named(cls) -> Named:
+        """Its schema."""
+        return Named(cls.__name__.removesuffix("Body"), schema_of_model(cls))
+
+    @property
+    def given(self) -> Json:
+        """The body as it was sent."""
+        return self._given
+
+
+class EmptyBody(Body):
+    """No members: an empty object, or no body at all."""
+
+    is_optional = True
 
 
 def json_body() -> Json:
@@ -72,209 +99,90 @@ def json_body() -> Json:
         raise malformed(str(error)) from error
 
 
-def no_body() -> None:
-    """Take a change that says nothing: no body at all, or an empty object."""
-    _require(_body_if_any(), _EMPTY)
+def _whole(given: Any) -> Any:
+    """JSON Schema takes 3.0 for an integer too."""
+    return int(given) if isinstance(given, float) and given.is_integer() else given
 
 
-def _body_if_any() -> Json:
-    """The body, or an empty object; waitress counts a chunked one, so it has a length here too."""
-    return json_body() if request.content_length else {}
+def _at_most(most_bytes: int) -> AfterValidator:
+    def fits(given: Json) -> Json:
+        if given and len(json.dumps(given, ensure_ascii=False).encode("utf-8")) > most_bytes:
+            raise flawed(f"must have at most {most_bytes} bytes as JSON")
+        return given
+
+    return AfterValidator(fits)
 
 
-def cancel_action() -> CancelAction:
-    """How to end the turn of the current request."""
-    body = _body_if_any()
-    _require(body, _CANCEL_TURN)
-    action: CancelAction = body.get("action", "interrupt")
-    return action
+Name = Annotated[str, Field(pattern=IDENTIFIER)]
+User = Annotated[str, Field(pattern=USER_ID)]
+ModelName = Annotated[str, Field(min_length=1, max_length=128)]
+WHOLE_NUMBER = BeforeValidator(_whole)
+"""Behind the bounds of an integer."""
+Metadata = Annotated[Json, _at_most(16 * 1024), Field(description="Yours to fill; at most 16 KiB of JSON.")]
+Kernel = Annotated[
+    Json, _at_most(64 * 1024), Field(description="User identity, goals, preferences; at most 64 KiB of JSON.")
+]
+Deadline = Annotated[
+    float | None,
+    Given(Annotated[float | None, Field(gt=0, le=MAX_DEADLINE_S)]),
+    Field(description="Seconds from acceptance after which it is given up."),
+]
 
 
-def decision(body: Json) -> Decision:
-    """Check what a person says to a tool call."""
-    given = body.get("arguments")
-    wrong = (Flaw("/arguments", "must be there with edit, and with nothing else"),)
-    is_wrong = body.get("decision") in get_args(ApprovalVerdict) and (given is not None) != (body["decision"] == "edit")
-    _require(body, _DECISION, wrong if is_wrong else ())
-    return Decision(body["decision"], arguments=given, reason=body.get("reason"))
+class Amounts(Model):
+    """What may be spent; an absent member is unlimited."""
+
+    usd: float = Field(ABSENT, ge=0, le=MOST_USD)
+    tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS), WHOLE_NUMBER] = ABSENT
+    tool_calls: Annotated[int, Field(ge=0, le=MOST_TOKENS), WHOLE_NUMBER] = ABSENT
 
 
-def new_session(body: Json) -> NewSession:
-    """Check a session that a client wants."""
-    _require(body, _NEW_SESSION)
-    return NewSession(**{name: value for name, value in body.items() if value is not None})
+class BudgetOverTime(Amounts):
+    """What may be spent for good, and under `day` and `month` (UTC) in each; an absent member is unlimited."""
+
+    day: Amounts = ABSENT
+    month: Amounts = ABSENT
 
 
-def session_patch(body: Json) -> SessionPatch:
-    """Check a change of a session; null clears."""
-    _require(body, _SESSION_PATCH)
-    cleared: Any = frozenset(name for name, value in body.items() if value is None)
-    tools = body.get("tools")
-    return SessionPatch(**{**body, "tools": None if tools is None else tuple(tools)}, clear=cleared)
+class _WebhookObject(Model):
+    url: str = Field(max_length=2048)
+    secret: str | None = Field(None, max_length=256)
 
 
-def workspace_patch(body: Json) -> Json:
-    """Check a change of a workspace's rules, and bring it into the form that is stored; null clears."""
-    _require(body, _WORKSPACE_PATCH)
-    changes = dict(body)
-    if changes.get("guardrails") is not None:
-        changes["guardrails"] = by_stage(changes["guardrails"])
-    if isinstance(days := changes.get("retention"), int | float):
-        changes["retention"] = {"days": int(days)}
-    return changes
+def _webhook(given: str | Json | None) -> Webhook | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return Webhook(given)
+    return Webhook(given["url"], given.get("secret"))
 
 
-def message_ids(body: Json) -> tuple[str, ...]:
-    """Check which messages a client wants to recall; each once, in the order they were named."""
-    _require(body, _RECALL)
-    return tuple(dict.fromkeys(body["message_ids"]))
+WebhookMember = Annotated[
+    Webhook | None,
+    Given(any_of(string=Annotated[str, Field(max_length=2048)], object=_WebhookObject) | None, _webhook),
+    Field(description="Where to report the end of the turn: a URL, or a URL with its own secret."),
+]
 
 
-def new_key(body: Json) -> NewKey:
-    """Check an API key that a client wants."""
-    given = body.get("expires_at")
-    expires_ms = from_rfc3339(given) if isinstance(given, str) else None
-    wrong = (Flaw("/expires_at", "must be a time such as 2027-01-31T12:00:00Z"),)
-    _require(body, _NEW_KEY, wrong if isinstance(given, str) and expires_ms is None else ())
-    scopes = tuple(body.get("scopes", ("chat",)))
-    limits = KeyLimits(**{name: _whole(body.get(name)) for name in KeyLimits.__slots__})
-    return NewKey(body["name"], scopes, user=body.get("user"), expires_ms=expires_ms, limits=limits)
-
-
-def new_pairing(body: Json) -> Json:
-    """Check who a client says that somebody of a channel is: ``channel``, ``identity`` and ``user``."""
-    _require(body, _NEW_PAIRING)
-    return body
-
-
-def rotation_grace_s() -> int:
-    """How long the key that the current request replaces works on."""
-    return _seconds(_ROTATE_KEY, "grace_s", 0)
-
-
-def token_ttl_s() -> int:
-    """How long the token that the current request asks for is to last."""
-    return _seconds(_NEW_TOKEN, "ttl_s", USUAL_TOKEN_S)
-
-
-def _seconds(checker: Checker, name: str, usual: int) -> int:
-    body = _body_if_any()
-    _require(body, checker)
-    return int(body.get(name, usual))
-
-
-def new_turn(body: Json, session_id: str, caller: ApiCaller) -> NewTurn:
-    """Check a turn that a client submits; ``agent`` stays in the body, for it belongs to the session."""
-    key = idempotency_key(request.headers)
-    # The id stands in the path, but a turn makes its session: the rule is that of a new one.
-    flaws = [Flaw("/session_id", f"in the path: {each.detail}") for each in _NEW_SESSION.flaws({"id": session_id})]
-    # The schema lets characters pass that are no blanks, and yet nobody sees.
-    if isinstance(body.get("input"), str) and is_blank(body["input"]):
-        flaws.append(Flaw("/input", "must not be blank"))
-    given = body.get("said_at")
-    said_ms = from_rfc3339(given) if isinstance(given, str) else None
-    if isinstance(given, str) and (said_ms is None or not 0 <= said_ms <= now_ms() + MOST_SKEW_MS):
-        flaws.append(
-            Flaw("/said_at", "must be a time since 1970 that has passed, with its zone, such as 2023-05-07T13:56:00Z")
-        )
-    _require(body, _NEW_TURN, tuple(flaws))
-    return NewTurn(
-        input=body["input"],
-        webhook=_webhook(body.get("webhook")),
-        deadline_s=body.get("deadline_s"),
-        max_attempts=_whole(body.get("max_attempts")),
-        budget=body.get("budget"),
-        metadata=body.get("metadata", {}),
-        double_texting=body.get("double_texting", "enqueue"),
-        user=body.get("user"),
-        channel=_channel(body.get("channel")),
-        said_ms=said_ms,
-        **_of_request(caller, key, session_id, body),
-    )
-
-
-def retry(turn_id: str, caller: ApiCaller) -> Retry:
-    """Check a request to run a turn again."""
-    key = idempotency_key(request.headers)
-    no_body()
-    return Retry(**_of_request(caller, key, f"/v1/turns/{turn_id}/retry", {}))
-
-
-def new_run(body: Json, workflow: str, caller: ApiCaller) -> NewRun:
-    """Check a run that a client asks for."""
-    key = idempotency_key(request.headers)
-    variables, given = body.get("variables"), body.get("input")
-    is_twice = isinstance(variables, dict) and "input" in variables and given is not None
-    _require(body, _NEW_RUN, (Flaw("/input", "is given twice: here, and in /variables/input"),) if is_twice else ())
-    named = {**body.get("variables", {}), **({} if given is None else {"input": given})}
-    return NewRun(
-        variables={name: _spelled(value) for name, value in named.items()},
-        webhook=_webhook(body.get("webhook")),
-        budget=body.get("budget"),
-        deadline_s=body.get("deadline_s"),
-        metadata=body.get("metadata", {}),
-        user=body.get("user"),
-        **_of_request(caller, key, f"/v1/workflows/{workflow}/runs", body),
-    )
-
-
-def retry_run(run_id: str, caller: ApiCaller) -> NewRun:
-    """Check a request to go on from where a run failed."""
-    key = idempotency_key(request.headers)
-    no_body()
-    return NewRun(**_of_request(caller, key, f"/v1/runs/{run_id}/retry", {}))
-
-
-def cancel_run() -> None:
-    """Check the request to cancel a run."""
-    _require(_body_if_any(), _CANCEL_RUN)
-
-
-def run_decision(body: Json) -> tuple[RunDecision, str | None]:
-    """Check what a person says to a stage's output: the decision, and why."""
-    is_empty = body.get("decision") == "revise" and not body.get("reason")
-    _require(body, _RUN_DECISION, (Flaw("/reason", "must say what is to be changed"),) if is_empty else ())
-    return body["decision"], body.get("reason")
-
-
-def schedule_patch(body: Json) -> bool | None:
-    """Check what an operator says of a schedule; None: its file counts."""
-    _require(body, _SCHEDULE_PATCH)
-    enabled: bool | None = body["enabled"]
-    return enabled
-
-
-def fact_correction(body: Json) -> Correction:
-    """Check what a person says of a fact."""
-    until = body.get("until")
-    until_ms = from_rfc3339(until) if isinstance(until, str) else None
-    is_no_time = isinstance(until, str) and until_ms is None
-    _require(body, _FACT_PATCH, (Flaw("/until", "must be a time of RFC 3339"),) if is_no_time else ())
-    return Correction(body.get("relation"), body.get("object"), body.get("confidence"), until_ms)
-
-
-def _of_request(caller: ApiCaller, key: str | None, scope: str, body: Json) -> dict[str, Any]:
-    return {
-        "idempotency_key": key,
-        "fingerprint": None if key is None else fingerprint(caller.workspace, scope, body),
-        "traceparent": caller.traceparent,
-        "trace": caller.trace,
-        "request_id": caller.request_id,
-        "key_id": caller.holder.key_id,
-    }
-
-
-def _spelled(value: str | float | bool) -> str:
-    """A variable's value as it stands in a prompt: numbers and truth values as JSON spells them."""
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def fingerprint(workspace: str, scope: str, body: Json) -> str:
-    """SHA-256 of what was asked; the order of keys and the spaces between them do not count.
+def request_fields(scope: str, given: Json) -> dict[str, Any]:
+    """What turns and runs keep of the request that asks for them.
 
     Args:
         scope: the session of a submitted turn, else the path: no id of a session has a slash.
     """
+    key, asking = idempotency_key(request.headers), caller()
+    return {
+        "idempotency_key": key,
+        "fingerprint": None if key is None else fingerprint(asking.workspace, scope, given),
+        "traceparent": asking.traceparent,
+        "trace": asking.trace,
+        "request_id": asking.request_id,
+        "key_id": asking.holder.key_id,
+    }
+
+
+def fingerprint(workspace: str, scope: str, body: Json) -> str:
+    """SHA-256 of what was asked; the order of keys and the spaces between them do not count."""
     canonical = json.dumps([workspace, scope, body], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
@@ -296,33 +204,3 @@ def preferred_wait_s(headers: Headers) -> int | None:
     """``wait`` of the ``Prefer`` header (RFC 7240), in seconds; None if absent or unreadable: it is but a request."""
     found = _WAIT.search(headers.get("Prefer", ""))
     return None if found is None else int(found[1])
-
-
-def _require(body: Json, checker: Checker, further: tuple[Flaw, ...] = ()) -> None:
-    too_large = (
-        Flaw(f"/{name}", f"must have at most {largest} bytes as JSON")
-        for name, largest in _LARGEST.items()
-        if body.get(name) and len(json.dumps(body[name], ensure_ascii=False).encode("utf-8")) > largest
-    )
-    flaws = dict.fromkeys((*further, *checker.flaws(body), *too_large))
-    if flaws:
-        raise invalid(tuple(flaws))
-
-
-def _whole(given: float | None) -> int | None:
-    """JSON Schema takes 3.0 for an integer too."""
-    return None if given is None else int(given)
-
-
-def _channel(given: Json | None) -> Channel | None:
-    if given is None:
-        return None
-    return Channel(given["name"], given.get("format", "markdown"), _whole(given.get("max_chars")))
-
-
-def _webhook(given: str | Json | None) -> Webhook | None:
-    if given is None:
-        return None
-    if isinstance(given, str):
-        return Webhook(given)
-    return Webhook(given["url"], given.get("secret"))

@@ -11,19 +11,20 @@ from loom_worker.core import log_context
 from loom_worker.core.errors import LoomError, NotFound
 from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import Turn
-from web.answers import Route, encode, known_id
+from web.answers import encode, known_id
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
 from web.detached import HttpTask, can_detach, detach
 from web.long_polls import A
+from web.operation import Operation, Views
 from web.problems import busy
-from web.query import whole_argument, whole_number
+from web.query import whole_number
+from web.turns import EVENT, ResumeQuery
 
 if TYPE_CHECKING:
     from loom_worker.service.event_source import Place
     from loom_worker.service.followed import EventBatch, FollowedReader
     from loom_worker.service.keys import Keys
-    from loom_worker.service.service import Service
     from loom_worker.service.waiter import Waiter
 
 log = logging.getLogger("loom.web")
@@ -73,20 +74,20 @@ class NativeFrames:
         return batch.framed
 
 
-class EventViews:
+class EventViews(Views, tag="turns"):
     """The view of ``/v1/turns/{t}/events``."""
 
-    def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
-        self._service = service
-        self._limiter = limiter
-
-    def routes(self) -> tuple[Route, ...]:
-        """Where the view is mounted."""
-        return (Route("GET", "/v1/turns/<turn_id>/events", self.stream),)
-
-    def stream(self, turn_id: str) -> Response:
-        """Stream a turn's events until its final one."""
-        return EventStreams(self._service.waiter, self._service.keys, self._limiter).of(known_id(turn_id, "turn"))
+    @Operation(
+        "GET /v1/turns/{turn_id}/events",
+        EVENT,
+        headers=("Last-Event-ID",),
+        media_type="text/event-stream",
+        by_session_token=True,
+    )
+    def stream(self, turn_id: str, asked: ResumeQuery) -> Response:
+        """Stream a turn's events, while it runs and after."""
+        streams = EventStreams(self.service.waiter, self.service.keys, self.limiter)
+        return streams.of(known_id(turn_id, "turn"), asked.starting_after)
 
 
 class EventStreams(Generic[A]):
@@ -97,7 +98,7 @@ class EventStreams(Generic[A]):
         self._keys = keys
         self._limiter = limiter
 
-    def of(self, awaited_id: str) -> Response:
+    def of(self, awaited_id: str, after: int) -> Response:
         """Stream its events until the final one.
 
         Raises:
@@ -105,7 +106,7 @@ class EventStreams(Generic[A]):
         """
         given = request.headers.get("Last-Event-ID")
         # A reader that comes back sends this header, which is newer than its URL.
-        after = whole_number(given, "Last-Event-ID") if given else whole_argument("starting_after", 0)
+        after = whole_number(given, "Last-Event-ID") if given else after
         return self.behind(self._waiter.look(caller().tenant, awaited_id), after, NativeFrames())
 
     def behind(self, awaited: A, after: int, frames: Frames) -> Response:

@@ -1,93 +1,133 @@
 """Learned layers of agents: imported, listed, looked at, activated and taken back."""
 
-from typing import TYPE_CHECKING
+from typing import Annotated, Any
 
 from flask import Response
+from pydantic import Field
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.learned import ImportRequest
+from loom_worker.core.values.learned import FORMS, Form, ImportRequest, LearnedPart, LearnedVersion
 from loom_worker.core.values.pages import no_cursor
-from web.answers import Route, json_answer, known_id, list_answer
-from web.bodies import json_body, no_body
+from web.answers import json_answer, known_id, list_answer
+from web.bodies import WHOLE_NUMBER, Body, EmptyBody
 from web.caller import caller
-from web.check import Checker
-from web.learned_schemas import ACTIVATE_LEARNED, NEW_LEARNED
-from web.problems import invalid
-from web.query import page_wanted
+from web.check import ABSENT, Given, any_of
+from web.operation import NO_CONTENT, Operation, Views
+from web.query import PageQuery
+from web.schemas import TEXT, WHOLE, list_of, nullable, one_of, record
 
-if TYPE_CHECKING:
-    from loom_worker.service.service import Service
-
-_NEW, _ACTIVATE = Checker(NEW_LEARNED), Checker(ACTIVATE_LEARNED)
 _MOST_LISTED = 100
 """Each of them is scored by its turns."""
 _MOST_DIGITS = 9
+_PATH = "/v1/agents/{name}/learned"
 
 
-class LearnedViews:
+class NewLearnedBody(Body):
+    """What an optimizer has saved."""
+
+    content: Annotated[Any, Given(any_of(object=Json, array=list[Any]))] = Field(
+        description="The JSON that was saved: an object from DSPy, a list of tuned prompts from TextGrad."
+    )
+    form: Form = Field(ABSENT, description="Refuse anything else.")
+    source: str = Field(ABSENT, max_length=255, description="Name of the file.")
+    note: str = Field(ABSENT, max_length=2_000)
+
+
+class ActivateLearnedBody(Body):
+    """Which version sessions begin with from now on."""
+
+    version: Annotated[int, Field(ge=0, le=1_000_000), WHOLE_NUMBER] = Field(description="0: no learned layer.")
+    share: float | None = Field(
+        None, ge=0, le=1, description="Of the sessions that begin; null: all of them, and a trial is over."
+    )
+
+
+_SCORES = record(
+    "",
+    "What came of the latest turns, at most 500, that ran with the version and are still stored.",
+    mean_score="number? Of judges, 0 to 1; null: none has judged.",
+    mean_tokens="number? Of a turn.",
+    mean_usd="number? Of a turn whose price is known.",
+    **dict.fromkeys(("turns", "completed", "failed", "incomplete", "cancelled", "judged"), WHOLE),
+)
+LEARNED_VERSION = record(
+    "LearnedVersion",
+    "A version of an agent's learned layer; version 0 stands for sessions without one.",
+    "object=learned_version agent version form made_with digest source note created_at:time? created_by signatures "
+    "demonstrations gradients",
+    LearnedVersion,
+    also={
+        "layer": "free Of a single version: {signatures, demonstrations, gradients, version}.",
+        "warnings": "text[] After an import: keys that were not imported.",
+    },
+    form=nullable(one_of(FORMS)),
+    active="flag It was activated, for all sessions or for the share that a trial leaves.",
+    share="number Of the sessions that begin now, 0 to 1: what their agent's file says comes first.",
+    scores=_SCORES,
+    **dict.fromkeys(("made_with", "digest", "source", "note", "created_by"), nullable(TEXT)),
+    **dict.fromkeys(("signatures", "demonstrations", "gradients"), WHOLE),
+)
+LEARNED_PART = record(
+    "LearnedPart",
+    "What of a learned layer is in the system text, and for what there was no room.",
+    "version signatures demonstrations left_out_signatures left_out_demonstrations",
+    LearnedPart,
+)
+LEARNED_ACTIVATION = record(
+    "LearnedActivation",
+    "Which version sessions begin with; 0: none.",
+    "object=learned_activation agent:text version:whole trial_version:whole?",
+    share="number Of the sessions that begin, for the trial.",
+)
+
+
+class LearnedViews(Views, tag="catalog"):
     """The views under ``/v1/agents/{name}/learned``."""
 
-    def __init__(self, service: "Service") -> None:
-        self._learned = service.learned
-
-    def routes(self) -> tuple[Route, ...]:
-        """Where the views are mounted."""
-        path = "/v1/agents/<name>/learned"
-        return (
-            Route("GET", path, self.list),
-            Route("POST", path, self.add),
-            Route("GET", f"{path}/<version>", self.get),
-            Route("DELETE", f"{path}/<version>", self.erase),
-            Route("POST", f"{path}/activate", self.activate),
-            Route("POST", f"{path}/rollback", self.roll_back),
-        )
-
-    def list(self, name: str) -> Response:
-        """List the versions, the newest first, with what came of each."""
-        limit, after = page_wanted()
-        if after is not None and not _is_version(after):
-            raise no_cursor(after)
-        before = None if after is None else int(after)
-        limit = min(limit, _MOST_LISTED)
-        found, has_more = self._learned.listed(caller().tenant, known_id(name, "agent"), limit=limit, before=before)
+    @Operation(f"GET {_PATH}", list_of(LEARNED_VERSION))
+    def list(self, name: str, page: PageQuery) -> Response:
+        """List the versions of an agent's learned layer, the newest first, with what came of each."""
+        if page.after is not None and not _is_version(page.after):
+            raise no_cursor(page.after)
+        before, limit = None if page.after is None else int(page.after), min(page.limit, _MOST_LISTED)
+        known = known_id(name, "agent")
+        found, has_more = self.service.learned.listed(caller().tenant, known, limit=limit, before=before)
         return list_answer(found, after=str(found[-1]["version"]) if has_more else None)
 
-    def add(self, name: str) -> Response:
-        """Import what an optimizer has saved as the next version."""
-        body = _checked(json_body(), _NEW)
-        asked = ImportRequest(body["content"], body.get("form"), body.get("source") or "", body.get("note") or "")
-        version, is_known = self._learned.add(caller().tenant, known_id(name, "agent"), asked, by=caller().holder.actor)
+    @Operation(f"POST {_PATH}", {200: LEARNED_VERSION, 201: LEARNED_VERSION}, scope="admin", problems=(409,))
+    def add(self, name: str, new: NewLearnedBody) -> Response:
+        """Import what DSPy or TextGrad has saved as the next version; 200 if it is there already."""
+        asked = ImportRequest(new.content, new.form, new.source or "", new.note or "")
+        known, by = known_id(name, "agent"), caller().holder.actor
+        version, is_known = self.service.learned.add(caller().tenant, known, asked, by=by)
         return json_answer(version, 200 if is_known else 201)
 
+    @Operation(f"GET {_PATH}/{{version}}", LEARNED_VERSION)
     def get(self, name: str, version: str) -> Response:
         """Look at one version and its layer."""
-        return json_answer(self._learned.get(caller().tenant, known_id(name, "agent"), _number(version)))
+        return json_answer(self.service.learned.get(caller().tenant, known_id(name, "agent"), _number(version)))
 
+    @Operation(f"DELETE {_PATH}/{{version}}", NO_CONTENT, scope="admin", problems=(409,))
     def erase(self, name: str, version: str) -> Response:
-        """Remove what a version holds."""
-        self._learned.erase(caller().tenant, known_id(name, "agent"), _number(version), by=caller().holder.actor)
+        """Remove what a version holds; its number and its scores stay."""
+        known, by = known_id(name, "agent"), caller().holder.actor
+        self.service.learned.erase(caller().tenant, known, _number(version), by=by)
         return Response(status=204)
 
-    def activate(self, name: str) -> Response:
-        """Give a version to new sessions, or to a share of them."""
-        body = _checked(json_body(), _ACTIVATE)
-        version, share, by = int(body["version"]), body.get("share"), caller().holder.actor
+    @Operation(f"POST {_PATH}/activate", LEARNED_ACTIVATION, scope="admin")
+    def activate(self, name: str, asked: ActivateLearnedBody) -> Response:
+        """Give a version to the sessions that begin, or to a share of them."""
+        known, by = known_id(name, "agent"), caller().holder.actor
         return json_answer(
-            self._learned.activate(caller().tenant, known_id(name, "agent"), version, share=share, by=by)
+            self.service.learned.activate(caller().tenant, known, asked.version, share=asked.share, by=by)
         )
 
-    def roll_back(self, name: str) -> Response:
-        """Take the last activation back."""
-        no_body()
-        return json_answer(self._learned.roll_back(caller().tenant, known_id(name, "agent"), by=caller().holder.actor))
-
-
-def _checked(body: Json, checker: Checker) -> Json:
-    flaws = checker.flaws(body)
-    if flaws:
-        raise invalid(flaws)
-    return body
+    @Operation(f"POST {_PATH}/rollback", LEARNED_ACTIVATION, scope="admin", problems=(409,))
+    def roll_back(self, name: str, _body: EmptyBody) -> Response:
+        """Take the last activation back: the version before it is active again."""
+        known, by = known_id(name, "agent"), caller().holder.actor
+        return json_answer(self.service.learned.roll_back(caller().tenant, known, by=by))
 
 
 def _is_version(text: str) -> bool:

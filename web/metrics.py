@@ -9,15 +9,14 @@ from flask import Response, request
 from loom_worker.core.metric_recorder import Cell, Cells, Family, Histogram
 from loom_worker.core.metrics import FAMILIES
 from loom_worker.core.values.json import Json
-from web.answers import Route, json_answer
+from web.answers import json_answer
 from web.auth import foreign
-from web.connection_limits import ConnectionLimiter
+from web.operation import Operation, Views
 from web.problems import RETRY_S, ProblemDetails, Refused
+from web.schemas import record
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
-
-    from loom_worker.service.service import Service
 
 STATUSES = ("queued", "running", "waiting")
 
@@ -75,45 +74,36 @@ In addition there are ``breakers`` (name to state), ``waiting_ages`` (what for, 
 ``known`` (what figures are of, to whether they could be had)."""
 
 
-class HealthViews:
+HEALTH = record("Health", "A probe's answer.", "status:text")
+
+
+class HealthViews(Views, tag="probes"):
     """The probes; served to everyone, as load balancers have no key."""
 
-    def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
-        self._service = service
-        self._limiter = limiter
-
-    def routes(self) -> tuple[Route, ...]:
-        """Where the probes are mounted."""
-        return (Route("GET", "/healthz", self.alive), Route("GET", "/readyz", self.ready))
-
+    @Operation("GET /healthz", HEALTH, scope=None)
     def alive(self) -> Response:
-        """The process answers; also while it drains."""
+        """The process is alive."""
         return json_answer({"status": "ok"})
 
+    @Operation("GET /readyz", HEALTH, scope=None, problems=(503,))
     def ready(self) -> Response:
-        """Database, Redis and a worker that takes turns are there, and the process does not drain."""
-        missing = ("draining",) if self._limiter.is_draining else self._service.health.problems()
+        """Database, Redis and a worker that takes turns are there."""
+        missing = ("draining",) if self.limiter.is_draining else self.service.health.problems()
         if missing:
             headers = {"Retry-After": str(RETRY_S)}
             raise Refused(ProblemDetails(503, "not-ready", "; ".join(missing), {"reasons": list(missing)}, headers))
         # What a provider says of the account is for this machine alone.
-        warnings = self._service.health.warnings() if foreign(request) is None else ()
+        warnings = self.service.health.warnings() if foreign(request) is None else ()
         return json_answer({"status": "ready", **({"warnings": list(warnings)} if warnings else {})})
 
 
-class MetricsViews:
+class MetricsViews(Views, tag="probes"):
     """The view of ``/metrics``."""
 
-    def __init__(self, service: "Service") -> None:
-        self._service = service
-
-    def routes(self) -> tuple[Route, ...]:
-        """Where the view is mounted."""
-        return (Route("GET", "/metrics", self.show),)
-
+    @Operation("GET /metrics", {200: None}, scope=None, problems=(401, 403, 503), media_type="text/plain")
     def show(self) -> Response:
-        """All figures, in Prometheus' text format."""
-        text, kind = exposition(self._service.figures.all())
+        """Figures for Prometheus."""
+        text, kind = exposition(self.service.figures.all())
         return Response(text, content_type=kind)
 
 

@@ -3,58 +3,58 @@
 import base64
 import hashlib
 import re
-from functools import cache
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from flask import Response
+from flask import Response, current_app
 
+from loom_worker.core.values.json import Json
 from web import docs, openapi
-from web.answers import Route, encode
+from web.answers import encode
+from web.operation import Operation, Views
 
 _FOLDER = Path(__file__).parent / "pages"
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
-class PageViews:
+class PageViews(Views, tag="pages"):
     """``/``, ``/docs`` and ``/openapi.json``."""
 
-    def routes(self) -> tuple[Route, ...]:
-        """Where the pages are mounted."""
-        return (
-            Route("GET", "/", self.index),
-            Route("GET", "/docs", self.docs),
-            Route("GET", "/openapi.json", self.openapi),
-        )
+    @Operation("GET /openapi.json", scope=None)
+    def openapi(self) -> Response:
+        """This document."""
+        return Response(self._json, content_type="application/json")
 
+    @Operation("GET /docs", scope=None, media_type="text/html")
+    def docs(self) -> Response:
+        """This document for people."""
+        return html_answer(self._html)
+
+    @Operation("GET /", scope=None, media_type="text/html")
     def index(self) -> Response:
         """A page to ask and watch."""
-        return html_answer(_index_page())
+        return html_answer(self._index)
 
-    def docs(self) -> Response:
-        """The contract for people."""
-        return html_answer(_docs_page())
+    # Nothing in these changes while the process lives, so each is made once, when first asked for.
 
-    def openapi(self) -> Response:
-        """The contract for programs."""
-        return Response(_contract(), content_type="application/json")
+    @cached_property
+    def _index(self) -> str:
+        return (_FOLDER / "index.html").read_text(encoding="utf-8")
 
+    @cached_property
+    def _document(self) -> Json:
+        served: Mapping[str, Any] = current_app.view_functions
+        return openapi.document(view.operation for view in served.values())
 
-# Nothing in these changes while the process lives, so each is made once, when first asked for.
+    @cached_property
+    def _json(self) -> bytes:
+        return encode(self._document)
 
-
-@cache
-def _index_page() -> str:
-    return (_FOLDER / "index.html").read_text(encoding="utf-8")
-
-
-@cache
-def _docs_page() -> str:
-    return docs.render(openapi.document())
-
-
-@cache
-def _contract() -> bytes:
-    return encode(openapi.document())
+    @cached_property
+    def _html(self) -> str:
+        return docs.render(self._document)
 
 
 def html_answer(html: str) -> Response:

@@ -26,10 +26,23 @@ from loom_worker.core.errors import (
 )
 from loom_worker.core.text import closest
 from loom_worker.core.values.json import Json
+from web.schemas import array, record
 
 log = logging.getLogger("loom.web")
 
 MEDIA_TYPE = "application/problem+json"
+PROBLEM = record(
+    "Problem",
+    "RFC 9457 problem details.",
+    "title:text detail:text instance:text",
+    type={"type": "string", "format": "uri-reference"},
+    status={"type": "integer"},
+    also={
+        "request_id": "text?",
+        "errors": array(record("", "One flaw of the body.", "pointer:text detail:text")),
+        "reasons": "text[]",
+    },
+)
 _LONGEST_COMPARED = 256
 """Characters of an unknown path that are compared with those that are served."""
 RETRY_S = 1

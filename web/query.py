@@ -1,101 +1,104 @@
-"""Query parameters: those that the operation does not declare are refused, the others are read.
-
-All that read one raise Refused, 400, for what it may not be.
-"""
+"""Query parameters: a model for each set of them; what breaks it raises Refused, 400."""
 
 import re
-from collections.abc import Iterable
+from functools import cache
+from typing import Annotated, Self
 
-from flask import Request, request
+from flask import request
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from loom_worker.core.text import closest
-from web.api_operation import ApiOperation
-from web.operations import OPERATIONS, TOKEN_CALLS, TOKEN_PARAMETER
-from web.parameters import PARAMETERS
+from web.check import Given, flawed, flaws_of, moment_ms
 from web.problems import malformed
+from web.schemas import TIME, Schema, schema_of_model
 
-DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
 _WHOLE = re.compile(r"[0-9]{1,15}")
-_LONGEST_NAME = 64
-"""Characters of an unknown name that the answer repeats."""
-_PATH_PARAMETER = re.compile(r"<(?:path:)?(\w+)>")
-
-
-_OPERATIONS = {(operation.method, operation.path): operation for operation in OPERATIONS}
-_DECLARED = {
-    (operation.method, operation.path): tuple(
-        str(PARAMETERS[key].get("name", key)) for key in operation.parameters if PARAMETERS[key]["in"] == "query"
-    )
-    for operation in OPERATIONS
-}
-
-
-def operation_of(request: Request) -> ApiOperation | None:
-    """The description of the operation that a request means; None if no route matches it."""
-    if request.url_rule is None:
-        return None
-    method = "GET" if request.method == "HEAD" else request.method
-    return _OPERATIONS.get((method, _PATH_PARAMETER.sub(r"{\1}", request.url_rule.rule)))
-
-
-def require_declared_parameters(request: Request) -> None:
-    """Check that the operation's OpenAPI description has them all; a path that is not served is left to the router.
-
-    A misspelt filter must not list everything.
-    """
-    operation = operation_of(request)
-    if operation is None or not request.query_string:
-        return
-    known = _DECLARED[operation.method, operation.path]
-    taken = (*known, TOKEN_PARAMETER) if operation.call in TOKEN_CALLS else known
-    unknown = next((name[:_LONGEST_NAME] for name in request.args if name not in taken), None)
-    if unknown is None:
-        return
-    hint = "this operation takes none"
-    if known:
-        nearest = closest(unknown.lower(), known, least=0.0)
-        hint = f"did you mean {nearest!r}? Known are {', '.join(known)}"
-    raise malformed(f"unknown query parameter {unknown!r}; {hint}")
-
-
-def page_wanted(usual: int = DEFAULT_LIMIT) -> tuple[int, str | None]:
-    """``?limit`` (1-500, larger counts as 500) and ``?after`` of the current request.
-
-    Args:
-        usual: the limit where none is given.
-    """
-    limit = whole_argument("limit", usual)
-    if limit < 1:
-        raise malformed("limit must be a whole number from 1 to 500")
-    return min(limit, MAX_LIMIT), text_argument("after", longest=512)
-
-
-def whole_argument(name: str, default: int) -> int:
-    """A query parameter that must be a whole number >= 0."""
-    raw = request.args.get(name)
-    return default if raw is None else whole_number(raw, name)
 
 
 def whole_number(raw: str, name: str) -> int:
-    """Digits alone, at most 15; ``int`` would take signs, spaces and underscores too."""
+    """The number in a header.
+
+    Raises:
+        Refused: 400 for anything but digits.
+    """
     if not _WHOLE.fullmatch(raw):
         raise malformed(f"{name} must be a whole number, 0 or more")
     return int(raw)
 
 
-def text_argument(name: str, *, longest: int = 128) -> str | None:
-    """A query parameter without control characters; None if absent or empty."""
-    raw = request.args.get(name) or None
-    if raw is not None and (len(raw) > longest or not raw.isprintable()):
-        raise malformed(f"{name} must be at most {longest} printable characters")
+def _digits(raw: str) -> int:
+    """Digits alone, at most 15; ``int`` would take signs, spaces and underscores too."""
+    if not _WHOLE.fullmatch(raw):
+        raise flawed("must be a whole number, 0 or more")
+    return int(raw)
+
+
+def _printable(raw: str) -> str:
+    if not raw.isprintable():
+        raise flawed("must have printable characters only")
     return raw
 
 
-def choice_argument(name: str, choices: Iterable[str]) -> str | None:
-    """A query parameter that must be one of some words; None if absent."""
-    raw = text_argument(name)
-    known = tuple(choices)
-    if raw is not None and raw not in known:
-        raise malformed(f"{name} must be one of {', '.join(known)}")
-    return raw
+Whole = Annotated[int, Field(ge=0), BeforeValidator(_digits)]
+Count = Annotated[int, Field(ge=1), BeforeValidator(_digits)]
+PRINTABLE = AfterValidator(_printable)
+Text = Annotated[str, Field(max_length=128), PRINTABLE]
+# The plus sign of an offset may have become a space, as it does in a URL where nobody escaped it.
+Time = Annotated[int, Given(Annotated[str, WithJsonSchema(TIME)], lambda raw: moment_ms(raw.replace(" ", "+")))]
+
+
+class Query(BaseModel):
+    """The query parameters of an operation; an empty one counts as absent, unless it is a number."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def read(cls) -> Self:
+        """Those of the current request; of a repeated one the first.
+
+        Raises:
+            Refused: 400, naming the first that is wrong.
+        """
+        schemas = cls.parameters()
+        given = {
+            name: raw
+            for name, raw in request.args.items()
+            if name in schemas and (raw or schemas[name]["type"] == "integer")
+        }
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            [flaw, *_] = flaws_of(error, {"properties": schemas})
+            raise malformed(f"{flaw.pointer[1:]} {flaw.detail.replace('expected', 'must be', 1)}") from error
+
+    @classmethod
+    @cache
+    def parameters(cls) -> dict[str, Schema]:
+        """The schema of each parameter, with its description; its own come before those of pages."""
+        found = schema_of_model(cls)["properties"]
+        return {name: _not_null(found[name]) for name in sorted(found, key=lambda name: name in PageQuery.model_fields)}
+
+
+def _not_null(schema: Schema) -> Schema:
+    if not isinstance(schema["type"], list):
+        return schema
+    words = {"enum": [each for each in schema["enum"] if each is not None]} if "enum" in schema else {}
+    return schema | {"type": schema["type"][0]} | words
+
+
+class PageQuery(Query):
+    """Which page of a list."""
+
+    limit: Annotated[Count, AfterValidator(lambda limit: min(limit, MAX_LIMIT))] = Field(
+        50, description="Most items of a page; more than 500 counts as 500."
+    )
+    after: Annotated[str, Field(max_length=512), PRINTABLE] | None = Field(
+        None, description="The `next` of the page before; else 422."
+    )
+
+
+class PeriodQuery(PageQuery):
+    """Which page of a list of what happened in a period."""
+
+    since: Time | None = Field(None, description="The first moment that counts.")
+    until: Time | None = Field(None, description="The first moment that is too late.")

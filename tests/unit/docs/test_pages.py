@@ -22,7 +22,8 @@ from loom_worker.store import schema
 from loom_worker.tools.agent_tools import Peers, agent_tools
 from loom_worker.workflows import load as workflows
 from tests.unit.docs.pages import FENCED, PROMISE, ROOT, command_lines, pages, text
-from web import openapi
+from web.app import OPERATIONS
+from web.openapi import document
 
 HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: x}\n"
 NO_FILE_OF_LOOM = (
@@ -88,7 +89,7 @@ def test_every_test_that_the_guarantees_name_exists() -> None:
 
 
 def test_every_endpoint_is_shown_and_every_shown_one_exists() -> None:
-    paths = openapi.document()["paths"]
+    paths = document(OPERATIONS)["paths"]
     served = {(method.upper(), _shape(path)) for path, ways in paths.items() for method in ways}
     shown = set(_curls(text("docs/http.md")))
     assert sorted(shown - served) == []

@@ -7,9 +7,10 @@ from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 from werkzeug.test import TestResponse
 
+from web.app import OPERATIONS
 from web.openapi import document
 
-DOCUMENT = document()
+DOCUMENT = document(OPERATIONS)
 _PATHS = {re.compile(re.sub(r"{\w+}", "[^/]+", path)): path for path in DOCUMENT["paths"]}
 
 

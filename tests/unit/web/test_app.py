@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.support.web_stage import Submit, WebStage
 from web.app import create_app
 from web.connection_limits import ConnectionLimiter
-from web.request_schemas import NEW_SESSION, NEW_TURN
+from web.sessions import NewSessionBody
+from web.turns import NewTurnBody
 
 PATHS = ("/v1/sessions", "/v1/sessions/s1/turns")
 PROBLEM = "application/problem+json"
@@ -127,7 +128,7 @@ def test_a_body_of_exactly_the_limit_is_read(client: FlaskClient) -> None:
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["hello", "s1"])
-NAMES = st.sampled_from([*NEW_TURN["properties"], *NEW_SESSION["properties"]])
+NAMES = st.sampled_from([*NewTurnBody.model_fields, *NewSessionBody.model_fields])
 VALUES = st.recursive(
     LEAVES,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["url", "usd", "tokens", "x"]), inner),

@@ -11,9 +11,8 @@ from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, KeyScope, Ne
 from loom_worker.core.values.audit import ACTIONS
 from tests.support.belongings import belongings
 from tests.support.web_stage import MakeStage, WebStage
-from web.app import create_app
-from web.openapi import document
-from web.operations import OPERATIONS
+from tests.unit.web.described import DOCUMENT
+from web.app import OPERATIONS, create_app
 
 ALPHA = KeyHolder("alpha", ALL_SCOPES)
 
@@ -85,7 +84,7 @@ def test_every_operation_that_needs_admin_and_changes_something_leaves_a_row() -
 
 def test_a_row_is_what_the_document_says(client: FlaskClient, stage: WebStage) -> None:
     headers = {"Authorization": f"Bearer {belongings(stage, ALPHA, 'ours7f3').secret}"}
-    schemas = {"components": document()["components"]}
+    schemas = {"components": DOCUMENT["components"]}
     check = Draft202012Validator({**schemas, "$ref": "#/components/schemas/AuditRow"})
     rows = listed(client, headers)
     assert {row["kind"] for row in rows} == {"turn.ended", "key.created", "pairing.created"}

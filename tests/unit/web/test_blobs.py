@@ -11,8 +11,9 @@ from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder
 from loom_worker.core.values.tools import DataReference
 from tests.unit.blobs.made import reference
 from web import problems
-from web.blobs import CHUNK_BYTES, BlobViews
 from web.caller import ApiCaller
+from web.connection_limits import ConnectionLimiter
+from web.results import CHUNK_BYTES, BlobViews
 
 REF = f"ref_{'ab' * 16}"
 DATA = bytes(range(256)) * 1_000
@@ -41,8 +42,7 @@ def results() -> KeptResults:
 
 def client_of(results: Any, workspace: str = "acme") -> FlaskClient:
     app = Flask("web")
-    for route in BlobViews(results).routes():
-        app.add_url_rule(route.path, route.path, route.view, methods=[route.method])
+    BlobViews(results, ConnectionLimiter(slots=1)).mount(app)
     app.register_error_handler(Exception, problems.answer)
 
     @app.before_request

@@ -9,8 +9,8 @@ from loom_worker.core.values.agents import UNSHOWN, Agent, ApprovalPolicy
 from loom_worker.core.values.ids import now_ms
 from tests.support.played_worker import PlayedWorker
 from tests.support.web_stage import TOOLS, MakeStage, Submit, WebStage
+from web.agents import agent_json
 from web.app import create_app
-from web.catalog import agent_json
 
 AGENT = """
 agent:

@@ -15,7 +15,9 @@ from loom_worker.store.database import Database
 from loom_worker.store.sessions import Sessions
 from web import problems
 from web.caller import ApiCaller
-from web.errors import ErrorViews, moment_argument
+from web.connection_limits import ConnectionLimiter
+from web.query import PeriodQuery
+from web.results import ErrorViews
 
 AT_MS = 1_795_253_400_000
 """2026-11-21T09:30:00Z."""
@@ -24,8 +26,7 @@ AT_MS = 1_795_253_400_000
 @pytest.fixture
 def client(service: Service) -> FlaskClient:
     app = Flask("errors", static_folder=None)
-    for route in ErrorViews(service).routes():
-        app.add_url_rule(route.path, route.path, route.view, methods=[route.method])
+    ErrorViews(service, ConnectionLimiter(slots=1)).mount(app)
 
     @app.before_request
     def name_the_caller() -> None:
@@ -131,4 +132,4 @@ def test_a_page_that_cannot_be_is_refused(client: FlaskClient, query: str, statu
 )
 def test_a_time_is_read_to_the_millisecond(moment: str, at_ms: int | None) -> None:
     with Flask("times").test_request_context("/", query_string={"since": moment}):
-        assert moment_argument("since") == at_ms
+        assert PeriodQuery.read().since == at_ms

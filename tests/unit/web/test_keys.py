@@ -16,9 +16,8 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import rfc3339
 from loom_worker.store.workspace_tables import api_keys
 from tests.support.web_stage import MakeStage, WebStage
-from web.api_operation import ApiOperation
-from web.app import create_app
-from web.operations import OPERATIONS
+from web.app import OPERATIONS, create_app
+from web.operation import Operation
 
 UNKNOWN = "loom_" + "0" * 43
 TABLE = [operation for operation in OPERATIONS if operation.scope]
@@ -251,7 +250,7 @@ def test_every_operation_of_the_api_says_which_scope_it_needs(client: FlaskClien
         assert document["paths"][each.path][each.method.lower()]["security"][0] == {"key": [each.scope]}
 
 
-def asked(operation: ApiOperation, holder: Holder) -> TestResponse:
+def asked(operation: Operation, holder: Holder) -> TestResponse:
     """The operation, for ids that nobody has; a change has an empty body."""
     path = operation.path.replace("{", "none-").replace("}", "")
     return holder(operation.method, path, None if operation.method == "GET" else {})

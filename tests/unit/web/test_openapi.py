@@ -1,18 +1,18 @@
 import json
 import re
 from dataclasses import replace
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
 
+from loom_worker import __version__
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.patterns import Effect
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.turns import NewTurn
-from loom_worker.core.values.usage import GROUPS
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.store.agent_errors import NewAgentError
@@ -22,10 +22,11 @@ from tests.support.until import until
 from tests.support.web_patterns import TOP, keep_effect, write_library
 from tests.support.web_stage import Submit, WebStage
 from tests.unit.web.described import DOCUMENT, schema_of
-from web import request_schemas
-from web.openapi import document
-from web.operations import OPERATIONS
-from web.parameters import PARAMETERS
+from web.app import OPERATIONS
+from web.query import PageQuery
+from web.turns import NewTurnBody
+
+BY_CALL = {operation.call: operation for operation in OPERATIONS}
 
 
 def test_every_route_is_in_the_document_and_nothing_else(app: Flask) -> None:
@@ -56,8 +57,32 @@ def test_operation_ids_are_unique() -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_the_groups_of_usage_are_those_that_are_served() -> None:
-    assert PARAMETERS["group_by"]["schema"]["enum"] == list(GROUPS)
+def test_the_document_names_the_server_and_the_products_version() -> None:
+    assert DOCUMENT["servers"][0]["url"] == "/"
+    assert DOCUMENT["info"]["version"] == __version__
+
+
+@pytest.mark.cases("call", [call for call in BY_CALL if "/v1/" in call or "/a2a/" in call])
+def test_every_operation_has_an_example_that_is_as_its_schema_says(call: str) -> None:
+    operation = BY_CALL[call]
+    described = DOCUMENT["paths"][operation.path][operation.method.lower()]
+    bodies = [described.get("requestBody", {}), *described["responses"].values()]
+    media = [media for body in bodies for media in body.get("content", {}).values() if "example" in media]
+    in_path = [each for each in described["parameters"] if "example" in each]
+    assert media or in_path
+    for each in (*media, *in_path):
+        Draft202012Validator({**each["schema"], "components": DOCUMENT["components"]}).validate(each["example"])
+
+
+@pytest.mark.cases("call", [call for call, operation in BY_CALL.items() if operation.body])
+def test_the_example_of_a_body_is_taken(call: str) -> None:
+    operation = BY_CALL[call]
+    body = DOCUMENT["paths"][operation.path][operation.method.lower()]["requestBody"]["content"]["application/json"]
+    app = Flask("examples")
+    app.add_url_rule(operation.rule, view_func=lambda **ids: "")
+    with app.test_request_context(operation.path.replace("{", "").replace("}", "")):
+        assert operation.body is not None
+        assert operation.body.of(body["example"]).given == body["example"]
 
 
 def test_the_document_is_served(client: FlaskClient) -> None:
@@ -200,7 +225,7 @@ def test_every_answer_of_a_download_is_described(client: FlaskClient, stage: Web
 
 
 def test_what_double_texting_may_be_is_what_the_seam_takes() -> None:
-    assert get_args(get_type_hints(NewTurn)["double_texting"]) == request_schemas.DOUBLE_TEXTING
+    assert get_type_hints(NewTurn)["double_texting"] == get_type_hints(NewTurnBody)["double_texting"]
 
 
 def test_a_body_is_required_where_there_is_something_to_say() -> None:
@@ -210,11 +235,11 @@ def test_a_body_is_required_where_there_is_something_to_say() -> None:
         "/v1/sessions/{session_id}/recalled",
         "/v1/sessions/{session_id}/turns",
         "/v1/turns/{turn_id}/approvals/{call_id}",
-        "/v1/workflows/{name}/runs",
-        "/v1/runs/{run_id}/approvals/{stage_id}",
+        "/v1/agents/{name}/activate",
         "/v1/agents/{name}/learned",
         "/v1/agents/{name}/learned/activate",
-        "/v1/agents/{name}/activate",
+        "/v1/workflows/{name}/runs",
+        "/v1/runs/{run_id}/approvals/{stage_id}",
         "/v1/keys",
         "/v1/pairings",
         "/a2a/{name}",
@@ -223,9 +248,9 @@ def test_a_body_is_required_where_there_is_something_to_say() -> None:
 
 def test_every_list_with_cursors_may_refuse_one() -> None:
     told = {
-        operation.path: document()["paths"][operation.path]["get"]["responses"].keys()
+        operation.path: DOCUMENT["paths"][operation.path]["get"]["responses"].keys()
         for operation in OPERATIONS
-        if "after" in operation.parameters
+        if operation.query and issubclass(operation.query, PageQuery)
     }
     assert len(told) == 24
     assert [path for path, statuses in told.items() if "422" not in statuses] == []

@@ -5,10 +5,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.support.web_stage import MakeStage
+from tests.unit.web.described import DOCUMENT
 from web import docs
-from web.app import create_app
-from web.openapi import SCHEMAS, document
-from web.operations import OPERATIONS
+from web.app import OPERATIONS, create_app
+from web.openapi import document
 from web.pages import content_security_policy
 
 
@@ -80,13 +80,13 @@ def test_enter_asks_and_shift_enter_or_an_unfinished_word_does_not(client: Flask
 def test_the_page_reads_members_that_the_contract_has(client: FlaskClient) -> None:
     script = script_of(client)
     read = {"Session": ("title", "agent", "busy"), "Message": ("role", "content"), "Agent": ("name", "description")}
-    schemas = document()["components"]["schemas"]
+    schemas = document(OPERATIONS)["components"]["schemas"]
     assert [
         member for name, members in read.items() for member in members if member not in _members(schemas[name])
     ] == []
     for words in ("item.title || firstQuestions.get(item.id) || item.id", "page.data[0].content", "agent.description"):
         assert words in script
-    paths = set(document()["paths"])
+    paths = set(document(OPERATIONS)["paths"])
     assert {"/v1/agents", "/v1/sessions", "/v1/sessions/{session_id}/messages"} <= paths
 
 
@@ -101,7 +101,7 @@ def _members(schema: dict[str, object]) -> set[str]:
 def test_the_docs_show_every_operation_and_schema(client: FlaskClient) -> None:
     html = client.get("/docs").text
     assert all(f"<code>{operation.path}</code>" in html for operation in OPERATIONS)
-    assert Seen(html).ids >= SCHEMAS.keys()
+    assert Seen(html).ids >= DOCUMENT["components"]["schemas"].keys()
 
 
 def test_the_links_of_the_docs_lead_somewhere(client: FlaskClient) -> None:
@@ -112,7 +112,7 @@ def test_the_links_of_the_docs_lead_somewhere(client: FlaskClient) -> None:
 
 
 def test_the_docs_escape_whatever_the_document_says() -> None:
-    said = document()
+    said = document(OPERATIONS)
     said["info"]["description"] = "<script>alert(1)</script>"
     said["paths"]["/v1/turns"]["get"]["summary"] = "<img src=x onerror=alert(1)>"
     html = docs.render(said)

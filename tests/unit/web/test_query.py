@@ -5,7 +5,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from tests.support.web_stage import Submit
-from web.openapi import document
+from tests.unit.web.described import DOCUMENT
 
 
 def served(app: Flask) -> list[tuple[str, str]]:
@@ -27,7 +27,7 @@ def test_every_operation_refuses_a_parameter_it_does_not_declare(app: Flask, cli
 
 def test_every_declared_parameter_is_taken(client: FlaskClient, submit: Submit) -> None:
     """By what OpenAPI tells, so that the description and the check agree; the values may well be refused."""
-    for path, methods in document()["paths"].items():
+    for path, methods in DOCUMENT["paths"].items():
         for method, operation in methods.items():
             names = [each["name"] for each in operation["parameters"] if each["in"] == "query"]
             if names and path.startswith("/v1/"):
@@ -67,3 +67,24 @@ def test_a_request_with_an_unknown_parameter_does_nothing(client: FlaskClient) -
 def test_pages_and_probes_take_what_they_are_given(client: FlaskClient) -> None:
     for path in ("/healthz", "/", "/docs", "/openapi.json"):
         assert client.get(f"{path}?cache=1").status_code == 200
+
+
+@pytest.mark.cases(
+    ("query", "detail"),
+    [
+        ("limit=0", "limit must be at least 1"),
+        ("limit=", "limit must be a whole number, 0 or more"),
+        ("limit=%2B5", "limit must be a whole number, 0 or more"),
+        ("status=done", "status must be one of queued, in_progress, requires_action"),
+        (f"reason={'x' * 129}", "reason must have at most 128 characters"),
+        ("reason=a%00b", "reason must have printable characters only"),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_refused_by_name(client: FlaskClient, query: str, detail: str) -> None:
+    problem: Any = client.get(f"/v1/turns?{query}").get_json()
+    assert (problem["status"], problem["type"]) == (400, "/problems/malformed")
+    assert problem["detail"].startswith(detail)
+
+
+def test_an_empty_parameter_counts_as_absent_and_a_large_limit_as_the_largest(client: FlaskClient) -> None:
+    assert client.get("/v1/turns?status=&reason=&after=&limit=100000").status_code == 200

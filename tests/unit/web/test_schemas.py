@@ -2,11 +2,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
+from pydantic import Field
 
-from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
-from web.schemas import FLAG, FREE, NUMBER, TEXT, TIME, WHOLE, array, members, of_type
+from web.check import ABSENT, Model
+from web.schemas import FLAG, FREE, NUMBER, TEXT, TIME, USAGE, WHOLE, array, of_type, record, schema_of_model
 
 
 @pytest.mark.cases(
@@ -19,13 +20,12 @@ from web.schemas import FLAG, FREE, NUMBER, TEXT, TIME, WHOLE, array, members, o
         (Json, FREE),
         (tuple[str, ...], array(TEXT)),
         (tuple[Json, ...], array(FREE)),
-        (tuple[Call, ...], array({"$ref": "#/components/schemas/ToolCall"})),
         (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
         (Literal["a"] | None, {"type": ["string", "null"], "enum": ["a", None]}),
         (int | None, {"type": ["integer", "null"], "minimum": 0}),
         (tuple[str, ...] | None, {"type": ["array", "null"], "items": TEXT}),
-        (Usage, {"$ref": "#/components/schemas/Usage"}),
-        (Usage | None, {"anyOf": [{"$ref": "#/components/schemas/Usage"}, {"type": "null"}]}),
+        (Usage, USAGE),
+        (Usage | None, {"anyOf": [USAGE, {"type": "null"}]}),
     ],
 )
 def test_a_type_says_what_its_values_look_like(hint: Any, schema: Any) -> None:
@@ -41,12 +41,51 @@ class Parcel:
 
 
 def test_the_members_are_those_that_are_named_in_their_order() -> None:
-    found = members(Parcel, "made_at id sent_at weight", weight=NUMBER)
-    assert list(found) == ["made_at", "id", "sent_at", "weight"]
-    sent = {"type": ["string", "null"], "format": "date-time"}
-    assert found == {"made_at": TIME, "id": TEXT, "sent_at": sent, "weight": NUMBER}
+    found = record(
+        "", "A parcel.", "object=parcel made_at id sent_at tags:text[] weight", Parcel, weight="number? In kg."
+    )
+    assert list(found.schema["properties"]) == ["object", "made_at", "id", "sent_at", "tags", "weight"]
+    assert found.schema["properties"] == {
+        "object": {"const": "parcel"},
+        "made_at": TIME,
+        "id": TEXT,
+        "sent_at": {"type": ["string", "null"], "format": "date-time"},
+        "tags": array(TEXT),
+        "weight": {"type": ["number", "null"], "description": "In kg."},
+    }
 
 
 def test_a_member_that_no_field_describes_must_be_given() -> None:
     with pytest.raises(KeyError, match="weight"):
-        members(Parcel, "id weight")
+        record("", "A parcel.", "id weight", Parcel)
+
+
+def test_what_an_object_has_now_and_then_is_not_required() -> None:
+    schema = record("", "A parcel.", "id:text", also={"note": "text?"}).schema
+    assert (schema["required"], list(schema["properties"])) == (["id"], ["id", "note"])
+
+
+class Inner(Model):
+    """What is
+    inside."""
+
+    count: int = Field(ABSENT, ge=1)
+
+
+class Outer(Model):
+    title: str | None = Field(None, max_length=5, description="For people.")
+    inner: Inner = ABSENT
+    word: Literal["one"] = "one"
+
+
+def test_a_model_is_described_without_references_titles_and_null_defaults() -> None:
+    assert schema_of_model(Outer)["properties"] == {
+        "title": {"type": ["string", "null"], "maxLength": 5, "description": "For people."},
+        "inner": {
+            "type": "object",
+            "description": "What is inside.",
+            "properties": {"count": {"type": "integer", "minimum": 1}},
+            "additionalProperties": False,
+        },
+        "word": {"type": "string", "enum": ["one"], "default": "one"},
+    }

@@ -15,9 +15,9 @@ from loom_worker.store.schema import turns
 from tests.support.played_worker import PlayedWorker
 from tests.support.until import AT_ONCE_S
 from tests.support.web_stage import Submit, WebStage, set_lane_depth
+from tests.unit.web.described import DOCUMENT
 from web.app import create_app
 from web.connection_limits import ConnectionLimiter
-from web.openapi import document
 
 
 def test_an_accepted_turn_tells_where_to_look(client: FlaskClient) -> None:
@@ -224,7 +224,7 @@ def test_a_turn_that_is_deleted_while_it_is_waited_for_is_not_shown_as_it_was(st
     assert client.get(f"/v1/turns/{turn['id']}?wait=5").status_code == 404
     answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Prefer": "wait=5"})
     assert answer.status_code == 404
-    assert "404" in document()["paths"]["/v1/sessions/{session_id}/turns"]["post"]["responses"]
+    assert "404" in DOCUMENT["paths"]["/v1/sessions/{session_id}/turns"]["post"]["responses"]
 
 
 def test_a_long_poll_returns_as_soon_as_the_turn_ends(app: Flask, submit: Submit, stage: WebStage) -> None:

@@ -1,36 +1,74 @@
-"""Large results as downloads: whole or in ranges, never as something a browser would run."""
+"""Results of tools: large ones as downloads, never as something a browser would run; and errors."""
 
 import re
-from typing import TYPE_CHECKING
 
 from flask import Response, request
+from pydantic import Field
 
-from loom_worker.core.values.tools import DataReference
-from web.answers import Route
+from loom_worker.core.values.tools import DataReference, ErrorFilter, StoredError
+from web.answers import json_answer, known_id, page_answer
 from web.caller import caller
+from web.operation import Operation, Views
 from web.problems import ProblemDetails, Refused
-
-if TYPE_CHECKING:
-    from loom_worker.service.service import Service
+from web.query import PeriodQuery, Text
+from web.schemas import CUT, TEXT, list_of, record
 
 CHUNK_BYTES = 64 * 1024
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 _ENDINGS = {"application/json": "json", "text/csv": "csv", "text/plain": "txt"}
 
 
-class BlobViews:
-    """The view of ``/v1/blobs/{ref}``."""
+class _ErrorQuery(PeriodQuery):
+    session: Text | None = Field(None, description="Of this session only.")
+    tool: Text | None = Field(None, description="Of the tool of this name only.")
 
-    def __init__(self, service: "Service") -> None:
-        self._service = service
 
-    def routes(self) -> tuple[Route, ...]:
-        """Where the view is mounted; HEAD comes with GET."""
-        return (Route("GET", "/v1/blobs/<ref>", self.download),)
+ERROR = record(
+    "Error",
+    "A failed tool call, or why a turn failed: one line, and all that is kept. Secrets are taken out.",
+    "id object=error session_id turn_id span_id tool_name timestamp:time short_summary raw_error",
+    StoredError,
+    also=CUT,
+    span_id="text? Where in the turn's trace; null for errors of older versions.",
+    tool_name="text? null: not a call, but the turn itself failed.",
+    short_summary={"type": "string", "maxLength": 100},
+    raw_error={
+        "type": "object",
+        "properties": {"message": TEXT, "code": TEXT, "detail": TEXT},
+        "required": ["message"],
+    },
+)
 
+
+class ErrorViews(Views, tag="results"):
+    """The views under ``/v1/errors``, for who looks after a workspace."""
+
+    @Operation("GET /v1/errors", list_of(ERROR))
+    def list(self, asked: _ErrorQuery) -> Response:
+        """List errors of tools, the newest first."""
+        wanted = ErrorFilter(session_id=asked.session, tool=asked.tool, since_ms=asked.since, until_ms=asked.until)
+        errors = self.service.agent_errors
+        return page_answer(errors.page(caller().tenant, wanted, limit=asked.limit, after=asked.after))
+
+    @Operation("GET /v1/errors/{error_id}", ERROR)
+    def get(self, error_id: str) -> Response:
+        """Look at a tool's whole error."""
+        return json_answer(self.service.agent_errors.get(caller().tenant, known_id(error_id, "error")).as_json())
+
+
+class BlobViews(Views, tag="results"):
+    """The view of ``/v1/blobs/{ref}``; HEAD comes with GET."""
+
+    @Operation(
+        "GET /v1/blobs/{ref}",
+        {200: None, 206: None, 304: None},
+        problems=(416,),
+        headers=("Range", "If-Range", "If-None-Match"),
+        media_type="*/*",
+    )
     def download(self, ref: str) -> Response:
-        """Send a result's bytes, or the range of them that is asked for."""
-        reference, data = self._service.references.open(caller().tenant, ref)
+        """Download a tool's large result, whole or a range of it, in the media type the tool gave it."""
+        reference, data = self.service.references.open(caller().tenant, ref)
         headers = {
             "ETag": f'"{reference.checksum}"',
             "Accept-Ranges": "bytes",
