@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, selec
 from loom_worker.core.errors import Conflict, Forbidden, NotFound
 from loom_worker.core.values.facts import SHARED, Correction, Fact, FactFilter, FactStatus, Owner, topic_words
 from loom_worker.core.values.ids import new_id
-from loom_worker.core.values.pages import Page, page_of
+from loom_worker.core.values.pages import Page
 from loom_worker.core.values.tenants import Actor, Tenant, WorkspaceUser
 from loom_worker.core.values.tiers import Scope
 from loom_worker.store.audit import note_act
@@ -18,8 +18,7 @@ from loom_worker.store.fact_changes import COLUMNS, add, forget
 from loom_worker.store.memory_tables import fact_sources, facts
 from loom_worker.store.schema import sessions
 from loom_worker.store.sessions import find_lane, found
-from loom_worker.store.tenants import ours
-from loom_worker.store.turns import checked_cursor
+from loom_worker.store.tenants import checked_cursor, newest_first, ours, paged
 
 MOST_FOUND = 1_000
 """Facts with a word of the topic that are looked at, those last said first. Of the 900 facts of 600 turns, what is
@@ -144,12 +143,9 @@ class Facts:
 
     def _page(self, whose: ColumnElement[bool], where: FactFilter, *, limit: int, after: str | None) -> Page[Fact]:
         query = select(*COLUMNS).where(whose, _is(where.status), _with(topic_words(where.topic)))
-        query = query.order_by(facts.c.id.desc()).limit(limit + 1)
-        if after is not None:
-            query = query.where(facts.c.id < checked_cursor(after, "fact_"))
+        query = newest_first(query, facts.c.id, checked_cursor(after, "fact_"))
         with self._database.read() as tx:
-            listed = (Fact(**row) for row in tx.execute(query).mappings())
-            return page_of(listed, limit=limit, cursor=lambda fact: fact.id)
+            return paged(tx, query, lambda row: Fact(**row), limit=limit)
 
 
 def _told_to(session: Any, scope: Scope) -> tuple[ColumnElement[bool], ...]:
