@@ -22,9 +22,9 @@ from loom_worker.memory.tier_tools import MOST_FACTS, ranked
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.facts import Facts
-from loom_worker.store.memory_tables import memory
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.tables import memory
 
 SESSION = "noted"
 _MESSAGE = re.compile(r"^\[(\d+), [\d-]+\] (?:user|assistant): ([^:\n]{1,40}): (.*)$", re.MULTILINE)

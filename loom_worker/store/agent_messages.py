@@ -39,12 +39,12 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant
 from loom_worker.core.values.turns import Claim
-from loom_worker.store.agent_tables import agent_message_refs, agent_messages
 from loom_worker.store.audit import note_act
 from loom_worker.store.blobs import grant, readable
 from loom_worker.store.database import Database
 from loom_worker.store.fence import check_fence
 from loom_worker.store.schema import calls, sessions, turns, unfinished
+from loom_worker.store.tables import agent_message_refs, agent_messages
 from loom_worker.store.tenants import newest_first, of_user, paged
 
 _FIELDS = tuple(name for name in AgentMessage.__slots__ if name != "is_cut")

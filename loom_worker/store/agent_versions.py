@@ -21,10 +21,10 @@ from loom_worker.core.values.agent_versions import (
 )
 from loom_worker.core.values.pages import Page, no_cursor
 from loom_worker.core.values.tenants import LOCAL, Actor
-from loom_worker.store.agent_version_tables import agent_labels, agent_versions
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions
+from loom_worker.store.tables import agent_labels, agent_versions
 from loom_worker.store.tenants import newest_first, paged
 
 HOME_WORKSPACE = "default"

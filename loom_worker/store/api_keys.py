@@ -12,8 +12,8 @@ from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.schema import DELETED, sessions
 from loom_worker.store.sessions import found
+from loom_worker.store.tables import api_keys, session_tokens
 from loom_worker.store.tenants import checked_cursor, newest_first, of_user, paged
-from loom_worker.store.workspace_tables import api_keys, session_tokens
 
 TOUCH_MS = 60_000
 """A use is written down no more often than this."""

@@ -30,13 +30,11 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor
 from loom_worker.core.values.tenants import Actor, Tenant
 from loom_worker.store import turn_statements as statements
-from loom_worker.store.audit_tables import audit, audit_chains
 from loom_worker.store.database import Database
 from loom_worker.store.metric_values import count
 from loom_worker.store.schema import sessions, turns
+from loom_worker.store.tables import audit, audit_chains, guard_actions, metric_values
 from loom_worker.store.tenants import newest_first, of_user, paged
-from loom_worker.store.trace_tables import metric_values
-from loom_worker.store.workspace_tables import guard_actions
 
 PRUNED = 500
 """Rows that are looked at, and removed, in one transaction."""

@@ -16,9 +16,8 @@ from loom_worker.core.values.facts import SUBJECT_CHARS, Fact, LearnedFacts, Own
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.tenants import LOCAL, Actor, WorkspaceUser
 from loom_worker.store.audit import note_act
-from loom_worker.store.memory_tables import fact_sources, facts, forgotten_facts
 from loom_worker.store.schema import messages, turns
-from loom_worker.store.workspace_tables import api_keys
+from loom_worker.store.tables import api_keys, fact_sources, facts, forgotten_facts
 
 MOST_IDS = 500
 """Of one statement."""

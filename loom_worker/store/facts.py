@@ -15,9 +15,9 @@ from loom_worker.core.values.tiers import Scope
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.fact_changes import COLUMNS, add, forget
-from loom_worker.store.memory_tables import fact_sources, facts
 from loom_worker.store.schema import sessions
 from loom_worker.store.sessions import find_lane, found
+from loom_worker.store.tables import fact_sources, facts
 from loom_worker.store.tenants import checked_cursor, newest_first, ours, paged
 
 MOST_FOUND = 1_000

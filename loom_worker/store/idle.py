@@ -8,7 +8,7 @@ from loom_worker.core.values.workspaces import Rules
 from loom_worker.store.database import Database
 from loom_worker.store.removal import remove
 from loom_worker.store.schema import outbox, sessions, turns, unfinished
-from loom_worker.store.workspace_tables import workspaces
+from loom_worker.store.tables import workspaces
 
 DAY_MS = 24 * 3600 * 1000
 SESSIONS = 20

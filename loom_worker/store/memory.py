@@ -36,11 +36,11 @@ from loom_worker.store.fact_changes import learn
 from loom_worker.store.fence import check_fence
 from loom_worker.store.history_cache import HistoryCache
 from loom_worker.store.ledger import Charge
-from loom_worker.store.memory_tables import memory, memory_snapshots
 from loom_worker.store.messages import clear_recalled, messages_with_ids, recall
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import find_lane, found, of_lane
+from loom_worker.store.tables import memory, memory_snapshots
 from loom_worker.store.tenants import checked_cursor, newest_first, paged
 from loom_worker.store.turn_records import add_spans, last_ended
 

@@ -14,9 +14,9 @@ from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.memory_tables import memory
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import found, of_lane
+from loom_worker.store.tables import memory
 from loom_worker.store.tenants import paged
 
 # One character more than a list shows, to see whether a text was cut.

@@ -12,8 +12,8 @@ from loom_worker.core.values.turns import NewTurn
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions
+from loom_worker.store.tables import pairings
 from loom_worker.store.tenants import newest_first, of_user, paged
-from loom_worker.store.workspace_tables import pairings
 
 _COLUMNS = [pairings.c[name] for name in Pairing.__slots__]
 _WHO = select(*_COLUMNS).where(

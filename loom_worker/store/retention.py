@@ -21,12 +21,11 @@ from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import remove_dated
 from loom_worker.store.fact_changes import remove_of_messages
 from loom_worker.store.idle import DAY_MS, SESSIONS, IdleSessions, delete_idle
-from loom_worker.store.memory_tables import memory, memory_snapshots
 from loom_worker.store.purge import BATCH_CHARACTERS, REST_S
 from loom_worker.store.run_removal import OldRuns
 from loom_worker.store.schema import DELETED, messages, outbox, sessions, steps, turns, unfinished, verdicts
 from loom_worker.store.space import give_back
-from loom_worker.store.trace_tables import spans
+from loom_worker.store.tables import memory, memory_snapshots, spans
 
 BATCHES = 10
 """Batches of each kind in one sweep."""

@@ -5,8 +5,7 @@ from sqlalchemy import ColumnElement, Connection, delete, select
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.store.database import Database
-from loom_worker.store.run_tables import workflow_runs
-from loom_worker.store.workspace_tables import workspaces
+from loom_worker.store.tables import workflow_runs, workspaces
 
 DAY_MS = 24 * 3600 * 1000
 RUNS = 20

@@ -16,8 +16,8 @@ from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.core.values.traces import TurnTrace
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.database import Database
-from loom_worker.store.run_tables import run_events, run_stages, workflow_runs
 from loom_worker.store.schema import turns
+from loom_worker.store.tables import run_events, run_stages, workflow_runs
 from loom_worker.store.tenants import checked_cursor, newest_first, of_user, paged
 
 _user = bindparam("our_user", type_=Text())

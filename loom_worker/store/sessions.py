@@ -21,9 +21,9 @@ from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import purge, rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
-from loom_worker.store.memory_tables import memory
 from loom_worker.store.removal import Deleted, remove, with_children
 from loom_worker.store.schema import DELETED, sessions, turns
+from loom_worker.store.tables import memory
 from loom_worker.store.tenants import ours, paged, parameters
 
 _OF_LANE = select(sessions).where(sessions.c.lane == bindparam("our_lane"), sessions.c.workspace != DELETED)

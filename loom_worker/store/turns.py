@@ -19,8 +19,8 @@ from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
 from loom_worker.store.schema import DELETED, kept, sessions, steps, turn_columns, turns, unfinished, verdicts
 from loom_worker.store.sessions import found
+from loom_worker.store.tables import workspace_depths
 from loom_worker.store.tenants import checked_cursor, newest_first, of_session, ours, paged, parameters
-from loom_worker.store.workspace_tables import workspace_depths
 
 SET = "webhook-set"
 """The problem of a second webhook for a turn."""

@@ -11,13 +11,12 @@ from loom_worker.core.values.audit import TURN_ENDED
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.store.audit import note_act
-from loom_worker.store.audit_tables import audit, user_deletions
 from loom_worker.store.database import Database
 from loom_worker.store.fact_changes import remove_of_user
 from loom_worker.store.removal import DELETED_REASON, Deleted, remove
 from loom_worker.store.run_removal import has_runs, remove_runs
 from loom_worker.store.schema import sessions, turns
-from loom_worker.store.workspace_tables import api_keys, pairings, session_tokens
+from loom_worker.store.tables import api_keys, audit, pairings, session_tokens, user_deletions
 
 SESSIONS = 20
 """Sessions that are deleted in one transaction."""

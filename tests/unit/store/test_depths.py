@@ -30,8 +30,8 @@ from loom_worker.store.retention import Retention
 from loom_worker.store.schema import sessions, turns, unfinished
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import retry
+from loom_worker.store.tables import workspace_depths
 from loom_worker.store.turns import Turns
-from loom_worker.store.workspace_tables import workspace_depths
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, submitted
 
 SESSIONS = [("acme", "s1"), ("acme", "s2"), ("acme", "s3"), ("other", "s1")]
