@@ -13,8 +13,8 @@ traces tell, and adds what no journal tells.
 Agents: ``agent_versions`` keeps each text that their files have had, and what sessions keep of it. Agents together:
 ``children`` are turns that another turn waits for, ``agent_messages`` the queues between agents.
 
-Workflows: ``run_journal`` accepts runs and makes them go on, each time by one of ``run_steps``; ``runs`` reads them,
-``run_removal`` removes them. ``schedules`` says which due times are dealt with.
+Workflows: ``run_journal`` accepts runs and makes them go on, each time by one of ``run_steps``; ``runs`` reads them.
+``schedules`` says which due times are dealt with.
 
 Sessions: ``sessions``, their ``messages`` and ``memory`` (``history_cache`` keeps what was read); ``search`` finds
 messages: ``search_words`` parses the question, ``search_synonyms`` knows other words for its own, ``search_names``
@@ -26,6 +26,6 @@ Other tables: ``outbox`` webhook deliveries, ``trace_outbox`` traces to be expor
 may be spent, ``workspaces`` their rules, ``api_keys``, ``pairings`` who is who in channels, ``agent_errors``, ``blobs``
 large results, ``shared_memory``, ``patterns`` their outcomes, ``learned`` what optimizers have found for agents.
 ``audit`` says who did what, ``metric_values`` what was counted. ``removal`` deletes a session, ``users`` all of a user;
-``purge`` removes the rows of deleted sessions, ``retention`` and ``idle`` what is too old. ``tenants`` says which rows
+``purge`` removes the rows of deleted sessions, ``retention`` what is too old. ``tenants`` says which rows
 a client may reach, and pages its lists.
 """
