@@ -112,7 +112,8 @@ class AgentErrors:
             earlier = or_(agent_errors.c.at_ms < at_ms, agent_errors.c.id < last_id)
             query = query.where(and_(agent_errors.c.at_ms <= at_ms, earlier))
         with self._database.read() as tx:
-            return paged(tx, query, _error, limit=limit, cursor=lambda error: f"{error.at_ms}:{error.id}")
+            cursor = "{0.at_ms}:{0.id}".format
+            return paged(tx, query, lambda row: StoredError(**row), limit=limit, cursor=cursor)
 
     def expire(self, *, before_ms: int, limit: int = 500) -> int:
         """Remove some older errors in a short transaction; return how many. Call it again until that is 0."""
@@ -127,7 +128,7 @@ class AgentErrors:
             row = tx.execute(query, {"our_id": error_id, **owner}).mappings().first()
         if row is None:
             raise NotFound(f"There is no error {error_id!r}.")
-        return _error(row)
+        return StoredError(**row)
 
 
 def error_id_of(at_ms: int, suffix: str) -> str:
@@ -157,7 +158,3 @@ def _cursor(after: str) -> tuple[int, str]:
     if not (moment.isascii() and moment.isdecimal() and len(moment) < 16 and last_id.startswith("err_")):
         raise no_cursor(after)
     return int(moment), last_id
-
-
-def _error(row: Any) -> StoredError:
-    return StoredError(**row)

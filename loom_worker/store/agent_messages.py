@@ -297,11 +297,8 @@ def _find(tx: Connection, message_id: str) -> Any:
 
 
 def _found(tx: Connection, tenant: Tenant, message_id: str) -> AgentMessage:
-    row = (
-        tx.execute(select(agent_messages).where(agent_messages.c.id == message_id, *of_user(agent_messages, tenant)))
-        .mappings()
-        .first()
-    )
+    ours = select(agent_messages).where(agent_messages.c.id == message_id, *of_user(agent_messages, tenant))
+    row = tx.execute(ours).mappings().first()
     if row is None:
         raise NotFound(f"There is no message {message_id!r}.")
     return _message(row)

@@ -56,11 +56,8 @@ class Pairings:
             NotFound: the tenant has no such pairing.
         """
         with self._database.write(durable=True) as tx:
-            row = (
-                tx.execute(select(*_COLUMNS).where(pairings.c.id == pairing_id, *of_user(pairings, tenant)))
-                .mappings()
-                .first()
-            )
+            ours = select(*_COLUMNS).where(pairings.c.id == pairing_id, *of_user(pairings, tenant))
+            row = tx.execute(ours).mappings().first()
             if row is None:
                 raise NotFound(f"There is no pairing {pairing_id!r}.")
             tx.execute(delete(pairings).where(pairings.c.id == pairing_id))

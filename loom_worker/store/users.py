@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, literal, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import NotFound
@@ -55,17 +55,12 @@ class Users:
         """
         is_kept = and_(*of_user(api_keys, who), api_keys.c.revoked_ms.is_(None))
         with self._database.write(durable=True) as tx:
-            known = tx.execute(select(user_deletions).where(*_is_noted(who))).first()
+            known = tx.execute(select(user_deletions).where(*of_user(user_deletions, who))).first()
             keys = tx.execute(select(api_keys.c.id).where(is_kept).order_by(api_keys.c.id)).scalars().all()
-            has_session = (
-                tx.execute(select(sessions.c.lane).where(*of_user(sessions, who)).limit(1)).first() is not None
-            )
-            has_name = tx.execute(
-                select(api_keys.c.id).where(*of_user(api_keys, who), api_keys.c.name != "").limit(1)
-            ).first()
-            is_paired = tx.execute(select(pairings.c.id).where(*of_user(pairings, who)).limit(1)).first() is not None
+            has_session, is_paired = _has(tx, sessions, who), _has(tx, pairings, who)
+            has_name = _has(tx, api_keys, who, api_keys.c.name != "")
             has_facts = remove_of_user(tx, who)
-            if not (known or keys or has_session or has_name or is_paired or has_facts or _has_runs(tx, who)):
+            if not (known or keys or has_session or has_name or is_paired or has_facts or _has(tx, workflow_runs, who)):
                 raise NotFound(f"There is nothing of a user {who.user!r}.")
             tx.execute(update(api_keys).where(is_kept).values(revoked_ms=now_ms))
             lanes = select(sessions.c.lane).where(*of_user(sessions, who))
@@ -84,7 +79,7 @@ class Users:
         """Delete the next sessions, with the turns that run in them; empty: none is left."""
         with self._database.write(durable=True) as tx:
             rows = tx.execute(select(sessions).where(*of_user(sessions, who)).limit(SESSIONS)).mappings().all()
-            key_id = tx.execute(select(user_deletions.c.key_id).where(*_is_noted(who))).scalar()
+            key_id = tx.execute(select(user_deletions.c.key_id).where(*of_user(user_deletions, who))).scalar()
             if not rows or key_id is None:
                 return ()
             _remove_runs(tx, who)  # a run has a session at least, so they are gone before these
@@ -92,12 +87,12 @@ class Users:
             count = tx.execute(select(func.count()).where(turns.c.lane.in_(lanes))).scalar_one()
             gone = tuple(remove(tx, row, Actor(key_id), now_ms=now_ms) for row in rows)
             counts = {"sessions": user_deletions.c.sessions + len(rows), "turns": user_deletions.c.turns + count}
-            tx.execute(update(user_deletions).where(*_is_noted(who)).values(**counts))
+            tx.execute(update(user_deletions).where(*of_user(user_deletions, who)).values(**counts))
             return gone
 
     def stopped_turns(self, who: WorkspaceUser) -> tuple[str, ...]:
         """Ids of the turns that were stopped since the deletion was asked for, as the audit has them."""
-        asked_ms = select(user_deletions.c.asked_ms).where(*_is_noted(who)).scalar_subquery()
+        asked_ms = select(user_deletions.c.asked_ms).where(*of_user(user_deletions, who)).scalar_subquery()
         its_rows = (*of_user(audit, who), audit.c.at_ms >= asked_ms)
         stopped = (audit.c.action == TURN_ENDED, audit.c.reason == DELETED_REASON)
         with self._database.read() as tx:
@@ -106,20 +101,19 @@ class Users:
     def progress(self, who: WorkspaceUser) -> UserDeletion | None:
         """How far the deletion has come; None if it has ended."""
         with self._database.read() as tx:
-            is_noted = tx.execute(select(user_deletions.c.user).where(*_is_noted(who))).first() is not None
-            return _progress(tx, who) if is_noted else None
+            return _progress(tx, who) if _has(tx, user_deletions, who) else None
 
     def finish(self, who: WorkspaceUser, *, now_ms: int) -> None:
         """Note that the user is deleted, unless a session was made meanwhile: the next sweep goes on then."""
         with self._database.write(durable=True) as tx:
-            row = tx.execute(select(user_deletions).where(*_is_noted(who))).mappings().first()
-            if row is None or tx.execute(select(sessions.c.lane).where(*of_user(sessions, who)).limit(1)).first():
+            row = tx.execute(select(user_deletions).where(*of_user(user_deletions, who))).mappings().first()
+            if row is None or _has(tx, sessions, who):
                 return
             while _remove_runs(tx, who):
                 pass  # those whose sessions went before them
             remove_of_user(tx, who)  # what its sessions said while they were deleted
             counts = [{"kind": "count", "name": name, "outcome": row[name]} for name in _COUNTED]
-            tx.execute(delete(user_deletions).where(*_is_noted(who)))
+            tx.execute(delete(user_deletions).where(*of_user(user_deletions, who)))
             _note(tx, "user.deleted", who, row["key_id"], at_ms=now_ms, subject=who.user, decisions=counts)
 
     def unfinished(self, *, asked_before_ms: int, limit: int) -> tuple[WorkspaceUser, ...]:
@@ -130,12 +124,8 @@ class Users:
             return tuple(WorkspaceUser(row.workspace, row.user) for row in tx.execute(query))
 
 
-def _is_noted(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
-    return user_deletions.c.workspace == who.workspace, user_deletions.c.user == who.user
-
-
 def _progress(tx: Connection, who: WorkspaceUser) -> UserDeletion:
-    row = tx.execute(select(user_deletions).where(*_is_noted(who))).mappings().one()
+    row = tx.execute(select(user_deletions).where(*of_user(user_deletions, who))).mappings().one()
     return UserDeletion(who.user, *(row[name] for name in _COUNTED))
 
 
@@ -143,9 +133,10 @@ def _note(tx: Connection, action: str, who: WorkspaceUser, key_id: str, **about:
     note_act(tx, action, Actor(key_id, who.user), workspace=who.workspace, **about)
 
 
-def _has_runs(tx: Connection, who: WorkspaceUser) -> bool:
-    """True if the user has a run."""
-    return tx.execute(select(workflow_runs.c.id).where(*of_user(workflow_runs, who)).limit(1)).first() is not None
+def _has(tx: Connection, table: Table, who: WorkspaceUser, *more: ColumnElement[bool]) -> bool:
+    """True if the table has a row of the user."""
+    query = select(literal(1)).select_from(table).where(*of_user(table, who), *more)
+    return tx.execute(query.limit(1)).first() is not None
 
 
 def _remove_runs(tx: Connection, who: WorkspaceUser) -> int:
