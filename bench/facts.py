@@ -42,10 +42,10 @@ from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.facts import Facts
 from loom_worker.store.memory import Memories
-from loom_worker.store.memory_tables import memory
 from loom_worker.store.prepare import prepare
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.tables import memory
 
 PEOPLE = Path(__file__).with_name("questions") / "facts.yaml"
 MOST_SUPERSEDED = 0.05

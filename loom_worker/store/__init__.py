@@ -1,9 +1,8 @@
 """The database: everything that must survive a crash, over SQLAlchemy.
 
 Foundations: ``database`` connections and transactions, ``prepared`` the shorter way to the driver, ``schema`` the
-tables (with ``agent_tables``, ``audit_tables``, ``blob_tables``, ``memory_tables``, ``run_tables``, ``trace_tables``,
-``workspace_tables`` and ``table_parts``), ``rows`` rows to values, ``prepare`` schema versions (with ``migrations/``),
-``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
+tables of turns and sessions, ``tables`` all others, ``rows`` rows to values, ``prepare`` schema versions (with
+``migrations/``), ``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``fence`` keeps others from writing, ``journal`` records
 its steps and its end; ``turn_statements`` holds all that a plain turn asks.
@@ -11,12 +10,11 @@ its steps and its end; ``turn_statements`` holds all that a plain turn asks.
 requests, ``turns`` reads them and changes where the end of one is reported, ``turn_records`` reads all that their
 traces tell, and adds what no journal tells.
 
-Agents: ``agent_versions`` keeps each text that their files have had, and what sessions keep of it (tables:
-``agent_version_tables``). Agents together: ``children`` are turns that another turn waits for, ``agent_messages`` the
-queues between agents.
+Agents: ``agent_versions`` keeps each text that their files have had, and what sessions keep of it. Agents together:
+``children`` are turns that another turn waits for, ``agent_messages`` the queues between agents.
 
-Workflows: ``run_journal`` accepts runs and makes them go on, each time by one of ``run_steps``; ``runs`` reads them,
-``run_removal`` removes them. ``schedules`` says which due times are dealt with.
+Workflows: ``run_journal`` accepts runs and makes them go on, each time by one of ``run_steps``; ``runs`` reads them.
+``schedules`` says which due times are dealt with.
 
 Sessions: ``sessions``, their ``messages`` and ``memory`` (``history_cache`` keeps what was read); ``search`` finds
 messages: ``search_words`` parses the question, ``search_synonyms`` knows other words for its own, ``search_names``
@@ -28,6 +26,6 @@ Other tables: ``outbox`` webhook deliveries, ``trace_outbox`` traces to be expor
 may be spent, ``workspaces`` their rules, ``api_keys``, ``pairings`` who is who in channels, ``agent_errors``, ``blobs``
 large results, ``shared_memory``, ``patterns`` their outcomes, ``learned`` what optimizers have found for agents.
 ``audit`` says who did what, ``metric_values`` what was counted. ``removal`` deletes a session, ``users`` all of a user;
-``purge`` removes the rows of deleted sessions, ``retention`` and ``idle`` what is too old. ``tenants`` says which rows
-a client may reach.
+``purge`` removes the rows of deleted sessions, ``retention`` what is too old. ``tenants`` says which rows
+a client may reach, and pages its lists.
 """

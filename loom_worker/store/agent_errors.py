@@ -11,13 +11,13 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import NotFound, Unavailable
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.pages import Page, no_cursor, page_of
+from loom_worker.core.values.pages import Page, no_cursor
 from loom_worker.core.values.tenants import Tenant, workspace_of
 from loom_worker.core.values.tools import ErrorFilter, StoredError
 from loom_worker.store.database import Database
 from loom_worker.store.schema import agent_errors, sessions
 from loom_worker.store.sessions import of_lane
-from loom_worker.store.tenants import of_session, ours, parameters
+from loom_worker.store.tenants import of_session, ours, paged, parameters
 
 TRIES = 20
 """Tries to find a free id; there are 16.7 million for each second."""
@@ -105,15 +105,15 @@ class AgentErrors:
             Invalid: ``after`` is not a cursor of this list.
         """
         query = select(*_COLUMNS).where(*_conditions(tenant, wanted))
-        query = query.order_by(agent_errors.c.at_ms.desc(), agent_errors.c.id.desc()).limit(limit + 1)
+        query = query.order_by(agent_errors.c.at_ms.desc(), agent_errors.c.id.desc())
         if after is not None:
             at_ms, last_id = _cursor(after)
             # The first condition alone bounds the walk along the index; with "or" on top SQLite would not see that.
             earlier = or_(agent_errors.c.at_ms < at_ms, agent_errors.c.id < last_id)
             query = query.where(and_(agent_errors.c.at_ms <= at_ms, earlier))
         with self._database.read() as tx:
-            listed = map(_error, tx.execute(query).mappings())
-            return page_of(listed, limit=limit, cursor=lambda error: f"{error.at_ms}:{error.id}")
+            cursor = "{0.at_ms}:{0.id}".format
+            return paged(tx, query, lambda row: StoredError(**row), limit=limit, cursor=cursor)
 
     def expire(self, *, before_ms: int, limit: int = 500) -> int:
         """Remove some older errors in a short transaction; return how many. Call it again until that is 0."""
@@ -128,7 +128,7 @@ class AgentErrors:
             row = tx.execute(query, {"our_id": error_id, **owner}).mappings().first()
         if row is None:
             raise NotFound(f"There is no error {error_id!r}.")
-        return _error(row)
+        return StoredError(**row)
 
 
 def error_id_of(at_ms: int, suffix: str) -> str:
@@ -158,7 +158,3 @@ def _cursor(after: str) -> tuple[int, str]:
     if not (moment.isascii() and moment.isdecimal() and len(moment) < 16 and last_id.startswith("err_")):
         raise no_cursor(after)
     return int(moment), last_id
-
-
-def _error(row: Any) -> StoredError:
-    return StoredError(**row)

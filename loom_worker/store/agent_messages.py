@@ -36,15 +36,16 @@ from loom_worker.core.values.agent_messages import (
 )
 from loom_worker.core.values.calls import OPEN_CALL, Call
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.pages import Page, no_cursor, page_of
-from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
+from loom_worker.core.values.pages import Page, no_cursor
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant
 from loom_worker.core.values.turns import Claim
-from loom_worker.store.agent_tables import agent_message_refs, agent_messages
 from loom_worker.store.audit import note_act
 from loom_worker.store.blobs import grant, readable
 from loom_worker.store.database import Database
 from loom_worker.store.fence import check_fence
 from loom_worker.store.schema import calls, sessions, turns, unfinished
+from loom_worker.store.tables import agent_message_refs, agent_messages
+from loom_worker.store.tenants import newest_first, of_user, paged
 
 _FIELDS = tuple(name for name in AgentMessage.__slots__ if name != "is_cut")
 _SENDER = (
@@ -194,16 +195,14 @@ class AgentMessages:
         Raises:
             Invalid: ``after`` is none.
         """
-        query = select(agent_messages).where(_ours(tenant)).order_by(agent_messages.c.n.desc()).limit(limit + 1)
+        query = select(agent_messages).where(*of_user(agent_messages, tenant))
         for column, wanted in ((agent_messages.c.to_agent, agent), (agent_messages.c.status, status)):
             query = query if wanted is None else query.where(column == wanted)
-        if after is not None:
-            if not (after.isascii() and after.isdecimal() and len(after) < 16):
-                raise no_cursor(after)
-            query = query.where(agent_messages.c.n < int(after))
+        if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 16):
+            raise no_cursor(after)
+        query = newest_first(query, agent_messages.c.n, None if after is None else int(after))
         with self._database.read() as tx:
-            found = [_message(row) for row in tx.execute(query).mappings()]
-        return page_of(iter(found), limit=limit, cursor=lambda message: str(message.n))
+            return paged(tx, query, _message, limit=limit, cursor=lambda message: str(message.n))
 
     def replay(
         self, tenant: Tenant, message_id: str, *, now_ms: int, by: Actor = LOCAL
@@ -288,12 +287,6 @@ def _of_queue(workspace: str, agent: str, scope: str) -> ColumnElement[bool]:
     )
 
 
-def _ours(tenant: Tenant) -> ColumnElement[bool]:
-    user = user_of(tenant)
-    ours = agent_messages.c.workspace == workspace_of(tenant)
-    return ours if user is None else and_(ours, agent_messages.c.user == user)
-
-
 def _all(tx: Connection, which: ColumnElement[bool], *, limit: int = SETTLED) -> tuple[AgentMessage, ...]:
     query = select(agent_messages).where(which).order_by(agent_messages.c.n).limit(limit)
     return tuple(_message(row) for row in tx.execute(query).mappings())
@@ -304,7 +297,8 @@ def _find(tx: Connection, message_id: str) -> Any:
 
 
 def _found(tx: Connection, tenant: Tenant, message_id: str) -> AgentMessage:
-    row = tx.execute(select(agent_messages).where(agent_messages.c.id == message_id, _ours(tenant))).mappings().first()
+    ours = select(agent_messages).where(agent_messages.c.id == message_id, *of_user(agent_messages, tenant))
+    row = tx.execute(ours).mappings().first()
     if row is None:
         raise NotFound(f"There is no message {message_id!r}.")
     return _message(row)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
@@ -18,12 +19,13 @@ from loom_worker.core.values.agent_versions import (
     for_new_session,
     free_version,
 )
-from loom_worker.core.values.pages import Page, no_cursor, page_of
+from loom_worker.core.values.pages import Page, no_cursor
 from loom_worker.core.values.tenants import LOCAL, Actor
-from loom_worker.store.agent_version_tables import agent_labels, agent_versions
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions
+from loom_worker.store.tables import agent_labels, agent_versions
+from loom_worker.store.tenants import newest_first, paged
 
 HOME_WORKSPACE = "default"
 """In whose audit stands what happens to the files, which all workspaces share."""
@@ -122,18 +124,17 @@ class AgentVersions:
             NotFound: the agent has none.
             Invalid: it has none of the name ``after``.
         """
-        query = select(*_SUMMARY).where(_OF_AGENT).order_by(agent_versions.c.n.desc()).limit(limit + 1)
         with self._database.read() as tx:
-            newest = _newest_of(tx, agent)
+            newest, last = _newest_of(tx, agent), None
             if after is not None:
                 last = tx.execute(_ONE, {"our_agent": agent, "our_version": after}).mappings().first()
                 if last is None:
                     raise no_cursor(after)
-                query = query.where(agent_versions.c.n < last["n"])
             labels = _labels(tx, workspace, agent)
-            rows = tx.execute(query, {"our_agent": agent}).mappings()
-            found = [_labelled(_version(row), labels, newest) for row in rows]
-        return page_of(found, limit=limit, cursor=lambda version: version.version)
+            query = select(*_SUMMARY).where(agent_versions.c.agent == agent)
+            query = newest_first(query, agent_versions.c.n, last and last["n"])
+            cursor = attrgetter("version")
+            return paged(tx, query, lambda row: _labelled(_version(row), labels, newest), limit=limit, cursor=cursor)
 
     def get(self, workspace: str, agent: str, version: str) -> AgentVersion:
         """A version of an agent with its document, by what it is called, what it is labelled as, or ``latest``.

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, insert, literal, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, insert, literal, or_, select, update
 
 from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.api_keys import TOKEN_PREFIX, ApiKey, KeyLimits
-from loom_worker.core.values.pages import Page, page_of
-from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
+from loom_worker.core.values.pages import Page
+from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.schema import DELETED, sessions
 from loom_worker.store.sessions import found
-from loom_worker.store.turns import checked_cursor
-from loom_worker.store.workspace_tables import api_keys, session_tokens
+from loom_worker.store.tables import api_keys, session_tokens
+from loom_worker.store.tenants import checked_cursor, newest_first, of_user, paged
 
 TOUCH_MS = 60_000
 """A use is written down no more often than this."""
@@ -101,12 +101,11 @@ class KeyRows:
         Raises:
             Invalid: ``after`` is not the id of a key.
         """
-        query = select(*_COLUMNS).where(*_ours(tenant)).order_by(api_keys.c.id.desc()).limit(limit + 1)
-        if after is not None:
-            query = query.where(api_keys.c.id < checked_cursor(after, "key_"))
+        query = newest_first(
+            select(*_COLUMNS).where(*of_user(api_keys, tenant)), api_keys.c.id, checked_cursor(after, "key_")
+        )
         with self._database.read() as tx:
-            listed = map(_key, tx.execute(query).mappings())
-            return page_of(listed, limit=limit, cursor=lambda key: key.id)
+            return paged(tx, query, _key, limit=limit)
 
     def revoke(self, tenant: Tenant, key_id: str, *, now_ms: int, may_be_last: bool, by: Actor = LOCAL) -> ApiKey:
         """End a key now; one that is revoked already stays as it is.
@@ -165,14 +164,8 @@ def _note(tx: Connection, action: str, key: ApiKey, by: Actor, *, at_ms: int, re
     note_act(tx, action, by, workspace=key.workspace, at_ms=at_ms, user=key.user or by.user, subject=key.id, **about)
 
 
-def _ours(tenant: Tenant) -> list[ColumnElement[bool]]:
-    in_workspace = api_keys.c.workspace == workspace_of(tenant)
-    user = user_of(tenant)
-    return [in_workspace] if user is None else [in_workspace, api_keys.c.user == user]
-
-
 def _found(tx: Connection, tenant: Tenant, key_id: str) -> ApiKey:
-    row = tx.execute(select(*_COLUMNS).where(api_keys.c.id == key_id, *_ours(tenant))).mappings().first()
+    row = tx.execute(select(*_COLUMNS).where(api_keys.c.id == key_id, *of_user(api_keys, tenant))).mappings().first()
     if row is None:
         raise NotFound(f"There is no key {key_id!r}.")
     return _key(row)

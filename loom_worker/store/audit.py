@@ -27,15 +27,14 @@ from loom_worker.core.values.audit import (
     hash_of,
 )
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.pages import Page, no_cursor, page_of
-from loom_worker.core.values.tenants import Actor, Tenant, user_of, workspace_of
+from loom_worker.core.values.pages import Page, no_cursor
+from loom_worker.core.values.tenants import Actor, Tenant
 from loom_worker.store import turn_statements as statements
-from loom_worker.store.audit_tables import audit, audit_chains
 from loom_worker.store.database import Database
 from loom_worker.store.metric_values import count
 from loom_worker.store.schema import sessions, turns
-from loom_worker.store.trace_tables import metric_values
-from loom_worker.store.workspace_tables import guard_actions
+from loom_worker.store.tables import audit, audit_chains, guard_actions, metric_values
+from loom_worker.store.tenants import newest_first, of_user, paged
 
 PRUNED = 500
 """Rows that are looked at, and removed, in one transaction."""
@@ -106,14 +105,10 @@ class AuditRows:
         Raises:
             Invalid: ``after`` is no such id.
         """
-        query = select(audit).where(audit.c.workspace == workspace_of(tenant), *_conditions(where))
-        if (user := user_of(tenant)) is not None:
-            query = query.where(audit.c.user == user)
-        if after is not None:
-            query = query.where(audit.c.seq < _cursor(after))
+        query = select(audit).where(*of_user(audit, tenant), *_conditions(where))
+        query = newest_first(query, audit.c.seq, None if after is None else _cursor(after))
         with self._database.read() as tx:
-            found = tx.execute(query.order_by(audit.c.seq.desc()).limit(limit + 1)).mappings()
-            return page_of(map(_row, found), limit=limit, cursor=lambda row: row.id)
+            return paged(tx, query, _row, limit=limit)
 
     def heads(self) -> dict[str, Link]:
         """The last row of each workspace, by its name; kept elsewhere, it shows whether rows were replaced."""

@@ -23,11 +23,9 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tools import DataReference
-from loom_worker.store.agent_tables import agent_message_refs, agent_messages
-from loom_worker.store.blob_tables import blob_grants, blobs
 from loom_worker.store.database import Database
-from loom_worker.store.run_tables import workflow_runs
 from loom_worker.store.schema import sessions, turns, unfinished
+from loom_worker.store.tables import agent_message_refs, agent_messages, blob_grants, blobs, workflow_runs
 from loom_worker.store.tenants import of_session, ours
 
 TOUCH_MS = 60_000

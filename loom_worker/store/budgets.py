@@ -33,9 +33,8 @@ from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.store.database import Database
 from loom_worker.store.prepared import PreparedStatement
-from loom_worker.store.run_tables import workflow_runs
 from loom_worker.store.schema import calls, sessions, turns, unfinished, usage
-from loom_worker.store.workspace_tables import reservations, spending, workspaces
+from loom_worker.store.tables import reservations, spending, workflow_runs, workspaces
 
 _OF_ACCOUNT = (
     spending.c.level == bindparam("our_level"),

@@ -15,10 +15,10 @@ from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Claim
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 from loom_worker.store import rows
-from loom_worker.store.blob_tables import blobs
 from loom_worker.store.database import Database
 from loom_worker.store.fence import check_fence
 from loom_worker.store.schema import agent_errors, calls, sessions, steps, turns, unfinished
+from loom_worker.store.tables import blobs
 from loom_worker.store.turn_statements import RULES
 
 _DONE = ("status", "content", "finished_ms", "error_id", "ref", "approval", "guard", "trace")

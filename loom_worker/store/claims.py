@@ -38,8 +38,8 @@ from loom_worker.store.learned import ALL_AS_ACTIVATED, LearnedPolicies, pin
 from loom_worker.store.metric_values import count
 from loom_worker.store.prepared import PreparedStatement, Row
 from loom_worker.store.schema import calls, sessions, turns, unfinished, verdicts
+from loom_worker.store.tables import workspaces
 from loom_worker.store.turns import read_calls
-from loom_worker.store.workspace_tables import workspaces
 
 _MOMENT: BindParameter[int] = bindparam("before_ms", type_=BigInteger)
 _MOST: BindParameter[int] = bindparam("most", type_=Integer)

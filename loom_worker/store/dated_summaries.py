@@ -7,9 +7,9 @@ from sqlalchemy import Connection, delete, func, insert, select
 from loom_worker.core.values.dated import DatedSummary
 from loom_worker.core.values.tiers import Scope
 from loom_worker.store.database import Database
-from loom_worker.store.memory_tables import dated_summaries
 from loom_worker.store.schema import sessions
 from loom_worker.store.sessions import find_lane, within
+from loom_worker.store.tables import dated_summaries
 
 _COLUMNS = [dated_summaries.c[name] for name in DatedSummary.__slots__]
 

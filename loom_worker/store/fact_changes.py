@@ -16,9 +16,9 @@ from loom_worker.core.values.facts import SUBJECT_CHARS, Fact, LearnedFacts, Own
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.tenants import LOCAL, Actor, WorkspaceUser
 from loom_worker.store.audit import note_act
-from loom_worker.store.memory_tables import fact_sources, facts, forgotten_facts
 from loom_worker.store.schema import messages, turns
-from loom_worker.store.workspace_tables import api_keys
+from loom_worker.store.tables import api_keys, fact_sources, facts, forgotten_facts
+from loom_worker.store.tenants import of_user
 
 MOST_IDS = 500
 """Of one statement."""
@@ -119,12 +119,8 @@ def remove_of_user(tx: Connection, who: WorkspaceUser) -> bool:
     """Delete all facts of a user; True if there were some."""
     removed = 0
     for table in (facts, forgotten_facts):
-        removed += tx.execute(delete(table).where(*_of(table, who))).rowcount
+        removed += tx.execute(delete(table).where(*of_user(table, who))).rowcount
     return removed > 0
-
-
-def _of(table: Any, who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
-    return table.c.workspace == who.workspace, table.c.user == who.user
 
 
 def _remove_sources(tx: Connection, lane: str, gone: ColumnElement[bool]) -> None:

@@ -9,17 +9,16 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, selec
 from loom_worker.core.errors import Conflict, Forbidden, NotFound
 from loom_worker.core.values.facts import SHARED, Correction, Fact, FactFilter, FactStatus, Owner, topic_words
 from loom_worker.core.values.ids import new_id
-from loom_worker.core.values.pages import Page, page_of
+from loom_worker.core.values.pages import Page
 from loom_worker.core.values.tenants import Actor, Tenant, WorkspaceUser
 from loom_worker.core.values.tiers import Scope
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.fact_changes import COLUMNS, add, forget
-from loom_worker.store.memory_tables import fact_sources, facts
 from loom_worker.store.schema import sessions
 from loom_worker.store.sessions import find_lane, found
-from loom_worker.store.tenants import ours
-from loom_worker.store.turns import checked_cursor
+from loom_worker.store.tables import fact_sources, facts
+from loom_worker.store.tenants import checked_cursor, newest_first, of_user, ours, paged
 
 MOST_FOUND = 1_000
 """Facts with a word of the topic that are looked at, those last said first. Of the 900 facts of 600 turns, what is
@@ -60,7 +59,7 @@ class Facts:
 
     def require_user(self, who: WorkspaceUser) -> None:
         """Raise NotFound if the workspace has neither a fact nor a session of such a user."""
-        has_fact = select(facts.c.id).where(*_of(who)).limit(1)
+        has_fact = select(facts.c.id).where(*of_user(facts, who)).limit(1)
         has_session = select(sessions.c.lane).where(ours(who)).limit(1)
         with self._database.read() as tx:
             if tx.execute(has_fact).first() is None and tx.execute(has_session).first() is None:
@@ -72,7 +71,7 @@ class Facts:
         Raises:
             Invalid: ``after`` is not the id of a fact.
         """
-        return self._page(and_(*_of(who)), where, limit=limit, after=after)
+        return self._page(and_(*of_user(facts, who)), where, limit=limit, after=after)
 
     def page_of_session(
         self, tenant: Tenant, session_id: str, where: FactFilter, *, limit: int, after: str | None
@@ -132,7 +131,7 @@ class Facts:
 
     def forget_all(self, who: WorkspaceUser, *, by: Actor, now_ms: int) -> int:
         """Delete a user's facts as far as the key may, for good as ``forget`` does; how many there were."""
-        ours = (*_of(who), *((facts.c.owner != SHARED,) if by.user else ()))
+        ours = (*of_user(facts, who), *((facts.c.owner != SHARED,) if by.user else ()))
         with self._database.write(durable=True) as tx:
             rows = tx.execute(select(facts).where(*ours)).mappings().all()
             for row in rows:
@@ -144,21 +143,14 @@ class Facts:
 
     def _page(self, whose: ColumnElement[bool], where: FactFilter, *, limit: int, after: str | None) -> Page[Fact]:
         query = select(*COLUMNS).where(whose, _is(where.status), _with(topic_words(where.topic)))
-        query = query.order_by(facts.c.id.desc()).limit(limit + 1)
-        if after is not None:
-            query = query.where(facts.c.id < checked_cursor(after, "fact_"))
+        query = newest_first(query, facts.c.id, checked_cursor(after, "fact_"))
         with self._database.read() as tx:
-            listed = (Fact(**row) for row in tx.execute(query).mappings())
-            return page_of(listed, limit=limit, cursor=lambda fact: fact.id)
+            return paged(tx, query, lambda row: Fact(**row), limit=limit)
 
 
 def _told_to(session: Any, scope: Scope) -> tuple[ColumnElement[bool], ...]:
     keys = Owner.told(session["workspace"], scope, lane=session["lane"], user=session["user"])
     return facts.c.workspace == session["workspace"], facts.c.owner.in_(keys)
-
-
-def _of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
-    return facts.c.workspace == who.workspace, facts.c.user == who.user
 
 
 def _is(status: FactStatus) -> ColumnElement[bool]:
@@ -172,7 +164,7 @@ def _with(words: Sequence[str]) -> ColumnElement[bool]:
 
 
 def _found(tx: Connection, who: WorkspaceUser, fact_id: str, by: Actor) -> Any:
-    row = tx.execute(select(facts).where(facts.c.id == fact_id, *_of(who))).mappings().first()
+    row = tx.execute(select(facts).where(facts.c.id == fact_id, *of_user(facts, who))).mappings().first()
     if row is None:
         raise NotFound(f"There is no fact {fact_id!r}.")
     if row["owner"] == SHARED and by.user:

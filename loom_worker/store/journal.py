@@ -32,10 +32,10 @@ from loom_worker.store.claims import read_verdicts
 from loom_worker.store.database import Database
 from loom_worker.store.fence import fenced_update, final_update
 from loom_worker.store.ledger import Charge, enter, total_with
-from loom_worker.store.memory_tables import memory
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.patterns import enter_uses
 from loom_worker.store.schema import calls, verdicts
+from loom_worker.store.tables import memory
 from loom_worker.store.trace_outbox import enqueue_trace
 from loom_worker.store.verdicts import insert_verdicts
 

@@ -24,11 +24,11 @@ from loom_worker.core.values.learned import (
     TurnOutcome,
 )
 from loom_worker.core.values.tenants import LOCAL, Actor
-from loom_worker.store.agent_tables import learned_activations as activations
-from loom_worker.store.agent_tables import learned_layers as layers
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions, turns
+from loom_worker.store.tables import learned_activations as activations
+from loom_worker.store.tables import learned_layers as layers
 
 MOST_VERSIONS = 1_000
 """Of one agent."""

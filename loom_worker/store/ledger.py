@@ -10,13 +10,14 @@ from sqlalchemy import ColumnElement, Connection, bindparam, func, select, updat
 from loom_worker.core.values.budgets import NANO, Settlement, nano
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import PAID
 from loom_worker.core.values.usage import ALL, Purpose, UsageFilter
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.budgets import settle
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions, steps, turns, unfinished, usage, verdicts
+from loom_worker.store.tenants import of_user
 
 _USE = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(usage=bindparam("usage"))
 _TOKENS = usage.c.input_tokens + usage.c.output_tokens + usage.c.cache_read_tokens + usage.c.cache_write_tokens
@@ -72,9 +73,7 @@ class Ledger:
         sums = [func.sum(usage.c[name]).label(name) for name in _SUMMED]
         unknown = func.sum(usage.c.cost_nano.is_(None)).label("unknown")
         query = select(key.label("key"), *sums, _TURNS.label("turns"), unknown)
-        query = query.where(usage.c.workspace == workspace_of(tenant), *_conditions(where))
-        if (user := user_of(tenant)) is not None:
-            query = query.where(usage.c.user == user)
+        query = query.where(*of_user(usage, tenant), *_conditions(where))
         with self._database.read() as tx:
             found = [_total(row, group_by) for row in tx.execute(query.group_by(key).order_by(key)).mappings()]
         return tuple(sorted(found, key=lambda total: total["key"] == ""))  # last, for no page can go on behind it

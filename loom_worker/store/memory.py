@@ -22,7 +22,7 @@ from loom_worker.core.values.dated import DatedSummary
 from loom_worker.core.values.facts import LearnedFacts
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import MemoryState, Remembered, Snapshot
-from loom_worker.core.values.pages import Page, page_of
+from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.spans import LaterSpans
 from loom_worker.core.values.tenants import Tenant
@@ -36,13 +36,13 @@ from loom_worker.store.fact_changes import learn
 from loom_worker.store.fence import check_fence
 from loom_worker.store.history_cache import HistoryCache
 from loom_worker.store.ledger import Charge
-from loom_worker.store.memory_tables import memory, memory_snapshots
 from loom_worker.store.messages import clear_recalled, messages_with_ids, recall
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import find_lane, found, of_lane
+from loom_worker.store.tables import memory, memory_snapshots
+from loom_worker.store.tenants import checked_cursor, newest_first, paged
 from loom_worker.store.turn_records import add_spans, last_ended
-from loom_worker.store.turns import checked_cursor
 
 AHEAD_MS = 60_000
 """A due mark that is farther in the future was set by a clock that runs ahead; it counts as due."""
@@ -332,11 +332,9 @@ class Memories:
         query = select(memory_snapshots, ends[0].label("from_message_id"), ends[1].label("to_message_id"))
         with self._database.read() as tx:
             lane = found(tx, tenant, session_id)["lane"]
-            query = query.where(memory_snapshots.c.lane == lane).order_by(memory_snapshots.c.id.desc()).limit(limit + 1)
-            if after is not None:
-                query = query.where(memory_snapshots.c.id < checked_cursor(after, "snap_"))
-            listed = map(rows.snapshot, tx.execute(query).mappings())
-            return page_of(listed, limit=limit, cursor=lambda snapshot: snapshot.id)
+            ours = query.where(memory_snapshots.c.lane == lane)
+            query = newest_first(ours, memory_snapshots.c.id, checked_cursor(after, "snap_"))
+            return paged(tx, query, rows.snapshot, limit=limit)
 
     def totals(self, *, now_ms: int) -> Json:
         """Counts over all sessions: memory changes, snapshots, memories that are due, and the age of the oldest."""

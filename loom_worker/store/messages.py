@@ -9,14 +9,15 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import Flaw, Invalid, NotFound
 from loom_worker.core.values.cutting import FIELD_BYTES
-from loom_worker.core.values.pages import Page, no_cursor, page_of
+from loom_worker.core.values.pages import Page, no_cursor
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.memory_tables import memory
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import found, of_lane
+from loom_worker.store.tables import memory
+from loom_worker.store.tenants import paged
 
 # One character more than a list shows, to see whether a text was cut.
 _LISTED = [
@@ -46,15 +47,14 @@ class Messages:
         """
         with self._database.read() as tx:
             lane = found(tx, tenant, session_id)["lane"]
-            query = select(*_LISTED).where(messages.c.lane == lane).order_by(messages.c.n).limit(limit + 1)
+            query = select(*_LISTED).where(messages.c.lane == lane).order_by(messages.c.n)
             if after is not None:
                 seen = select(messages.c.n).where(messages.c.lane == lane, messages.c.id == after)
                 last = tx.execute(seen).scalar()
                 if last is None:
                     raise no_cursor(after)
                 query = query.where(messages.c.n > last)
-            listed = map(rows.message, tx.execute(query).mappings())
-            return page_of(listed, limit=limit, cursor=lambda message: message.id)
+            return paged(tx, query, rows.message, limit=limit)
 
     def get(self, tenant: Tenant, session_id: str, message_id: str) -> Message:
         """Return one message of a session with its whole text.

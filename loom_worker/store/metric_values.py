@@ -33,7 +33,7 @@ from loom_worker.core.metric_recorder import (
 from loom_worker.core.values.budgets import NANO
 from loom_worker.store.database import Database
 from loom_worker.store.schema import usage
-from loom_worker.store.trace_tables import metric_values
+from loom_worker.store.tables import metric_values
 from loom_worker.store.turn_statements import COUNT_METRIC
 
 FOLDED = "ledger"

@@ -5,7 +5,7 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, Integer, bindparam
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.notifications import Delivery
-from loom_worker.core.values.pages import Page, page_of
+from loom_worker.core.values.pages import Page
 from loom_worker.core.values.spans import LaterSpans
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.store import rows
@@ -13,9 +13,8 @@ from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import kept_delivery, outbox, turns
-from loom_worker.store.tenants import of_session, ours
+from loom_worker.store.tenants import checked_cursor, newest_first, of_session, ours, paged
 from loom_worker.store.turn_records import add_spans
-from loom_worker.store.turns import checked_cursor
 
 _INSERT = insert(outbox)
 _DUE = PreparedStatement(
@@ -86,13 +85,9 @@ class Outbox:
 
     def page(self, tenant: Tenant, *, limit: int, after: str | None) -> Page[Delivery]:
         """List deliveries, the newest first; ``after`` is the id of the last one seen."""
-        query = select(outbox).where(*_of(tenant))
-        query = query.order_by(outbox.c.id.desc()).limit(limit + 1)
-        if after is not None:
-            query = query.where(outbox.c.id < checked_cursor(after, "whd_"))
+        query = newest_first(select(outbox).where(*_of(tenant)), outbox.c.id, checked_cursor(after, "whd_"))
         with self._database.read() as tx:
-            listed = map(rows.delivery, tx.execute(query).mappings())
-            return page_of(listed, limit=limit, cursor=lambda delivery: delivery.id)
+            return paged(tx, query, rows.delivery, limit=limit)
 
 
 def _of(tenant: Tenant) -> list[ColumnElement[bool]]:

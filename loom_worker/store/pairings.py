@@ -2,17 +2,18 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from loom_worker.core.errors import Conflict, Flaw, Forbidden, Invalid, NotFound
 from loom_worker.core.values.channels import Pairing
-from loom_worker.core.values.pages import Page, page_of
+from loom_worker.core.values.pages import Page
 from loom_worker.core.values.tenants import Actor, Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import NewTurn
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions
-from loom_worker.store.workspace_tables import pairings
+from loom_worker.store.tables import pairings
+from loom_worker.store.tenants import newest_first, of_user, paged
 
 _COLUMNS = [pairings.c[name] for name in Pairing.__slots__]
 _WHO = select(*_COLUMNS).where(
@@ -55,7 +56,8 @@ class Pairings:
             NotFound: the tenant has no such pairing.
         """
         with self._database.write(durable=True) as tx:
-            row = tx.execute(select(*_COLUMNS).where(pairings.c.id == pairing_id, *_ours(tenant))).mappings().first()
+            ours = select(*_COLUMNS).where(pairings.c.id == pairing_id, *of_user(pairings, tenant))
+            row = tx.execute(ours).mappings().first()
             if row is None:
                 raise NotFound(f"There is no pairing {pairing_id!r}.")
             tx.execute(delete(pairings).where(pairings.c.id == pairing_id))
@@ -63,12 +65,9 @@ class Pairings:
 
     def page(self, tenant: Tenant, *, limit: int, after: str | None) -> Page[Pairing]:
         """List pairings, the newest first; ``after`` is the id of the last one seen."""
-        query = select(*_COLUMNS).where(*_ours(tenant)).order_by(pairings.c.id.desc()).limit(limit + 1)
-        if after is not None:
-            query = query.where(pairings.c.id < after)
+        query = newest_first(select(*_COLUMNS).where(*of_user(pairings, tenant)), pairings.c.id, after)
         with self._database.read() as tx:
-            listed = (Pairing(**row) for row in tx.execute(query).mappings())
-            return page_of(listed, limit=limit, cursor=lambda pairing: pairing.id)
+            return paged(tx, query, lambda row: Pairing(**row), limit=limit)
 
 
 def asking_user(tx: Connection, tenant: Tenant, new: NewTurn) -> str | None:
@@ -109,12 +108,6 @@ def _of(tx: Connection, workspace: str, channel: str, identity: str) -> Pairing 
     wanted = {"our_workspace": workspace, "our_channel": channel, "our_identity": identity}
     row = tx.execute(_WHO, wanted).mappings().first()
     return None if row is None else Pairing(**row)
-
-
-def _ours(tenant: Tenant) -> list[ColumnElement[bool]]:
-    in_workspace = pairings.c.workspace == workspace_of(tenant)
-    user = user_of(tenant)
-    return [in_workspace] if user is None else [in_workspace, pairings.c.user == user]
 
 
 def _note(tx: Connection, action: str, pairing: Pairing, by: Actor, *, at_ms: int) -> None:

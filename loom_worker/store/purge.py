@@ -2,9 +2,9 @@
 
 from sqlalchemy import Connection, Integer, Table, bindparam, delete, func, select
 
-from loom_worker.store.memory_tables import dated_summaries, memory, memory_snapshots
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import DELETED, agent_errors, messages, sessions, turns, unfinished
+from loom_worker.store.tables import dated_summaries, memory, memory_snapshots
 
 REST_S = 0.002
 """Pause after a batch. The lock of the process goes to the first that asks, which would be the thread that has just

@@ -14,20 +14,22 @@ from typing import Any, Protocol
 from sqlalchemy import ColumnElement, Connection, Text, bindparam, cast, delete, func, select
 
 from loom_worker.core.settings import RetentionSettings
+from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.ids import sortable_id
+from loom_worker.core.values.tenants import RETENTION
+from loom_worker.core.values.workspaces import Rules
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import remove_dated
 from loom_worker.store.fact_changes import remove_of_messages
-from loom_worker.store.idle import DAY_MS, SESSIONS, IdleSessions, delete_idle
-from loom_worker.store.memory_tables import memory, memory_snapshots
 from loom_worker.store.purge import BATCH_CHARACTERS, REST_S
-from loom_worker.store.run_removal import OldRuns
+from loom_worker.store.removal import remove
 from loom_worker.store.schema import DELETED, messages, outbox, sessions, steps, turns, unfinished, verdicts
 from loom_worker.store.space import give_back
-from loom_worker.store.trace_tables import spans
+from loom_worker.store.tables import memory, memory_snapshots, spans, workflow_runs, workspaces
 
+DAY_MS = 24 * 3600 * 1000
 BATCHES = 10
 """Batches of each kind in one sweep."""
 ROWS = 50
@@ -36,6 +38,10 @@ BATCH_BYTES = 100_000
 """Most bytes that a batch removes, unless one row alone has more: each page of them is overwritten."""
 SPAN_BYTES = 64 * 1024 * 1024
 """Most that spans take which are stored as such; a turn with a webhook and a compression has some 2 kB of them."""
+SESSIONS = 20
+"""Sessions that a batch looks at."""
+RUNS = 20
+"""Runs that a batch looks at: one of many stages has some megabytes."""
 FOR_EVER_DAYS = 1_000_000
 PAUSE_MS = 10 * 60 * 1000
 """Pause after a walk through a whole table."""
@@ -55,7 +61,13 @@ _OLDEST = (
     .order_by(messages.c.n)
 )
 _FIRST_N = select(memory.c.first_n).where(memory.c.lane == bindparam("our_lane"))
-
+_has_open = select(turns.c.id).where(turns.c.lane == sessions.c.lane, unfinished()).exists()
+_has_pending = (
+    select(outbox.c.id)
+    .join(turns, turns.c.id == outbox.c.turn_id)
+    .where(turns.c.lane == sessions.c.lane, outbox.c.status == "pending")
+    .exists()
+)
 
 ACCOUNT_DAYS = 40
 """Longer than any period of a budget."""
@@ -251,7 +263,7 @@ class _Conversations:
         for row in found:
             if row.is_old and row.workspace != DELETED:
                 if row.updated_ms < before_ms:
-                    delete_idle(self._database, row.lane, before_ms)
+                    _delete_idle(self._database, row.lane, before_ms)
                 else:
                     self._shorten(row.lane, before_ms)
         return found[-1].lane if len(found) == SESSIONS else ""
@@ -300,3 +312,68 @@ def _kept_turns(tx: Connection, turn_ids: list[str], before_ms: int) -> frozense
     has_pending = select(outbox.c.id).where(outbox.c.turn_id == turns.c.id, outbox.c.status == "pending").exists()
     found = select(turns.c.id).where(turns.c.id.in_(set(turn_ids)), is_young | has_pending)
     return frozenset(tx.execute(found).scalars())
+
+
+class IdleSessions:
+    """Sessions of the workspaces whose rules say how long an unused one is kept."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def remove_some(self, after: str, before_ms: int) -> str:
+        """As ``_Expiry``; the key is a session's lane, the moment is now."""
+        with self._database.read() as tx:
+            kept_ms = {name: days * DAY_MS for name, days in _retention_days(tx).items()}
+        if not kept_ms:
+            return ""
+        some = select(sessions.c.lane, sessions.c.workspace, sessions.c.updated_ms)
+        some = some.where(sessions.c.lane > after, sessions.c.workspace.in_(kept_ms))
+        with self._database.read() as tx:
+            found = tx.execute(some.order_by(sessions.c.lane).limit(SESSIONS)).all()
+        for row in found:
+            if row.updated_ms < before_ms - kept_ms[row.workspace]:
+                _delete_idle(self._database, row.lane, before_ms - kept_ms[row.workspace])
+        return found[-1].lane if len(found) == SESSIONS else ""
+
+
+def _delete_idle(database: Database, lane: str, before_ms: int) -> None:
+    """Delete a session that was last used before a moment, unless a turn is open or a webhook to be sent."""
+    is_idle = (sessions.c.lane == lane, sessions.c.updated_ms < before_ms, ~_has_open)
+    with database.read() as tx:  # the webhooks of a long session take a while to look through
+        if tx.execute(select(sessions.c.lane).where(*is_idle, ~_has_pending)).first() is None:
+            return
+    with database.write() as tx:
+        row = tx.execute(select(sessions).where(*is_idle)).mappings().first()
+        if row is not None:
+            remove(tx, row, RETENTION, now_ms=moment_ms())
+
+
+class OldRuns:
+    """Runs that ended longer ago than conversations are kept: the setting bounds all, a workspace's rule its own."""
+
+    def __init__(self, database: Database, conversation_days: int) -> None:
+        """Args: conversation_days: 0: only rules of workspaces bound them."""
+        self._database = database
+        self._days = conversation_days or None
+
+    def remove_some(self, after: str, before_ms: int) -> str:
+        """As ``_Expiry``; the key is a run's id, the moment is now."""
+        with self._database.read() as tx:
+            days = _retention_days(tx)
+            if not (self._days or days):
+                return ""
+            some = select(workflow_runs.c.id, workflow_runs.c.workspace, workflow_runs.c.completed_ms)
+            found = tx.execute(some.where(workflow_runs.c.id > after).order_by(workflow_runs.c.id).limit(RUNS)).all()
+        for row in found:
+            bounds = [each for each in (self._days, days.get(row.workspace)) if each is not None]
+            if bounds and row.completed_ms is not None and row.completed_ms < before_ms - min(bounds) * DAY_MS:
+                with self._database.write() as tx:
+                    tx.execute(delete(workflow_runs).where(workflow_runs.c.id == row.id))
+        return found[-1].id if len(found) == RUNS else ""
+
+
+def _retention_days(tx: Connection) -> dict[str, int]:
+    """How many days the rules of workspaces keep what nobody uses, of those whose rules say so."""
+    stored = tx.execute(select(workspaces.c.name, workspaces.c.rules)).all()
+    days = {row.name: Rules.of(row.rules).retention_days for row in stored}
+    return {name: kept for name, kept in days.items() if kept is not None}

@@ -22,11 +22,11 @@ from loom_worker.store.cancel import interrupt_turn
 from loom_worker.store.database import Database
 from loom_worker.store.removal import Deleted, remove, with_children
 from loom_worker.store.run_steps import RunPlan, RunStep, RunWriter
-from loom_worker.store.run_tables import run_stages, workflow_runs
 from loom_worker.store.runs import read_stages, run_of, run_row, with_turns
 from loom_worker.store.schedules import claim
 from loom_worker.store.sessions import find
 from loom_worker.store.submit import DISABLED, own_key
+from loom_worker.store.tables import run_stages, workflow_runs
 
 _INSERT, _INSERT_STAGE = insert(workflow_runs), insert(run_stages)
 _BY_ID = select(workflow_runs).where(workflow_runs.c.id == bindparam("our_id"))

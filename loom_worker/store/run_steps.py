@@ -41,13 +41,12 @@ from loom_worker.store.children import usage_below
 from loom_worker.store.metric_values import count
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.prepared import PreparedStatement
-from loom_worker.store.run_tables import run_events, run_stages, workflow_runs
 from loom_worker.store.runs import read_stages, run_of, stage_of
 from loom_worker.store.schema import answer_text, turns
 from loom_worker.store.sessions import add, found_or_added
 from loom_worker.store.submit import insert_turn
+from loom_worker.store.tables import run_events, run_stages, workflow_runs, workspaces
 from loom_worker.store.turn_records import add_spans
-from loom_worker.store.workspace_tables import workspaces
 
 DELETED_REASON = "deleted"
 """Of a stage whose turn was deleted with its session before it had ended."""

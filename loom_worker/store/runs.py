@@ -10,15 +10,15 @@ from loom_worker.core.errors import NotFound
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import FIELD_BYTES
 from loom_worker.core.values.notifications import Event
-from loom_worker.core.values.pages import Page, page_of
+from loom_worker.core.values.pages import Page
 from loom_worker.core.values.runs import Run, RunStage
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.core.values.traces import TurnTrace
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.database import Database
-from loom_worker.store.run_tables import run_events, run_stages, workflow_runs
 from loom_worker.store.schema import turns
-from loom_worker.store.turns import checked_cursor
+from loom_worker.store.tables import run_events, run_stages, workflow_runs
+from loom_worker.store.tenants import checked_cursor, newest_first, of_user, paged
 
 _user = bindparam("our_user", type_=Text())
 _OURS = and_(
@@ -104,15 +104,13 @@ class Runs:
             where: any of workflow and status, each a value to match.
         """
         columns = [_shortened(each) for each in workflow_runs.c]
-        query = select(*columns).where(*ours(tenant)).order_by(workflow_runs.c.id.desc()).limit(limit + 1)
+        query = newest_first(
+            select(*columns).where(*of_user(workflow_runs, tenant)), workflow_runs.c.id, checked_cursor(after, "run_")
+        )
         for name, value in where.items():
             query = query.where((_STATUS if name == "status" else workflow_runs.c[name]) == value)
-        if after is not None:
-            query = query.where(workflow_runs.c.id < checked_cursor(after, "run_"))
         with self._database.read() as tx:
-            found = tx.execute(query).mappings().all()
-            listed = (run_of(row, with_turns(tx, _listed_stages(tx, row["id"]))) for row in found)
-            return page_of(listed, limit=limit, cursor=lambda run: run.id)
+            return paged(tx, query, lambda row: run_of(row, with_turns(tx, _listed_stages(tx, row["id"]))), limit=limit)
 
     def of(self, run_ids: Sequence[str]) -> dict[str, str]:
         """Statuses by id, of runs that whoever asks has been found to be allowed to see; deleted ones are missing."""
@@ -136,13 +134,6 @@ class Runs:
         query = select(workflow_runs.c.workflow, func.count()).where(is_open).group_by(workflow_runs.c.workflow)
         with self._database.read() as tx:
             return {row[0]: row[1] for row in tx.execute(query)}
-
-
-def ours(tenant: Tenant) -> list[ColumnElement[bool]]:
-    """True of the tenant's runs."""
-    user = user_of(tenant)
-    in_workspace = workflow_runs.c.workspace == workspace_of(tenant)
-    return [in_workspace] if user is None else [in_workspace, workflow_runs.c.user == user]
 
 
 def run_row(tx: Connection, tenant: Tenant, run_id: str, *columns: ColumnElement[Any]) -> Any:

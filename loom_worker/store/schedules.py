@@ -11,8 +11,8 @@ from loom_worker.core.values.schedules import Firing, Schedule, ScheduleState, p
 from loom_worker.core.values.tenants import LOCAL, Actor
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
-from loom_worker.store.run_tables import schedules, workflow_runs
 from loom_worker.store.schema import turns
+from loom_worker.store.tables import schedules, workflow_runs
 
 TAKEN = "schedule-taken"
 """Another process has dealt with this due time."""

@@ -20,21 +20,10 @@ from sqlalchemy import (
     func,
     literal_column,
     select,
-    text,
 )
 
 from loom_worker.core.values.turns import UNFINISHED
-from loom_worker.store import (  # noqa: F401 - they belong to it, too
-    agent_tables,
-    agent_version_tables,
-    audit_tables,
-    blob_tables,
-    memory_tables,
-    run_tables,
-    trace_tables,
-    workspace_tables,
-)
-from loom_worker.store.table_parts import JSON_OR_NULL, METADATA
+from loom_worker.store.tables import JSON_OR_NULL, METADATA, NOT_COMPLETED, where
 
 VERSION = "0030"
 """The schema version this code reads and writes; the last file in migrations/versions."""
@@ -43,17 +32,15 @@ DELETED = "/deleted"
 """The workspace of a deleted session whose rows are still being removed; no key can name it, for the slash."""
 
 metadata = METADATA
-"""All tables: those of this module and of the modules that it imports for theirs."""
+"""All tables: those of this module and of ``tables``."""
 
-_OF_USER: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("user IS NOT NULL"))
-_BY_KEY: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("key_id IS NOT NULL"))
-_UNFINISHED = text("status IN ('queued', 'in_progress', 'requires_action')")
-_NOT_COMPLETED: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("completed_ms IS NULL"))
-_DEAD: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("status = 'failed' AND reason = 'dead'"))
-_LEARNED: Any = dict.fromkeys(("sqlite_where", "postgresql_where"), text("learned_version IS NOT NULL"))
-_CHILD = text("parent_turn_id IS NOT NULL")
-_AWAITING = text("awaits IS NOT NULL AND status = 'running'")
-_UNFINISHED_BY_KEY = text(f"key_id IS NOT NULL AND {_UNFINISHED.text}")
+_OF_USER = where("user IS NOT NULL")
+_BY_KEY = where("key_id IS NOT NULL")
+_UNFINISHED = "status IN ('queued', 'in_progress', 'requires_action')"
+_DEAD = where("status = 'failed' AND reason = 'dead'")
+_LEARNED = where("learned_version IS NOT NULL")
+_CHILD = where("parent_turn_id IS NOT NULL")
+_AWAITING = where("awaits IS NOT NULL AND status = 'running'")
 
 sessions = Table(
     "sessions",
@@ -143,14 +130,14 @@ turns = Table(
     Column("user", Text),  # of the session when it was accepted
     Column("said_ms", BigInteger),  # the date that a client gave it
     UniqueConstraint("lane", "seq"),
-    Index("turns_unfinished", "lane", "seq", sqlite_where=_UNFINISHED, postgresql_where=_UNFINISHED),
-    Index("turns_open_by_status", *("status", "workspace", "created_ms"), **_NOT_COMPLETED),
+    Index("turns_unfinished", "lane", "seq", **where(_UNFINISHED)),
+    Index("turns_open_by_status", *("status", "workspace", "created_ms"), **NOT_COMPLETED),
     Index("turns_dead", "workspace", **_DEAD),
-    Index("turns_open_by_key", "key_id", sqlite_where=_UNFINISHED_BY_KEY, postgresql_where=_UNFINISHED_BY_KEY),
+    Index("turns_open_by_key", "key_id", **where(f"key_id IS NOT NULL AND {_UNFINISHED}")),
     Index("turns_by_workspace", "workspace", "id"),
     Index("turns_by_key", "workspace", "idempotency_key", unique=True),
     Index("turns_by_learned", *("workspace", "agent", "learned_version", "id"), **_LEARNED),
-    Index("turns_by_parent", "parent_turn_id", sqlite_where=_CHILD, postgresql_where=_CHILD),
+    Index("turns_by_parent", "parent_turn_id", **_CHILD),
 )
 
 steps = Table(
@@ -188,7 +175,7 @@ calls = Table(
     Column("awaits", String(16)),  # what other than a tool gives its result: a turn, or messages
     Column("child_turn_id", String(40)),  # that turn
     Column("wait_until_ms", BigInteger),  # its result is no longer waited for from then on
-    Index("calls_awaiting", "turn_id", sqlite_where=_AWAITING, postgresql_where=_AWAITING),
+    Index("calls_awaiting", "turn_id", **_AWAITING),
 )
 
 verdicts = Table(  # one judge on one answer; of no use once the turn has ended
@@ -290,9 +277,7 @@ outbox = Table(
     Column("trace_id", String(32)),
     Column("run_id", String(40)),  # whose end it reports; turn_id is then the turn that ended it
     Column("headers", JSON_OR_NULL),
-    Index(
-        "outbox_due", "next_ms", sqlite_where=text("status = 'pending'"), postgresql_where=text("status = 'pending'")
-    ),
+    Index("outbox_due", "next_ms", **where("status = 'pending'")),
     Index("outbox_by_workspace", "workspace", "id"),
     Index("outbox_by_turn", "turn_id"),  # without it every turn that is deleted costs a look at all deliveries
 )

@@ -13,7 +13,7 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.pages import Page, no_cursor, page_of
+from loom_worker.core.values.pages import Page, no_cursor
 from loom_worker.core.values.sessions import NewSession, Session, SessionPatch
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, session_of, user_of, workspace_of
 from loom_worker.core.values.tiers import Scope
@@ -21,10 +21,10 @@ from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import purge, rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
-from loom_worker.store.memory_tables import memory
 from loom_worker.store.removal import Deleted, remove, with_children
 from loom_worker.store.schema import DELETED, sessions, turns
-from loom_worker.store.tenants import ours, parameters
+from loom_worker.store.tables import memory
+from loom_worker.store.tenants import ours, paged, parameters
 
 _OF_LANE = select(sessions).where(sessions.c.lane == bindparam("our_lane"), sessions.c.workspace != DELETED)
 _DELETED_TURNS = (
@@ -97,14 +97,14 @@ class Sessions:
             Invalid: ``after`` is neither.
         """
         query = select(sessions).where(ours(tenant), ~sessions.c.id.contains(":"))
-        query = query.order_by(sessions.c.created_ms.desc(), sessions.c.id.desc()).limit(limit + 1)
+        query = query.order_by(sessions.c.created_ms.desc(), sessions.c.id.desc())
         with self._database.read() as tx:
             if after is not None:
                 created_ms, last_id = _cursor(tx, tenant, after)
                 earlier = and_(sessions.c.created_ms == created_ms, sessions.c.id < last_id)
                 query = query.where(or_(sessions.c.created_ms < created_ms, earlier))
-            listed = (_with_queue(tx, row) for row in tx.execute(query).mappings())
-            return page_of(listed, limit=limit, cursor=lambda session: f"{session.created_ms}:{session.id}")
+            cursor = "{0.created_ms}:{0.id}".format
+            return paged(tx, query, lambda row: _with_queue(tx, row), limit=limit, cursor=cursor)
 
     def patch(self, tenant: Tenant, session_id: str, patch: SessionPatch, *, now_ms: int) -> Session:
         """Change the fields that the patch names.

@@ -14,9 +14,9 @@ from loom_worker.core.values.children import Ancestor
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page
 from loom_worker.store.database import Database
-from loom_worker.store.run_tables import run_stages
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.schema import shared_memory as rows
+from loom_worker.store.tables import run_stages
 
 KEY_CHARS = 256
 VALUE_BYTES = 64 * 1024

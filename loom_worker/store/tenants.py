@@ -1,11 +1,16 @@
-"""Which rows a tenant may read and change. Every query for a client carries one of these conditions.
+"""Which rows a tenant may read and change, and the pages of its lists. Every query for a client has such a condition.
 
 Whatever belongs to a session is reached through it: the session decides whose it is, and whether it is deleted.
 """
 
-from sqlalchemy import ColumnElement, Text, and_, bindparam, or_, select
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, Table, Text, and_, bindparam, or_, select
 
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.pages import L, Page, no_cursor, page_of
 from loom_worker.core.values.tenants import Tenant, session_of, user_of, workspace_of
 from loom_worker.store.schema import sessions
 
@@ -40,3 +45,44 @@ def of_session(lane: ColumnElement[str], is_ours: ColumnElement[bool] = OURS) ->
         is_ours: OURS, or ``ours(tenant)``.
     """
     return select(sessions.c.lane).where(sessions.c.lane == lane, is_ours).exists()
+
+
+def of_user(table: Table, tenant: Tenant) -> list[ColumnElement[bool]]:
+    """True of the tenant's rows of a table that names workspace and user itself."""
+    user = user_of(tenant)
+    in_workspace = table.c.workspace == workspace_of(tenant)
+    return [in_workspace] if user is None else [in_workspace, table.c.user == user]
+
+
+def checked_cursor(after: str | None, prefix: str) -> str | None:
+    """Return the id that a page ended with, None for the first page.
+
+    Raises:
+        Invalid: it is not such an id; a client would otherwise get the first page again and take it for more.
+    """
+    if after is not None and not after.startswith(prefix):
+        raise no_cursor(after)
+    return after
+
+
+def newest_first(query: Select[*tuple[Any, ...]], key: ColumnElement[Any], after: object) -> Select[*tuple[Any, ...]]:
+    """The rows in descending order of a key; those behind ``after``, the key of the last one seen, if it is given."""
+    query = query.order_by(key.desc())
+    return query if after is None else query.where(key < after)
+
+
+def paged(
+    tx: Connection,
+    query: Select[*tuple[Any, ...]],
+    read: Callable[[Any], L],
+    *,
+    limit: int,
+    cursor: Callable[[L], str] = attrgetter("id"),
+) -> Page[L]:
+    """A page of what an ordered query finds.
+
+    Args:
+        read: makes the value of a row; it is called for the rows of the page, and one more, alone.
+        cursor: what leads on behind a value.
+    """
+    return page_of(map(read, tx.execute(query.limit(limit + 1)).mappings()), limit=limit, cursor=cursor)

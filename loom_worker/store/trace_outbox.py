@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
 
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.store.database import Database
-from loom_worker.store.trace_tables import spans, trace_outbox
+from loom_worker.store.tables import spans, trace_outbox
 from loom_worker.store.turn_statements import ENQUEUE_TRACE
 
 MOST_ROWS = 100_000

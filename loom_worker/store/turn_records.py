@@ -14,8 +14,8 @@ from loom_worker.store import rows
 from loom_worker.store.claims import read_verdicts
 from loom_worker.store.database import Database
 from loom_worker.store.schema import steps, turn_columns, turns
+from loom_worker.store.tables import spans
 from loom_worker.store.trace_outbox import enqueue_trace
-from loom_worker.store.trace_tables import spans
 from loom_worker.store.turns import read_calls, turn_row
 
 LATER_SPANS = 200

@@ -10,11 +10,7 @@ from sqlalchemy import BindParameter, Float, Integer, String, Text, and_, bindpa
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.store import rows
-from loom_worker.store.agent_version_tables import agent_labels
-from loom_worker.store.audit_tables import audit, audit_chains
-from loom_worker.store.memory_tables import memory
 from loom_worker.store.prepared import PreparedStatement
-from loom_worker.store.run_tables import workflow_runs
 from loom_worker.store.schema import (
     calls,
     kept,
@@ -27,10 +23,19 @@ from loom_worker.store.schema import (
     unfinished,
     usage,
 )
-from loom_worker.store.table_parts import JSON_OR_NULL
+from loom_worker.store.tables import (
+    JSON_OR_NULL,
+    agent_labels,
+    audit,
+    audit_chains,
+    memory,
+    metric_values,
+    trace_outbox,
+    workflow_runs,
+    workspace_depths,
+    workspaces,
+)
 from loom_worker.store.tenants import OURS, of_session
-from loom_worker.store.trace_tables import metric_values, trace_outbox
-from loom_worker.store.workspace_tables import workspace_depths, workspaces
 
 _OUR_LANE: BindParameter[str] = bindparam("our_lane", type_=String)
 _OUR_ID: BindParameter[str] = bindparam("our_id", type_=String)

@@ -10,7 +10,7 @@ from loom_worker.core.values.calls import Call
 from loom_worker.core.values.cutting import FIELD_BYTES
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import OPEN_VERDICT
-from loom_worker.core.values.pages import Page, no_cursor, page_of
+from loom_worker.core.values.pages import Page
 from loom_worker.core.values.tenants import Tenant, workspace_of
 from loom_worker.core.values.turns import UNFINISHED, Step, Turn
 from loom_worker.core.values.webhooks import Webhook
@@ -19,8 +19,8 @@ from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
 from loom_worker.store.schema import DELETED, kept, sessions, steps, turn_columns, turns, unfinished, verdicts
 from loom_worker.store.sessions import found
-from loom_worker.store.tenants import of_session, ours, parameters
-from loom_worker.store.workspace_tables import workspace_depths
+from loom_worker.store.tables import workspace_depths
+from loom_worker.store.tenants import checked_cursor, newest_first, of_session, ours, paged, parameters
 
 SET = "webhook-set"
 """The problem of a second webhook for a turn."""
@@ -57,17 +57,13 @@ class Turns:
         """
         # One character more than a list shows, to see whether an answer was cut.
         columns = turn_columns(answer_chars=FIELD_BYTES + 1)
-        query = select(*columns).where(*_of(tenant), kept())
-        query = query.order_by(turns.c.id.desc()).limit(limit + 1)
+        query = newest_first(select(*columns).where(*_of(tenant), kept()), turns.c.id, checked_cursor(after, "turn_"))
         for name, value in where.items():
             query = query.where(turns.c[name] == value)
-        if after is not None:
-            query = query.where(turns.c.id < checked_cursor(after, "turn_"))
         with self._database.read() as tx:
             if "session_id" in where:
                 found(tx, tenant, where["session_id"])
-            listed = (read_turn(tx, row) for row in tx.execute(query).mappings())
-            return page_of(listed, limit=limit, cursor=lambda turn: turn.id)
+            return paged(tx, query, lambda row: read_turn(tx, row), limit=limit)
 
     def with_journal(self, tenant: Tenant, turn_id: str) -> tuple[Turn, tuple[Step, ...]]:
         """A turn and its steps in order, read together: at the turn's end its text moves from the steps to the turn.
@@ -173,17 +169,6 @@ def queued() -> ColumnElement[bool]:
 def dead() -> ColumnElement[bool]:
     """True of a turn that killed its workers too often, in the literals of ``turns_dead``."""
     return and_(turns.c.status == literal_column("'failed'"), turns.c.reason == literal_column("'dead'"))
-
-
-def checked_cursor(after: str, prefix: str) -> str:
-    """Return the id that a page ended with.
-
-    Raises:
-        Invalid: it is not such an id; a client would otherwise get the first page again and take it for more.
-    """
-    if not after.startswith(prefix):
-        raise no_cursor(after)
-    return after
 
 
 def _of(tenant: Tenant) -> list[ColumnElement[bool]]:

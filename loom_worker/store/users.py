@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, literal, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import NotFound
@@ -11,16 +11,17 @@ from loom_worker.core.values.audit import TURN_ENDED
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.store.audit import note_act
-from loom_worker.store.audit_tables import audit, user_deletions
 from loom_worker.store.database import Database
 from loom_worker.store.fact_changes import remove_of_user
 from loom_worker.store.removal import DELETED_REASON, Deleted, remove
-from loom_worker.store.run_removal import has_runs, remove_runs
 from loom_worker.store.schema import sessions, turns
-from loom_worker.store.workspace_tables import api_keys, pairings, session_tokens
+from loom_worker.store.tables import api_keys, audit, pairings, session_tokens, user_deletions, workflow_runs
+from loom_worker.store.tenants import of_user
 
 SESSIONS = 20
 """Sessions that are deleted in one transaction."""
+RUNS = 20
+"""Runs that are removed in one transaction: one of many stages has some megabytes."""
 _COUNTED = ("sessions", "turns", "keys")
 
 
@@ -52,21 +53,20 @@ class Users:
             NotFound: the user has no session, no key that is valid or has a name, no pairing, no fact, and is not
                 being deleted.
         """
-        is_kept = and_(*_keys_of(who), api_keys.c.revoked_ms.is_(None))
+        is_kept = and_(*of_user(api_keys, who), api_keys.c.revoked_ms.is_(None))
         with self._database.write(durable=True) as tx:
-            known = tx.execute(select(user_deletions).where(*_is_noted(who))).first()
+            known = tx.execute(select(user_deletions).where(*of_user(user_deletions, who))).first()
             keys = tx.execute(select(api_keys.c.id).where(is_kept).order_by(api_keys.c.id)).scalars().all()
-            has_session = tx.execute(select(sessions.c.lane).where(*_sessions_of(who)).limit(1)).first() is not None
-            has_name = tx.execute(select(api_keys.c.id).where(*_keys_of(who), api_keys.c.name != "").limit(1)).first()
-            is_paired = tx.execute(select(pairings.c.id).where(*_pairings_of(who)).limit(1)).first() is not None
+            has_session, is_paired = _has(tx, sessions, who), _has(tx, pairings, who)
+            has_name = _has(tx, api_keys, who, api_keys.c.name != "")
             has_facts = remove_of_user(tx, who)
-            if not (known or keys or has_session or has_name or is_paired or has_facts or has_runs(tx, who)):
+            if not (known or keys or has_session or has_name or is_paired or has_facts or _has(tx, workflow_runs, who)):
                 raise NotFound(f"There is nothing of a user {who.user!r}.")
             tx.execute(update(api_keys).where(is_kept).values(revoked_ms=now_ms))
-            lanes = select(sessions.c.lane).where(*_sessions_of(who))
+            lanes = select(sessions.c.lane).where(*of_user(sessions, who))
             tx.execute(delete(session_tokens).where(session_tokens.c.lane.in_(lanes)))
-            tx.execute(update(api_keys).where(*_keys_of(who)).values(name=""))
-            tx.execute(delete(pairings).where(*_pairings_of(who)))
+            tx.execute(update(api_keys).where(*of_user(api_keys, who)).values(name=""))
+            tx.execute(delete(pairings).where(*of_user(pairings, who)))
             for key_id in keys:
                 _note(tx, "key.revoked", who, by.key_id, at_ms=now_ms, subject=key_id)
             row = {"workspace": who.workspace, "user": who.user, "key_id": by.key_id}
@@ -78,43 +78,42 @@ class Users:
     def delete_some(self, who: WorkspaceUser, *, now_ms: int) -> tuple[Deleted, ...]:
         """Delete the next sessions, with the turns that run in them; empty: none is left."""
         with self._database.write(durable=True) as tx:
-            rows = tx.execute(select(sessions).where(*_sessions_of(who)).limit(SESSIONS)).mappings().all()
-            key_id = tx.execute(select(user_deletions.c.key_id).where(*_is_noted(who))).scalar()
+            rows = tx.execute(select(sessions).where(*of_user(sessions, who)).limit(SESSIONS)).mappings().all()
+            key_id = tx.execute(select(user_deletions.c.key_id).where(*of_user(user_deletions, who))).scalar()
             if not rows or key_id is None:
                 return ()
-            remove_runs(tx, who)  # a run has a session at least, so they are gone before these
+            _remove_runs(tx, who)  # a run has a session at least, so they are gone before these
             lanes = [row["lane"] for row in rows]
             count = tx.execute(select(func.count()).where(turns.c.lane.in_(lanes))).scalar_one()
             gone = tuple(remove(tx, row, Actor(key_id), now_ms=now_ms) for row in rows)
             counts = {"sessions": user_deletions.c.sessions + len(rows), "turns": user_deletions.c.turns + count}
-            tx.execute(update(user_deletions).where(*_is_noted(who)).values(**counts))
+            tx.execute(update(user_deletions).where(*of_user(user_deletions, who)).values(**counts))
             return gone
 
     def stopped_turns(self, who: WorkspaceUser) -> tuple[str, ...]:
         """Ids of the turns that were stopped since the deletion was asked for, as the audit has them."""
-        asked_ms = select(user_deletions.c.asked_ms).where(*_is_noted(who)).scalar_subquery()
-        of_user = (audit.c.workspace == who.workspace, audit.c.user == who.user, audit.c.at_ms >= asked_ms)
+        asked_ms = select(user_deletions.c.asked_ms).where(*of_user(user_deletions, who)).scalar_subquery()
+        its_rows = (*of_user(audit, who), audit.c.at_ms >= asked_ms)
         stopped = (audit.c.action == TURN_ENDED, audit.c.reason == DELETED_REASON)
         with self._database.read() as tx:
-            return tuple(tx.execute(select(audit.c.turn_id).where(*of_user, *stopped)).scalars())
+            return tuple(tx.execute(select(audit.c.turn_id).where(*its_rows, *stopped)).scalars())
 
     def progress(self, who: WorkspaceUser) -> UserDeletion | None:
         """How far the deletion has come; None if it has ended."""
         with self._database.read() as tx:
-            is_noted = tx.execute(select(user_deletions.c.user).where(*_is_noted(who))).first() is not None
-            return _progress(tx, who) if is_noted else None
+            return _progress(tx, who) if _has(tx, user_deletions, who) else None
 
     def finish(self, who: WorkspaceUser, *, now_ms: int) -> None:
         """Note that the user is deleted, unless a session was made meanwhile: the next sweep goes on then."""
         with self._database.write(durable=True) as tx:
-            row = tx.execute(select(user_deletions).where(*_is_noted(who))).mappings().first()
-            if row is None or tx.execute(select(sessions.c.lane).where(*_sessions_of(who)).limit(1)).first():
+            row = tx.execute(select(user_deletions).where(*of_user(user_deletions, who))).mappings().first()
+            if row is None or _has(tx, sessions, who):
                 return
-            while remove_runs(tx, who):
+            while _remove_runs(tx, who):
                 pass  # those whose sessions went before them
             remove_of_user(tx, who)  # what its sessions said while they were deleted
             counts = [{"kind": "count", "name": name, "outcome": row[name]} for name in _COUNTED]
-            tx.execute(delete(user_deletions).where(*_is_noted(who)))
+            tx.execute(delete(user_deletions).where(*of_user(user_deletions, who)))
             _note(tx, "user.deleted", who, row["key_id"], at_ms=now_ms, subject=who.user, decisions=counts)
 
     def unfinished(self, *, asked_before_ms: int, limit: int) -> tuple[WorkspaceUser, ...]:
@@ -125,26 +124,22 @@ class Users:
             return tuple(WorkspaceUser(row.workspace, row.user) for row in tx.execute(query))
 
 
-def _keys_of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
-    return api_keys.c.workspace == who.workspace, api_keys.c.user == who.user
-
-
-def _pairings_of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
-    return pairings.c.workspace == who.workspace, pairings.c.user == who.user
-
-
-def _sessions_of(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
-    return sessions.c.workspace == who.workspace, sessions.c.user == who.user
-
-
-def _is_noted(who: WorkspaceUser) -> tuple[ColumnElement[bool], ...]:
-    return user_deletions.c.workspace == who.workspace, user_deletions.c.user == who.user
-
-
 def _progress(tx: Connection, who: WorkspaceUser) -> UserDeletion:
-    row = tx.execute(select(user_deletions).where(*_is_noted(who))).mappings().one()
+    row = tx.execute(select(user_deletions).where(*of_user(user_deletions, who))).mappings().one()
     return UserDeletion(who.user, *(row[name] for name in _COUNTED))
 
 
 def _note(tx: Connection, action: str, who: WorkspaceUser, key_id: str, **about: Any) -> None:
     note_act(tx, action, Actor(key_id, who.user), workspace=who.workspace, **about)
+
+
+def _has(tx: Connection, table: Table, who: WorkspaceUser, *more: ColumnElement[bool]) -> bool:
+    """True if the table has a row of the user."""
+    query = select(literal(1)).select_from(table).where(*of_user(table, who), *more)
+    return tx.execute(query.limit(1)).first() is not None
+
+
+def _remove_runs(tx: Connection, who: WorkspaceUser) -> int:
+    """Remove the next runs of a user; how many. Their sessions go by themselves."""
+    some = select(workflow_runs.c.id).where(*of_user(workflow_runs, who)).limit(RUNS)
+    return tx.execute(delete(workflow_runs).where(workflow_runs.c.id.in_(some))).rowcount

@@ -14,10 +14,10 @@ from loom_worker.core.values.tiers import Scope
 from loom_worker.store import ledger
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge
-from loom_worker.store.memory_tables import embedding_cursors as cursors
-from loom_worker.store.memory_tables import message_vectors as vectors
 from loom_worker.store.schema import messages, sessions
 from loom_worker.store.sessions import find_lane, within
+from loom_worker.store.tables import embedding_cursors as cursors
+from loom_worker.store.tables import message_vectors as vectors
 from loom_worker.store.vector_scan import Near, Vector, VectorScan, packed, scan_of
 
 MOST_COUNTED = 10_000

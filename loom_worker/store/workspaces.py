@@ -10,8 +10,8 @@ from loom_worker.store.audit import note_act
 from loom_worker.store.cancel import weaker_than
 from loom_worker.store.database import Database
 from loom_worker.store.schema import turns
+from loom_worker.store.tables import workspaces
 from loom_worker.store.turns import begun, waiting_or_begun
-from loom_worker.store.workspace_tables import workspaces
 
 MOST_WOKEN = 1_000
 """Sessions that are woken at once when a workspace is enabled again; the sweep finds the others within seconds."""

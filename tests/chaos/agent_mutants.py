@@ -13,10 +13,9 @@ from loom_worker.core.values.children import NewChild
 from loom_worker.core.values.turns import Claim, Turn
 from loom_worker.store import children, journal
 from loom_worker.store.agent_messages import AgentMessages
-from loom_worker.store.agent_tables import agent_messages
-from loom_worker.store.blob_tables import blobs
 from loom_worker.store.children import Children
 from loom_worker.store.claims import Claims
+from loom_worker.store.tables import agent_messages, blobs
 from loom_worker.turn import ending
 
 

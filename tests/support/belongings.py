@@ -19,8 +19,8 @@ from loom_worker.core.values.turns import NewTurn
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.agent_errors import NewAgentError
 from loom_worker.store.fact_changes import learn
-from loom_worker.store.memory_tables import memory_snapshots
 from loom_worker.store.sessions import of_lane
+from loom_worker.store.tables import memory_snapshots
 from tests.support.agent_messages import dead
 from tests.support.callers import CALLER
 from tests.support.runs import workflow

@@ -49,9 +49,9 @@ from loom_worker.service.wait_reports import WaitReports
 from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
-from loom_worker.store.memory_tables import memory_snapshots
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.schema import sessions, turns
+from loom_worker.store.tables import memory_snapshots
 from loom_worker.store.turns import Turns, TurnStatuses
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry

@@ -10,7 +10,7 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.service.keys import CACHED_KEYS, CACHED_S, Keys
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.database import Database
-from loom_worker.store.workspace_tables import api_keys
+from loom_worker.store.tables import api_keys
 from tests.support.clock import Clock
 
 ADMIN = KeyHolder("acme", ALL_SCOPES)

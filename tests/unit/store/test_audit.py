@@ -19,13 +19,13 @@ from loom_worker.store import approvals
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.audit import AuditRows, append
-from loom_worker.store.audit_tables import audit
 from loom_worker.store.cancel import cancel
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.tables import audit
 from loom_worker.store.workspaces import Workspaces
 from tests.support.agent_messages import dead
 from tests.support.at_once import at_once

@@ -5,11 +5,11 @@ import pytest
 from sqlalchemy import insert
 
 from loom_worker.core.values.turns import Claim
-from loom_worker.store.blob_tables import blob_grants
 from loom_worker.store.blobs import TOUCH_MS, BlobRows
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.tables import blob_grants
 from tests.unit.blobs.made import new_ref
 from tests.unit.blobs.made import reference as made_reference
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, purged, running

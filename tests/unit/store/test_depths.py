@@ -23,15 +23,14 @@ from loom_worker.store import schema
 from loom_worker.store.cancel import cancel
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
-from loom_worker.store.idle import DAY_MS
 from loom_worker.store.journal import Journal
 from loom_worker.store.prepare import prepare
-from loom_worker.store.retention import Retention
+from loom_worker.store.retention import DAY_MS, Retention
 from loom_worker.store.schema import sessions, turns, unfinished
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import retry
+from loom_worker.store.tables import workspace_depths
 from loom_worker.store.turns import Turns
-from loom_worker.store.workspace_tables import workspace_depths
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, submitted
 
 SESSIONS = [("acme", "s1"), ("acme", "s2"), ("acme", "s3"), ("other", "s1")]

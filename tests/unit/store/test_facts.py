@@ -14,10 +14,10 @@ from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import DatedSummaries
 from loom_worker.store.fact_changes import remove_of_messages
 from loom_worker.store.facts import Facts
-from loom_worker.store.memory_tables import dated_summaries, fact_sources, facts, forgotten_facts, memory
 from loom_worker.store.retention import DAY_MS, Retention
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.tables import dated_summaries, fact_sources, facts, forgotten_facts, memory
 from loom_worker.store.users import Users
 from tests.unit.store.facts_made import JOHN, MARIA, dated, listed, says, session_of, states, told
 from tests.unit.store.made import NOW_MS, WORKSPACE, purged, said

@@ -9,8 +9,8 @@ from loom_worker.core.values.sessions import Message
 from loom_worker.store.database import Database
 from loom_worker.store.history_cache import HistoryCache
 from loom_worker.store.memory import Memories
-from loom_worker.store.memory_tables import memory
 from loom_worker.store.messages import Messages
+from loom_worker.store.tables import memory
 from tests.support.sql_heard import heard
 from tests.unit.store.made import WORKSPACE, running, said
 

@@ -7,9 +7,8 @@ from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
-from loom_worker.store.idle import DAY_MS, SESSIONS, IdleSessions
 from loom_worker.store.journal import Journal
-from loom_worker.store.retention import Retention
+from loom_worker.store.retention import DAY_MS, SESSIONS, IdleSessions, Retention
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.workspaces import Workspaces
 from tests.unit.store.made import NOW_MS, WORKSPACE, delivery, final, running, said, submitted

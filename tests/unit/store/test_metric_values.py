@@ -19,7 +19,7 @@ from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.metric_values import FOLDED, MetricValues
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.trace_tables import metric_values
+from loom_worker.store.tables import metric_values
 from tests.unit.store.made import NOW_MS, WORKSPACE, claimed, final, running, submitted
 
 COMMIT = metrics.COMMITS

@@ -15,12 +15,11 @@ from loom_worker.store import space
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Entries, Journal
-from loom_worker.store.memory_tables import memory
 from loom_worker.store.messages import Messages
 from loom_worker.store.retention import DAY_MS, PAUSE_MS, SPAN_BYTES, Retention
 from loom_worker.store.schema import outbox, sessions, turns
 from loom_worker.store.search import Search
-from loom_worker.store.trace_tables import spans
+from loom_worker.store.tables import memory, spans
 from loom_worker.store.turns import Turns
 from tests.unit.store.made import NOW_MS, WORKSPACE, counts, delivery, final, purged, running, said, submitted
 

@@ -22,10 +22,10 @@ from loom_worker.store.database import Database
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.run_steps import RunStep
-from loom_worker.store.run_tables import run_stages, workflow_runs
 from loom_worker.store.runs import Runs
 from loom_worker.store.schema import turns
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.tables import run_stages, workflow_runs
 from loom_worker.store.turns import Turns
 from loom_worker.store.workspaces import Workspaces
 from tests.support.at_once import at_once

@@ -7,7 +7,7 @@ from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.runs import NewRun
 from loom_worker.core.values.tenants import Actor, Tenant, WorkspaceUser
 from loom_worker.store.database import Database
-from loom_worker.store.run_removal import DAY_MS, OldRuns
+from loom_worker.store.retention import DAY_MS, OldRuns
 from loom_worker.store.runs import Runs
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.users import Users

@@ -8,8 +8,8 @@ from loom_worker.core.values.spans import TraceSpan
 from loom_worker.core.values.traces import TurnTrace
 from loom_worker.store.cancel import cancel
 from loom_worker.store.database import Database
+from loom_worker.store.tables import spans, trace_outbox
 from loom_worker.store.trace_outbox import NO_TURN, TraceEntry, TraceOutbox, enqueue_trace
-from loom_worker.store.trace_tables import spans, trace_outbox
 from tests.support.at_once import at_once
 from tests.unit.store.made import NOW_MS, WORKSPACE, purged, running, submitted
 

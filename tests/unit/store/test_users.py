@@ -10,10 +10,10 @@ from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.audit import AuditRows
-from loom_worker.store.audit_tables import user_deletions
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.tables import user_deletions
 from loom_worker.store.users import SESSIONS, Users
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, running
 

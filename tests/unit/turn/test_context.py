@@ -14,7 +14,7 @@ from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.store.memory import NewMemory
-from loom_worker.store.memory_tables import memory
+from loom_worker.store.tables import memory
 from loom_worker.tools.registry import Registry
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage, spec

@@ -17,7 +17,7 @@ from loom_worker.core.values.tools import Outcome, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.guard.redact import redacted
 from loom_worker.store.audit import AuditRows
-from loom_worker.store.table_parts import METADATA
+from loom_worker.store.tables import METADATA
 from loom_worker.store.workspaces import Workspaces
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.filtering import allowed, filtered, with_checked_calls

@@ -11,7 +11,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import NewRun
 from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.core.values.turns import Turn
-from loom_worker.store.run_removal import DAY_MS, OldRuns
+from loom_worker.store.retention import DAY_MS, OldRuns
 from loom_worker.store.runs import Runs
 from loom_worker.store.schema import shared_memory as rows
 from loom_worker.store.shared_memory import SharedMemory

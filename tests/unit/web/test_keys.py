@@ -14,7 +14,7 @@ from loom_worker.core.isolation.home_secrets import home_token
 from loom_worker.core.values.api_keys import ALL_SCOPES, SCOPES, KeyHolder, KeyScope, NewKey
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import rfc3339
-from loom_worker.store.workspace_tables import api_keys
+from loom_worker.store.tables import api_keys
 from tests.support.web_stage import MakeStage, WebStage
 from web.app import OPERATIONS, create_app
 from web.operation import Operation

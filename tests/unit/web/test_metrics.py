@@ -21,7 +21,7 @@ from loom_worker.patterns.live import LiveLibrary
 from loom_worker.service.metrics import Figures
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
-from loom_worker.store.memory_tables import memory
+from loom_worker.store.tables import memory
 from loom_worker.tools.references import References, stores
 from tests.support.agent_messages import dead, sent
 from tests.support.pattern_files import MINIMAL, write

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from loom_worker.core.values.json import Json
-from loom_worker.store.run_tables import workflow_runs
+from loom_worker.store.tables import workflow_runs
 from tests.unit.web.flow import Flow, read
 from tests.unit.web.test_events import frames
 

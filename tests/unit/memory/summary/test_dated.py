@@ -30,9 +30,9 @@ from loom_worker.store.database import Database
 from loom_worker.store.facts import Facts
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
-from loom_worker.store.memory_tables import dated_summaries
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions
+from loom_worker.store.tables import dated_summaries
 from tests.unit.memory.summary.conversation import Says, means, message, talk
 
 MARIA = WorkspaceUser("default", "maria")
