@@ -14,7 +14,8 @@ from loom_worker.core.values.turns import Turn
 from web.answers import Route, encode, known_id
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
-from web.detached import HttpTask, can_detach, detach
+from web.continuations import HttpTask, coroutine_of
+from web.detached import can_detach, detach
 from web.long_polls import A
 from web.problems import busy
 from web.query import whole_argument, whole_number
@@ -118,7 +119,7 @@ class EventStreams(Generic[A]):
             return self._in_this_thread(events, awaited.id, frames)
         place, first = waiter.begin(tenant, awaited, after=after)
         self._take_slot()
-        detach(_EventStream(waiter, self._keys, self._limiter, place, frames))
+        detach(coroutine_of(_EventStream(waiter, self._keys, self._limiter, place, frames)), holds_answer=False)
         return _answer(iter([OPENING + frames.opening() + frames.of_events(first)]))
 
     def _take_slot(self) -> None:

@@ -16,7 +16,8 @@ from web.answers import encode, json_answer
 from web.bodies import preferred_wait_s
 from web.caller import caller
 from web.connection_limits import ConnectionLimiter
-from web.detached import FinalAnswer, HttpTask, can_detach, detach
+from web.continuations import HttpTask, coroutine_of
+from web.detached import FinalAnswer, can_detach, detach
 from web.problems import MEDIA_TYPE, RETRY_S, body_of, problem_of
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class LongPolls(Generic[A]):
             wait.close()
             status, headers = how.headers(awaited, has_waited=not must_wait)
             return json_answer(how.body(self._waiter.with_wait(awaited)), status, headers)
-        detach(_LongPoll(self._waiter, self._limiter, wait, awaited, how))
+        detach(coroutine_of(_LongPoll(self._waiter, self._limiter, wait, awaited, how)), holds_answer=True)
         return Response(content_type="application/json")
 
     def _in_this_thread(self, awaited: A, how: EndAnswer) -> Response:
