@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Stage(enum.IntEnum):
@@ -133,6 +133,15 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def are_running(self) -> bool:
+        """True while a request runs, or waits, on any."""
+        return bool(self._all.stages[Stage.RUNNING])
+
+    def readers(self) -> list[Any]:
+        """Connections that may have an answer to take."""
+        return [each for stage in (Stage.ANSWER, Stage.RUNNING) for each in self._all.stages[stage]]
 
     def over_limit(self, address: str) -> tuple[bool, ClientConnection | None]:
         """Whether a further connection from an address is one too many, and which one can go for it, if any."""

@@ -123,14 +123,15 @@ class EventStreams(Generic[A]):
                 opening += frames.of_events([*self._waiter.events_now(place)])
             finally:
                 self._limiter.leave(*caller().holders)
-        answer = Response(opening, content_type="text/event-stream; charset=utf-8")
+        # An iterator has no length: there may be more.
+        answer = Response(iter([opening]), content_type="text/event-stream; charset=utf-8")
         answer.headers["X-Accel-Buffering"] = "no"
         return answer
 
     async def _go_on(
         self, place: "Place", frames: Frames, asking: ApiCaller, ids: log_context.Ids, exchange: Exchange
     ) -> None:
-        sink = _Sink(exchange, frames, partial(self._keys.has_ended, asking.holder))
+        sink = _Sink(exchange, frames, lambda: self._keys.has_ended(asking.holder))
         try:
             await until_left(exchange, self._waiter.follow(place, sink))
         except NotFound:

@@ -1,5 +1,7 @@
-"""Serve the front end with waitress, and stop without cutting anyone off."""
+"""Serve the front end with uvicorn, and stop without cutting anyone off."""
 
+import asyncio
+import errno
 import gc
 import logging
 import resource
@@ -8,13 +10,19 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import uvicorn
 
 from loom_worker.core.settings import WebSettings
 from web.app import create_app
 from web.connection_limits import ConnectionLimiter
-from web.connections import Connections
-from web.loop import ServerLoop
+from web.connections import STUCK_S, Connections
+from web.http_connection import HttpConnection, Served
+from web.request_threads import RequestThreads
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
@@ -30,37 +38,114 @@ SWITCH_S = 0.0002
 that gives the lock away with each statement took 190 ms beside 25 clients (measured)."""
 OTHER_DESCRIPTORS = 1024
 """Kept for files, the database, Redis and the pipes of children."""
+TICK_S = 1.0
+"""How often connections are looked through for slow ones."""
+REPORT_S = 60.0
+"""How often the log says what was dropped, if anything was."""
+BACKLOG = 1024
+"""Connections that the system keeps until they are accepted, and the most that are accepted in a row."""
+FREED_AT_ONCE = 64
+"""Connections that go where the system has no descriptors left."""
+START_S = 5.0
 _CHECK_S = 0.02
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class _Loop(uvicorn.Server):
+    """uvicorn's server; its loop drops connections that are too slow, and ends without waiting for any."""
+
+    def __init__(
+        self, app: Any, web: WebSettings, connections: Connections, streams: Callable[[str, str], bool]
+    ) -> None:
+        options: dict[str, Any] = {"lifespan": "off", "loop": "asyncio", "ws": "none", "log_config": None}
+        options |= {"access_log": False, "proxy_headers": False, "server_header": False, "backlog": BACKLOG}
+        # "asgi3" is not wrapped: HttpConnection calls the application itself, as the WSGI that it is.
+        super().__init__(uvicorn.Config(app, http=HttpConnection, interface="asgi3", **options))
+        self.state: Served
+        self.is_up = threading.Event()
+        self._is_over = asyncio.Event()
+        self._made_with = web, connections, streams
+        self._next_report_s = 0.0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        web, connections, streams = self._made_with
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._on_error)
+        threads = RequestThreads(web.threads, loop)
+        self.state = Served(loop, connections, threads, max_body_bytes=web.max_body_bytes, streams=streams)
+        self.server_state = self.state
+        await super().startup(sockets)
+        self.is_up.set()
+
+    async def main_loop(self) -> None:
+        while not self._is_over.is_set():
+            await self.on_tick(0)  # sets the date of answers
+            self._tick(time.monotonic())
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_over.wait(), TICK_S)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in tuple(self.state.connections):
+            connection.shutdown()
+
+    def end(self) -> None:
+        """Close the listener and every connection; for any thread."""
+        self.state.hand_over(self._is_over.set)
+
+    def _tick(self, now_s: float) -> None:
+        for reader in self.state.known.readers():
+            reader.look(now_s)
+        for late in self.state.known.overdue(now_s):
+            self.state.drop(late, "too slow")
+        if self.state.dropped and now_s >= self._next_report_s:
+            self._next_report_s = now_s + REPORT_S
+            dropped = ", ".join(f"{count} ({why})" for why, count in self.state.dropped.items())
+            log.warning("connections dropped: %s; %d are open", dropped, len(self.state.known))
+            self.state.dropped.clear()
+
+    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Without descriptors asyncio accepts nothing for a second, and says so here: some must go meanwhile."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _EXHAUSTED:
+            loop.default_exception_handler(context)
+            return
+        for _ in range(FREED_AT_ONCE):
+            self.state.drop(self.state.known.idlest(), "no file descriptors")
 
 
 class HttpServer:
     """A bound web server: start, drain, stop, once each.
 
-    Waitress is a plain WSGI server of threads behind one loop; here it served 2,481 requests/s where gunicorn's
-    threads served 1,541.
+    Args:
+        streams: whether the body of a request, by method and path, is read by its view while it comes in.
 
     Raises:
         OSError: the address is taken or not ours.
     """
 
-    def __init__(self, service: "Service") -> None:
+    def __init__(self, service: "Service", *, streams: Callable[[str, str], bool] = lambda *_: False) -> None:
         web = service.settings.web
         # Behind proxies all connections come from theirs, so an address has no share of its own there.
-        connections = Connections(limit=_connection_limit(), has_shares=not web.trusted_proxies)
-        slots = min(web.max_waiting, connections.limit // 2)
-        self._limiter = ConnectionLimiter(slots=slots, address_slots=connections.share * 3 // 4)
+        self._connections = Connections(limit=_connection_limit(), has_shares=not web.trusted_proxies)
+        slots = min(web.max_waiting, self._connections.limit // 2)
+        self._limiter = ConnectionLimiter(slots=slots, address_slots=self._connections.share * 3 // 4)
         self._waiters = (service.waiter, service.runs.waiter)
-        self._server = _loop(create_app(service, self._limiter), web, connections)
-        self._loop = threading.Thread(target=self._server.run, name="loom-web", daemon=True)
+        self._listener = _listener(web)
+        self._server = _Loop(create_app(service, self._limiter), web, self._connections, streams)
+        run = partial(self._server.run, sockets=[self._listener])
+        self._loop = threading.Thread(target=run, name="loom-web", daemon=True)
 
     @property
     def port(self) -> int:
         """The port; chosen by the system if the settings say 0."""
-        return int(self._server.effective_port)
+        return int(self._listener.getsockname()[1])
 
     def start(self) -> None:
         """Serve, in threads of its own."""
         self._loop.start()
+        self._server.is_up.wait(START_S)
 
     def drain(self, *, grace_s: float = DRAIN_S) -> None:
         """Refuse new turns, send waiters home, and return once nothing runs or the grace is over."""
@@ -73,12 +158,14 @@ class HttpServer:
             time.sleep(_CHECK_S)
 
     def _has_work(self) -> bool:
-        return any(waiter.count for waiter in self._waiters) or self._server.threads.is_busy
+        return any(waiter.count for waiter in self._waiters) or self._connections.are_running
 
     def stop(self) -> None:
         """Close every connection and end the threads."""
-        self._server.threads.shutdown(timeout_s=2.0)
-        self._server.end(self._loop)
+        self._server.state.threads.shutdown(timeout_s=2.0)
+        self._server.end()
+        self._loop.join(timeout=1)
+        self._listener.close()
 
 
 def serve(service: "Service") -> None:
@@ -124,28 +211,19 @@ def _stop_signal() -> threading.Event:
     return stopping
 
 
-def _loop(app: Any, web: WebSettings, connections: Connections) -> ServerLoop:
+def _listener(web: WebSettings) -> socket.socket:
     address = (web.host, web.port)
     if ":" in web.host:
         bound = socket.create_server(address, family=socket.AF_INET6, dualstack_ipv6=web.host == "::")
     else:
         bound = socket.create_server(address)
-    return ServerLoop(
-        app,
-        bound,
-        connections,
-        threads=web.threads,
-        ident=None,
-        # Waitress counts from here on as too large, and the app's own limit is the last size that is not.
-        max_request_body_size=web.max_body_bytes + 1,
-        max_request_header_size=64 * 1024,
-        # A body is kept in memory: MAX_BODIES bounds how many, and a temporary file costs more than it saves.
-        inbuf_overflow=2 * web.max_body_bytes,
-        # The system caps it (net.core.somaxconn); clients beyond it try again after a second.
-        backlog=4096,
-        # The app itself decides about X-Forwarded-*, by LOOM_TRUSTED_PROXIES.
-        clear_untrusted_proxy_headers=False,
-    )
+    # What is accepted has these options, too.
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # What the client does not take lies in the system's buffer first, where Loom does not see it (Linux, tcp(7)).
+        # Twice as long, so that Loom notices first and can answer the client, which the system does not.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(2 * STUCK_S * 1000))
+    return bound
 
 
 def _connection_limit() -> int:

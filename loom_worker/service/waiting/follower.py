@@ -52,7 +52,7 @@ class EventBatch:
 
 
 class EventSink(Protocol):
-    """Where a reader's events go; nothing here raises. Only ``framed`` and ``is_barred`` are called by other threads."""
+    """Where the events of a reader go; nothing raises. Only ``framed`` and ``is_barred`` are called by other threads."""
 
     @property
     def is_over(self) -> bool:
