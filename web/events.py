@@ -15,7 +15,7 @@ from loom_worker.core.values.turns import Turn
 from web.answers import Route, encode, known_id
 from web.caller import ApiCaller, caller
 from web.connection_limits import ConnectionLimiter
-from web.detached import AHEAD_BYTES, Exchange, can_detach, detach, until_left
+from web.detached import AHEAD_BYTES, Exchange, can_detach, detach
 from web.long_polls import A
 from web.problems import busy
 from web.query import whole_argument, whole_number
@@ -133,7 +133,7 @@ class EventStreams(Generic[A]):
     ) -> None:
         sink = _Sink(exchange, frames, lambda: self._keys.has_ended(asking.holder))
         try:
-            await until_left(exchange, self._waiter.follow(place, sink))
+            await exchange.until_left(self._waiter.follow(place, sink))
         except NotFound:
             exchange.send(GONE)
         except LoomError as error:

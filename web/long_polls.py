@@ -15,7 +15,7 @@ from web.answers import encode, json_answer
 from web.bodies import preferred_wait_s
 from web.caller import ApiCaller, caller
 from web.connection_limits import ConnectionLimiter
-from web.detached import Exchange, FinalAnswer, can_detach, detach, until_left
+from web.detached import Exchange, FinalAnswer, can_detach, detach
 from web.problems import MEDIA_TYPE, RETRY_S, body_of, problem_of
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class _LongPoll(Generic[A]):
         try:
             while True:
                 ended = self.waiter.ended(self.awaited.id, since_s=self.since_s, until_s=until_s)
-                has_left = not await until_left(exchange, ended)
+                has_left = not await exchange.until_left(ended)
                 is_over = has_left or self.waiter.is_draining or time.monotonic() >= until_s
                 self.since_s = time.monotonic()
                 answer = await exchange.in_thread(partial(self._answer, is_over=is_over))

@@ -12,6 +12,7 @@ import time
 from asyncio import AbstractEventLoop, TimerHandle
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import takewhile
 
 log = logging.getLogger("loom.web")
@@ -30,49 +31,51 @@ START_AGAIN_S = 1.0
 
 
 class RequestThreads:
-    """Runs what may block; ``run`` is for the loop's thread.
+    """Runs what may block in threads, ``most`` of them, and has their results taken by the loop's thread."""
 
-    Args:
-        most: threads, all in all.
-        loop: its clock tells when others are held up.
-    """
+    loop: AbstractEventLoop
+    """To be set before anything is run."""
 
-    def __init__(self, most: int, loop: AbstractEventLoop) -> None:
-        self._most, self._loop = most, loop
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._lock = threading.Lock()
         self._waiting: deque[Work] = deque()
-        self._serving: dict[_Slot, float] = {}
-        """Since when each serves its request, in this order."""
+        self._serving: dict[_Slot, float] = {}  # since when each serves its request, in this order
         self._idle: list[_Slot] = []
         self._threads: list[threading.Thread] = []
-        self._start_again_s = 0.0
         self._relief: TimerHandle | None = None
-        self._is_stopping = False
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a request is served, or waits for that."""
-        return bool(self._waiting or self._serving)
+        self._results: deque[Work] = deque()
+        self._start_again_s = 0.0
+        self._is_woken = self._is_stopping = False
 
     def run(self, work: Work) -> None:
-        """Have something done."""
+        """Have something done; for the loop's thread."""
         self._waiting.append(work)
         self._serve_waiting()
 
-    def shutdown(self, *, timeout_s: float) -> None:
-        """End the threads, and serve nothing any more.
+    def hand_over(self, result: Work) -> None:
+        """Have the loop's thread call something; for any thread. Results that come together wake it once."""
+        self._results.append(result)
+        if not self._is_woken:
+            self._is_woken = True
+            with suppress(RuntimeError):  # the loop has ended
+                self.loop.call_soon_threadsafe(self._take_results)
 
-        Args:
-            timeout_s: how long those have that are served.
-        """
+    def shutdown(self, *, timeout_s: float) -> None:
+        """Serve nothing any more, and end the threads; those that serve have so long."""
         with self._lock:
             self._is_stopping = True
             self._waiting.clear()
-            while self._idle:
-                self._idle.pop().put(None)
+            for slot in self._idle:
+                slot.put(None)
         until_s = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, until_s - time.monotonic()))
+
+    def _take_results(self) -> None:
+        self._is_woken = False  # first: what is added from here on wakes the loop again
+        while self._results:
+            self.loop.call_soon(self._results.popleft())
 
     def _relieve(self) -> None:
         self._relief = None
@@ -82,41 +85,40 @@ class RequestThreads:
         """Serve what can be served, also beside requests that are held up, and look again when more can be."""
         with self._lock:
             now_s = time.monotonic()
-            while self._waiting and self._is_free(now_s) and not self._is_stopping:
-                slot = self._idle.pop() if self._idle else self._start(now_s)
-                if slot is None:
-                    break
-                self._serving[slot] = now_s
-                slot.put(self._waiting.popleft())
+            while self._waiting and self._is_free(now_s) and (self._idle or self._start(now_s)):
+                self._give(self._idle.pop(), now_s)
             if self._waiting and self._relief is None:
-                working = self._working(now_s)
-                due_s = working[-1] + HELD_UP_S - now_s if working else HELD_UP_S
-                self._relief = self._loop.call_later(due_s, self._relieve)
+                due_s = min([HELD_UP_S, *(since_s + HELD_UP_S - now_s for since_s in self._working(now_s))])
+                self._relief = self.loop.call_later(due_s, self._relieve)
 
     def _working(self, now_s: float) -> list[float]:
-        """Since when those are served that are not held up, the latest first."""
+        """Since when those are served that are not held up."""
         return list(takewhile(lambda since_s: now_s < since_s + HELD_UP_S, reversed(self._serving.values())))
 
     def _is_free(self, now_s: float) -> bool:
-        return len(self._serving) < self._most and len(self._working(now_s)) < AT_ONCE
+        return not self._is_stopping and len(self._serving) < self._most and len(self._working(now_s)) < AT_ONCE
 
-    def _start(self, now_s: float) -> _Slot | None:
-        """A thread more; None if the system gives none, and then not for a while."""
+    def _give(self, slot: _Slot, now_s: float) -> None:
+        self._serving[slot] = now_s
+        slot.put(self._waiting.popleft())
+
+    def _start(self, now_s: float) -> bool:
+        """Start a thread more; False if the system gives none, and then for a while."""
         if now_s < self._start_again_s:
-            return None
+            return False
         slot: _Slot = queue.SimpleQueue()
-        name = f"loom-request-{len(self._threads)}"
-        thread = threading.Thread(target=self._run, args=(slot,), name=name, daemon=True)
+        thread = threading.Thread(target=self._serve, args=(slot,), name="loom-request", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
             self._start_again_s = now_s + START_AGAIN_S
             log.warning("a request waits for another one to end: no thread more than %d: %s", len(self._threads), error)
-            return None
+            return False
         self._threads.append(thread)
-        return slot
+        self._idle.append(slot)
+        return True
 
-    def _run(self, slot: _Slot) -> None:
+    def _serve(self, slot: _Slot) -> None:
         while (work := slot.get()) is not None:
             try:
                 work()
@@ -125,10 +127,9 @@ class RequestThreads:
             with self._lock:
                 del self._serving[slot]
                 now_s = time.monotonic()
-                if self._is_stopping:
-                    return
                 if self._waiting and self._is_free(now_s):
-                    self._serving[slot] = now_s
-                    slot.put(self._waiting.popleft())
+                    self._give(slot, now_s)
                 else:
                     self._idle.append(slot)
+                    if self._is_stopping:
+                        return

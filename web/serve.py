@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -40,86 +39,19 @@ OTHER_DESCRIPTORS = 1024
 """Kept for files, the database, Redis and the pipes of children."""
 TICK_S = 1.0
 """How often connections are looked through for slow ones."""
-REPORT_S = 60.0
-"""How often the log says what was dropped, if anything was."""
 BACKLOG = 1024
 """Connections that the system keeps until they are accepted, and the most that are accepted in a row."""
 FREED_AT_ONCE = 64
 """Connections that go where the system has no descriptors left."""
-START_S = 5.0
 _CHECK_S = 0.02
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-class _Loop(uvicorn.Server):
-    """uvicorn's server; its loop drops connections that are too slow, and ends without waiting for any."""
-
-    def __init__(
-        self, app: Any, web: WebSettings, connections: Connections, streams: Callable[[str, str], bool]
-    ) -> None:
-        options: dict[str, Any] = {"lifespan": "off", "loop": "asyncio", "ws": "none", "log_config": None}
-        options |= {"access_log": False, "proxy_headers": False, "server_header": False, "backlog": BACKLOG}
-        # "asgi3" is not wrapped: HttpConnection calls the application itself, as the WSGI that it is.
-        super().__init__(uvicorn.Config(app, http=HttpConnection, interface="asgi3", **options))
-        self.state: Served
-        self.is_up = threading.Event()
-        self._is_over = asyncio.Event()
-        self._made_with = web, connections, streams
-        self._next_report_s = 0.0
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        web, connections, streams = self._made_with
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(self._on_error)
-        threads = RequestThreads(web.threads, loop)
-        self.state = Served(loop, connections, threads, max_body_bytes=web.max_body_bytes, streams=streams)
-        self.server_state = self.state
-        await super().startup(sockets)
-        self.is_up.set()
-
-    async def main_loop(self) -> None:
-        while not self._is_over.is_set():
-            await self.on_tick(0)  # sets the date of answers
-            self._tick(time.monotonic())
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_over.wait(), TICK_S)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for server in self.servers:
-            server.close()
-        for connection in tuple(self.state.connections):
-            connection.shutdown()
-
-    def end(self) -> None:
-        """Close the listener and every connection; for any thread."""
-        self.state.hand_over(self._is_over.set)
-
-    def _tick(self, now_s: float) -> None:
-        for reader in self.state.known.readers():
-            reader.look(now_s)
-        for late in self.state.known.overdue(now_s):
-            self.state.drop(late, "too slow")
-        if self.state.dropped and now_s >= self._next_report_s:
-            self._next_report_s = now_s + REPORT_S
-            dropped = ", ".join(f"{count} ({why})" for why, count in self.state.dropped.items())
-            log.warning("connections dropped: %s; %d are open", dropped, len(self.state.known))
-            self.state.dropped.clear()
-
-    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Without descriptors asyncio accepts nothing for a second, and says so here: some must go meanwhile."""
-        error = context.get("exception")
-        if not isinstance(error, OSError) or error.errno not in _EXHAUSTED:
-            loop.default_exception_handler(context)
-            return
-        for _ in range(FREED_AT_ONCE):
-            self.state.drop(self.state.known.idlest(), "no file descriptors")
-
-
-class HttpServer:
-    """A bound web server: start, drain, stop, once each.
+class HttpServer(uvicorn.Server):
+    """A bound web server: start, drain, stop, once each. Its loop has a thread of its own.
 
     Args:
-        streams: whether the body of a request, by method and path, is read by its view while it comes in.
+        streams: whether a view, by method and path, reads its body while it comes in.
 
     Raises:
         OSError: the address is taken or not ours.
@@ -128,24 +60,26 @@ class HttpServer:
     def __init__(self, service: "Service", *, streams: Callable[[str, str], bool] = lambda *_: False) -> None:
         web = service.settings.web
         # Behind proxies all connections come from theirs, so an address has no share of its own there.
-        self._connections = Connections(limit=_connection_limit(), has_shares=not web.trusted_proxies)
-        slots = min(web.max_waiting, self._connections.limit // 2)
-        self._limiter = ConnectionLimiter(slots=slots, address_slots=self._connections.share * 3 // 4)
+        self._known = Connections(limit=_connection_limit(), has_shares=not web.trusted_proxies)
+        slots = min(web.max_waiting, self._known.limit // 2)
+        self._limiter = ConnectionLimiter(slots=slots, address_slots=self._known.share * 3 // 4)
         self._waiters = (service.waiter, service.runs.waiter)
         self._listener = _listener(web)
-        self._server = _Loop(create_app(service, self._limiter), web, self._connections, streams)
-        run = partial(self._server.run, sockets=[self._listener])
-        self._loop = threading.Thread(target=run, name="loom-web", daemon=True)
-
-    @property
-    def port(self) -> int:
-        """The port; chosen by the system if the settings say 0."""
-        return int(self._listener.getsockname()[1])
+        self.port = int(self._listener.getsockname()[1])
+        options: dict[str, Any] = {"lifespan": "off", "loop": "asyncio", "ws": "none", "log_config": None}
+        options |= {"access_log": False, "proxy_headers": False, "server_header": False, "backlog": BACKLOG}
+        # "asgi3" is not wrapped: HttpConnection calls the application itself, as the WSGI that it is.
+        app = create_app(service, self._limiter)
+        super().__init__(uvicorn.Config(app, http=HttpConnection, interface="asgi3", **options))
+        self._threads = RequestThreads(web.threads)
+        self.server_state = Served(self._known, self._threads, web.max_body_bytes, streams)
+        self._is_up, self._is_over = threading.Event(), asyncio.Event()
+        self._loop = threading.Thread(target=self.run, args=([self._listener],), name="loom-web", daemon=True)
 
     def start(self) -> None:
         """Serve, in threads of its own."""
         self._loop.start()
-        self._server.is_up.wait(START_S)
+        self._is_up.wait()
 
     def drain(self, *, grace_s: float = DRAIN_S) -> None:
         """Refuse new turns, send waiters home, and return once nothing runs or the grace is over."""
@@ -153,19 +87,43 @@ class HttpServer:
         for waiter in self._waiters:
             waiter.drain()
         deadline = time.monotonic() + grace_s
-        # The waiters first: those that are sent home need a thread once more.
-        while self._has_work() and time.monotonic() < deadline:
+        while self._known.are_running and time.monotonic() < deadline:
             time.sleep(_CHECK_S)
-
-    def _has_work(self) -> bool:
-        return any(waiter.count for waiter in self._waiters) or self._connections.are_running
 
     def stop(self) -> None:
         """Close every connection and end the threads."""
-        self._server.state.threads.shutdown(timeout_s=2.0)
-        self._server.end()
+        self._threads.shutdown(timeout_s=2.0)
+        self._threads.hand_over(self._is_over.set)
         self._loop.join(timeout=1)
-        self._listener.close()
+
+    async def main_loop(self) -> None:
+        """Look once a second for connections that are too slow, until the server stops."""
+        self._threads.loop = loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._on_error)
+        self._is_up.set()
+        while not self._is_over.is_set():
+            await self.on_tick(0)  # sets the date of answers
+            for late in self._known.overdue(time.monotonic()):
+                self._known.drop(late, "too slow")
+            self._known.report(time.monotonic())
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_over.wait(), TICK_S)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the listener and all connections, without waiting for what runs."""
+        for server in self.servers:
+            server.close()
+        for connection in tuple(self.server_state.connections):
+            connection.shutdown()
+
+    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Without descriptors asyncio accepts nothing for a second, and says so here: some must go meanwhile."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _EXHAUSTED:
+            loop.default_exception_handler(context)
+            return
+        for _ in range(FREED_AT_ONCE):
+            self._known.drop(self._known.idlest(), "no file descriptors")
 
 
 def serve(service: "Service") -> None:

@@ -1,18 +1,26 @@
-"""A request's head as WSGI has it; one that two servers could read in two ways is refused (RFC 9112, 11.2)."""
+"""A request as it comes in: what two servers could read in two ways is refused (RFC 9112, 11.2)."""
 
+import io
+import queue
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from werkzeug.datastructures import Headers
+from werkzeug.exceptions import ClientDisconnected
 
 from web.answers import encode
 from web.auth import host_name
 from web.caller import request_id_of, traceparent_of
 from web.detached import FinalAnswer
 from web.problems import MEDIA_TYPE, ProblemDetails, Refused
+
+HELD_BYTES = 256 * 1024
+"""A body is not read on while its view has not taken so many bytes of it."""
+_CHUNK = re.compile(rb"\r\n(?:0\r\n\r\n|([1-9a-fA-F][0-9a-fA-F]{0,9})\r\n)")
+_BEGUN = re.compile(rb"(\r(\n(0(\r(\n\r?)?)?|[1-9a-fA-F][0-9a-fA-F]{0,9}\r?)?)?)?")
 
 _LENGTH = re.compile(r"0|[1-9][0-9]*")
 _TARGET = re.compile(r"(?:https?://(?P<host>[^/?#]+))?/*(?P<path>[!-~]*)", re.IGNORECASE)
@@ -115,3 +123,66 @@ def _require_host(host: str | None, named: str | None, version: str) -> None:
     # RFC 9112, 3.2.2: a proxy goes by a target that names a host, and Loom by the header.
     elif named is not None and named.lower() != host.lower():
         raise bad_request("The target and the Host header name two hosts")
+
+
+class Framing:
+    """Where a body ends, by its length; None: it comes in chunks."""
+
+    def __init__(self, length: int | None) -> None:
+        self.is_whole = length == 0
+        self._left, self._is_chunked = length or 0, length is None
+        self._held = b"\r\n" if length is None else b""  # as behind a chunk before the first one
+
+    def cut(self, data: bytes) -> tuple[bytes, bytes]:
+        """A piece of the body, and what lies behind its end.
+
+        Raises:
+            Refused: 400 for what another server might read in another way: extensions, trailers, leading zeros.
+        """
+        pieces, data, self._held = list[bytes](), self._held + data, b""
+        while data and not self.is_whole:
+            if self._left:
+                pieces.append(data[: self._left])
+                data, self._left = data[self._left :], self._left - len(pieces[-1])
+                self.is_whole = not self._left and not self._is_chunked
+            elif (found := _CHUNK.match(data)) is not None:
+                data, self.is_whole = data[found.end() :], found[1] is None
+                self._left = int(found[1] or b"0", 16)
+            elif _BEGUN.fullmatch(data):
+                data, self._held = b"", data
+            else:
+                raise bad_request("The body is not in chunks, each behind its size alone, without leading zeros")
+        return b"".join(pieces), data
+
+
+class BodyStream(io.RawIOBase):
+    """A body as its view reads it, in a thread; ``taken`` is called there once some of it was read."""
+
+    def __init__(self, taken: Callable[[], object]) -> None:
+        self.unread_bytes = 0
+        self._taken = taken
+        self._pieces: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._piece: bytes | None = b""
+
+    def give(self, piece: bytes | None) -> None:
+        """A further piece; empty: that was all; None: the client has gone before. For the loop's thread."""
+        self.unread_bytes += len(piece or b"")
+        self._pieces.put(piece)
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Wait for a piece; ClientDisconnected if there will be none."""
+        if not self._piece:
+            self._piece = self._pieces.get()
+            if not self._piece:
+                self._pieces.put(self._piece)  # for whoever asks again
+        if self._piece is None:
+            raise ClientDisconnected
+        count = min(len(buffer), len(self._piece))
+        buffer[:count], self._piece = self._piece[:count], self._piece[count:]
+        self.unread_bytes -= count
+        self._taken()
+        return count
