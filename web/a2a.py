@@ -32,9 +32,9 @@ from web.problems import Refused
 from web.strict_json import NO_OBJECT
 
 if TYPE_CHECKING:
-    from loom_worker.service.followed import EventBatch
     from loom_worker.service.service import Service
-    from loom_worker.service.waiter import Awaited
+    from loom_worker.service.waiting.follower import EventBatch
+    from loom_worker.service.waiting.waiter import Awaited
 
 CANCEL_WAIT_S = 10
 """A running turn ends within a second of its cancel request; a client waits so long to see it."""

@@ -3,7 +3,7 @@
 import asyncio
 import concurrent.futures
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,8 +32,8 @@ class FinalAnswer:
 
 
 GoesOn = Callable[["Exchange"], Awaitable[FinalAnswer | None]]
-"""How a request goes on; None: it was sent everything. It must return soon after ``left`` has; if the server stops, it
-is cancelled."""
+"""How a request goes on; None: it was sent everything. It must return soon after the client has gone; if the server
+stops, it is cancelled."""
 
 
 def can_detach() -> bool:
@@ -93,9 +93,20 @@ class Exchange:
         """Return once fewer than AHEAD_BYTES wait to be taken, or the client has gone."""
         await self._connection.flow.drain()
 
-    async def left(self) -> None:
-        """Return once the client has gone, or says no more; in the latter case it still gets its answer."""
-        await self._left.wait()
+    async def until_left(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do it to its end, and return True; False once the client has gone: it is cancelled then.
+
+        So it is once a client says that it will say no more; that one still gets its answer.
+        """
+        tasks = doing, _ = asyncio.ensure_future(work), asyncio.ensure_future(self._left.wait())
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                doing.result()
+            return not self._left.is_set()
+        finally:
+            for each in tasks:
+                each.cancel()
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Run what may block as views are run: in a thread, few at a time."""
