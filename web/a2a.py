@@ -33,8 +33,8 @@ from web.strict_json import NO_OBJECT
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
-    from loom_worker.service.waiting.follower import EventBatch
-    from loom_worker.service.waiting.waiter import Awaited
+    from loom_worker.service.waiting.readers import EventBatch
+    from loom_worker.service.waiting.sources import Awaited
 
 CANCEL_WAIT_S = 10
 """A running turn ends within a second of its cancel request; a client waits so long to see it."""

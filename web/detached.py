@@ -85,7 +85,7 @@ class Exchange:
     @property
     def unsent_bytes(self) -> int:
         """Bytes of the answer that the client has not taken yet."""
-        return self._connection.unsent_bytes
+        return int(self._connection.unsent_bytes)
 
     async def taken(self) -> None:
         """Return once fewer than AHEAD_BYTES wait to be taken, or the client has gone."""

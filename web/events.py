@@ -23,7 +23,7 @@ from web.query import whole_argument, whole_number
 if TYPE_CHECKING:
     from loom_worker.service.keys import Keys
     from loom_worker.service.service import Service
-    from loom_worker.service.waiting.follower import EventBatch
+    from loom_worker.service.waiting.readers import EventBatch
     from loom_worker.service.waiting.sources import Place
     from loom_worker.service.waiting.waiter import Waiter
 
@@ -105,13 +105,13 @@ class EventStreams(Generic[A]):
         given = request.headers.get("Last-Event-ID")
         # A reader that comes back sends this header, which is newer than its URL.
         after = whole_number(given, "Last-Event-ID") if given else whole_argument("starting_after", 0)
-        return self.behind(self._waiter.look(caller().tenant, awaited_id), after, NativeFrames())
+        return self.behind(self._waiter.source.look(caller().tenant, awaited_id), after, NativeFrames())
 
     def behind(self, awaited: A, after: int, frames: Frames) -> Response:
         """Stream the events behind an id until the final one, or until the frames are over."""
         if isinstance(awaited, Turn):
             log_context.add(log_context.turn_ids(awaited))
-        place, first = self._waiter.begin(caller().tenant, awaited, after=after)
+        place, first = self._waiter.source.begin(caller().tenant, awaited, after=after)
         if not self._limiter.enter(*caller().holders):
             detail = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"
             raise busy("too-many-waiting", detail)

@@ -19,7 +19,8 @@ from web.detached import Exchange, FinalAnswer, can_detach, detach
 from web.problems import MEDIA_TYPE, RETRY_S, body_of, problem_of
 
 if TYPE_CHECKING:
-    from loom_worker.service.waiting.waiter import Awaited, Waiter
+    from loom_worker.service.waiting.sources import Awaited
+    from loom_worker.service.waiting.waiter import Waiter
 
 A = TypeVar("A", bound="Awaited")
 
@@ -73,7 +74,7 @@ class LongPolls(Generic[A]):
             NotFound: the caller has none of that id.
         """
         since_s = time.monotonic()
-        return self.of_known(self._waiter.look(caller().tenant, awaited_id), how, since_s=since_s)
+        return self.of_known(self._waiter.source.look(caller().tenant, awaited_id), how, since_s=since_s)
 
     def of_known(self, awaited: A, how: EndAnswer, *, since_s: float) -> Response:
         """The answer to a request whose answer is known; at once where no request can leave its thread.
@@ -87,7 +88,7 @@ class LongPolls(Generic[A]):
             detach(poll.go_on, holds_answer=True)
             return Response(content_type="application/json")
         status, headers = how.headers(awaited, has_waited=not must_wait)
-        return json_answer(how.body(self._waiter.with_wait(awaited)), status, headers)
+        return json_answer(how.body(self._waiter.texts.with_wait(awaited)), status, headers)
 
     def of_accepted(self, awaited: A, location: str, *, is_replay: bool, asked_s: float, most_s: int) -> Response:
         """The answer to a submit: 202, or 200 for a client that preferred to wait and saw the end.
@@ -134,10 +135,10 @@ class _LongPoll(Generic[A]):
         """The answer; None if it must still be waited for."""
         with log_context.about(self.ids):
             try:
-                self.awaited = self.waiter.look(self.asking.tenant, self.awaited.id)
+                self.awaited = self.waiter.source.look(self.asking.tenant, self.awaited.id)
                 if self.how.is_open(self.awaited) and not is_over:
                     return None
-                self.awaited = self.waiter.with_wait(self.awaited)
+                self.awaited = self.waiter.texts.with_wait(self.awaited)
             except NotFound as error:
                 return self.how.if_gone(error, path=self.path, request_id=self.asking.request_id)
             except Transient:

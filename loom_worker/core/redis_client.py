@@ -47,6 +47,8 @@ def listening(client: Any) -> Any:
     """A client for coroutines that hear what is published on the server of another one; it decodes responses.
 
     It is for ``async with``; nothing is connected yet. A connection that is lost raises, so that whoever listens knows.
+    A timeout is the caller's: redis-py's own would swallow a cancellation that comes while a command is sent (wait_for
+    of Python 3.11 does).
     """
     given = client.get_connection_kwargs()
     used: dict[str, Any] = {name: value for name, value in given.items() if name in _WHERE or name.startswith("ssl_")}
@@ -55,8 +57,8 @@ def listening(client: Any) -> Any:
         kind = asyncio.UnixDomainSocketConnection
     elif issubclass(client.connection_pool.connection_class, redis.SSLConnection):
         kind = asyncio.SSLConnection
-    used |= {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, "retry": AsyncRetry(NoBackoff(), 0)}
-    return asyncio.Redis.from_pool(asyncio.ConnectionPool(connection_class=kind, decode_responses=True, **used))
+    used |= {"decode_responses": True, "socket_timeout": None, "retry": AsyncRetry(NoBackoff(), 0)}
+    return asyncio.Redis.from_pool(asyncio.ConnectionPool(connection_class=kind, **used))
 
 
 def probe(client: Any) -> None:

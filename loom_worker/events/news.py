@@ -3,11 +3,14 @@
 What is published while nobody listens is lost, so whoever listens also looks from time to time.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from loom_worker.core.redis_client import listening, translate_redis_errors
+from loom_worker.core.errors import Unavailable
+from loom_worker.core.redis_client import TIMEOUT_S, listening, translate_redis_errors
 
 ENDED = "loom:ended"
 """Each message is the id of a turn that has ended, or whose session was deleted. One channel for all turns: to wait for
@@ -48,7 +51,8 @@ class NewsFeed:
         with translate_redis_errors():
             async with listening(self._redis) as client, client.pubsub() as pubsub:
                 try:
-                    await pubsub.subscribe(ENDED)
+                    async with _timeout():
+                        await pubsub.subscribe(ENDED)
                     self._pubsub = pubsub
                     async for message in pubsub.listen():
                         if message["type"] != "unsubscribe":
@@ -75,6 +79,15 @@ class NewsFeed:
         if self._pubsub is not None and (channels := _channels(turn_ids)):
             with translate_redis_errors():
                 await self._pubsub.unsubscribe(*channels)
+
+
+@asynccontextmanager
+async def _timeout() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            yield
+    except TimeoutError as error:
+        raise Unavailable(f"Redis did not answer within {TIMEOUT_S:g} s.") from error
 
 
 def _channels(turn_ids: Iterable[str]) -> list[str]:

@@ -95,7 +95,7 @@ class WorkflowRuns:
         waits: WaitReports,
     ) -> None:
         self._runs = Runs(database)
-        self.waiter: Waiter[Run] = Waiter(self._runs, RunEventSource(self._runs), self._runs, events, RunWaits(waits))
+        self.waiter: Waiter[Run] = Waiter(RunEventSource(self._runs), events.feed(), RunWaits(waits))
         self._journal = journal
         self._workflows = workflows
         self._agents = agents

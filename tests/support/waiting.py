@@ -12,8 +12,9 @@ from typing import Any, Self, TypeVar
 
 from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.tenants import Tenant
-from loom_worker.service.waiting.follower import EventBatch
-from loom_worker.service.waiting.waiter import Awaited, Waiter
+from loom_worker.service.waiting.readers import EventBatch
+from loom_worker.service.waiting.sources import Awaited
+from loom_worker.service.waiting.waiter import Waiter
 from tests.support.until import until
 
 T = TypeVar("T")
@@ -103,7 +104,7 @@ class Clients:
         async def wait() -> A:
             while True:
                 since_s = time.monotonic()
-                found = await asyncio.to_thread(waiter.look, tenant, awaited_id)
+                found = await asyncio.to_thread(waiter.source.look, tenant, awaited_id)
                 is_over = found.is_finished or found.status == "requires_action" or time.monotonic() >= until_s
                 if is_over or waiter.is_draining:
                     return found
@@ -114,7 +115,7 @@ class Clients:
     def events(self, waiter: Waiter[A], tenant: Tenant, awaited_id: str, *, after: int = 0) -> Iterator[Event]:
         """Its events as they come, to the last one."""
         sink = Taken()
-        place, first = waiter.begin(tenant, waiter.look(tenant, awaited_id), after=after)
+        place, first = waiter.source.begin(tenant, waiter.source.look(tenant, awaited_id), after=after)
         reading = self.loop.start(waiter.follow(place, sink))
         return self._given(sink, reading, first)
 

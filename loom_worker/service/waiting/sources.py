@@ -7,9 +7,10 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from loom_worker.core.errors import Unavailable
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.runs import Run
 from loom_worker.core.values.tenants import Tenant
@@ -17,12 +18,34 @@ from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import is_purged, rebuild
 from loom_worker.store.runs import Runs
-from loom_worker.store.turns import Turns
+from loom_worker.store.turns import Turns, TurnStatuses
 
 READ_EVENTS = 64
 """Events that are fetched at a time, 16 KiB of text in each at the most: a slow reader holds those and no more."""
 READ_CHARS = 1024 * 1024
 """Text of the events that are kept of a log made from the journal; a slow reader's next ones are made anew."""
+
+
+class Awaited(Protocol):
+    """What is waited for: a turn, or a run."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def status(self) -> str:
+        """As of a turn."""
+
+    @property
+    def is_finished(self) -> bool:
+        """True once the status is final."""
+
+    def as_json(self) -> Json:
+        """As the HTTP API shows it."""
+
+
+A = TypeVar("A", bound=Awaited)
 
 
 @dataclass(slots=True)
@@ -58,39 +81,42 @@ class Place:
         return None if is_stub else events
 
 
-class ReadableEvents(Protocol):
-    """Where the events of turns or of runs are read; used by many threads."""
+class ReadableEvents(Protocol[A]):
+    """Where turns or runs are looked up, and their events read; used by many threads.
 
-    def advance(self, place: Place) -> tuple[Event, ...]:
-        """The next events, a limited number of them, and moves the place behind them; () if there are none now.
+    Raises:
+        NotFound: the tenant has none of that id.
+        Unavailable: nobody answered.
+    """
 
-        Raises:
-            NotFound: the tenant has no such turn or run.
-            Unavailable: the database did not answer.
-        """
+    def look(self, tenant: Tenant, awaited_id: str, /) -> A:
+        """It, as its row says, without what it waits for."""
 
-    def read_many(self, places: Mapping[str, int]) -> dict[str, tuple[Event, ...]]:
-        """What the logs have now behind an id, by turn or run; a log that has nothing there is missing.
+    def statuses(self, ids: Sequence[str], /) -> dict[str, str]:
+        """The statuses of many, by id; what is deleted is missing."""
 
-        Raises:
-            Unavailable: nobody answered.
-        """
+    def begin(self, tenant: Tenant, awaited: A, /, *, after: int) -> tuple[Place, tuple[Event, ...]]:
+        """A reader's place behind an id, and what it is told before anything else."""
+
+    def advance(self, place: Place, /) -> tuple[Event, ...]:
+        """The next events, a limited number of them, and moves the place behind them; () if there are none now."""
+
+    def read_many(self, places: Mapping[str, int], /) -> dict[str, tuple[Event, ...]]:
+        """What the logs have now behind an id, by turn or run; a log that has nothing there is missing."""
 
 
 class EventSource:
     """The events of turns."""
 
-    def __init__(self, turns: Turns, log: EventLog) -> None:
+    def __init__(self, turns: Turns, log: EventLog, statuses: TurnStatuses) -> None:
+        self.look = turns.get
+        self.statuses = statuses.of
         self._turns = turns
         self._log = log
         self._rebuilding = threading.Lock()  # a whole journal is in memory meanwhile: one at a time
 
     def begin(self, tenant: Tenant, turn: Turn, *, after: int) -> tuple[Place, tuple[Event, ...]]:
-        """A reader's place behind an id, and what it is told before anything else.
-
-        Raises:
-            NotFound: the tenant has no such turn.
-        """
+        """A reader's place behind an id; one that knows ids of a log that was since deleted is told so."""
         place = Place(tenant, turn.id, after, turn.is_finished)
         if after and turn.is_finished and is_purged(*self._turns.with_journal(tenant, turn.id)):
             # Without its journal a log has other ids: who has read a part of it gets all of it again.
@@ -169,6 +195,8 @@ class RunEventSource:
     """The events of runs, of which nothing is ever lost or rebuilt."""
 
     def __init__(self, runs: Runs) -> None:
+        self.look = runs.get
+        self.statuses = runs.of
         self._runs = runs
 
     def begin(self, tenant: Tenant, run: Run, *, after: int) -> tuple[Place, tuple[Event, ...]]:

@@ -95,7 +95,7 @@ def test_an_accepted_turn_is_put_on_its_lane_and_its_log_opened(service: Service
     until(lambda: valkey.llen(TURN_QUEUE), 5, "the wake-up is on the queue")
     assert valkey.zrange(keys.lane(turn.lane), 0, -1) == [turn.id]
     assert valkey.hget(keys.lease(turn.lane), "state") == "kicked"
-    place, _ = service.waiter.begin("default", turn, after=0)
+    place, _ = service.waiter.source.begin("default", turn, after=0)
     assert next(service.waiter.events_now(place)) == Event(1, "turn.queued", queued(turn))
 
 

@@ -115,7 +115,7 @@ FOREIGN: dict[str, Callable[[Service, str, str], object]] = {
     "patch": lambda service, turn, delivery: service.patch_session("other", "s1", SessionPatch(title="x")),
     "delete": lambda service, turn, delivery: service.delete_session("other", "s1"),
     "turn": lambda service, turn, delivery: service.turn("other", turn),
-    "wait, events": lambda service, turn, delivery: service.waiter.look("other", turn),
+    "wait, events": lambda service, turn, delivery: service.waiter.source.look("other", turn),
     "turns": lambda service, turn, delivery: service.turns("other", session_id="s1", limit=9, after=None),
     "messages": lambda service, turn, delivery: service.messages.page("other", "s1", limit=9, after=None),
     "search": lambda service, turn, delivery: service.search.session("other", "s1", "mine", limit=9),
