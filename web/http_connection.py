@@ -261,7 +261,7 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol, Tracked):
             self.threads.run(self._exchange.serve)
 
     def _read_on(self) -> None:
-        if self.flow.read_paused:
+        if self._is_streamed:
             self.threads.hand_over(self._read)
 
     def _too_large(self) -> Refused:

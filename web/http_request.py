@@ -159,15 +159,20 @@ class BodyStream(io.RawIOBase):
     """A body as its view reads it, in a thread; ``taken`` is called there once some of it was read."""
 
     def __init__(self, taken: Callable[[], object]) -> None:
-        self.unread_bytes = 0
+        self._given_bytes = self._taken_bytes = 0  # one for each thread, as neither may count for the other
         self._taken = taken
         self._pieces: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._piece: bytes | None = b""
 
     def give(self, piece: bytes | None) -> None:
         """A further piece; empty: that was all; None: the client has gone before. For the loop's thread."""
-        self.unread_bytes += len(piece or b"")
+        self._given_bytes += len(piece or b"")
         self._pieces.put(piece)
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes that were given and not read yet."""
+        return self._given_bytes - self._taken_bytes
 
     def readable(self) -> bool:
         """True."""
@@ -183,6 +188,6 @@ class BodyStream(io.RawIOBase):
             raise ClientDisconnected
         count = min(len(buffer), len(self._piece))
         buffer[:count], self._piece = self._piece[:count], self._piece[count:]
-        self.unread_bytes -= count
+        self._taken_bytes += count
         self._taken()
         return count
