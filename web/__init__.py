@@ -7,7 +7,7 @@ answers: ``sessions``, ``memory`` (facts, too), ``turns``, ``events``, ``runs`` 
 ``audit``, ``metrics`` (probes, too), ``a2a`` (the Agent2Agent protocol) and ``pages``. ``operation`` has the decorator
 that declares a view; ``bodies`` and ``query`` read what clients send, by ``strict_json`` and ``check``; ``schemas``,
 ``openapi`` and ``docs`` describe it; ``answers`` and ``problems`` write what clients get. ``auth``, ``caller``,
-``rate_limits`` and ``connection_limits`` decide who is served; ``serve``, ``connections``, ``loop``,
-``request_threads``, ``channel``, ``parser`` and ``detached`` (requests that wait without a thread) run it;
-``long_polls`` and ``events`` wait so.
+``rate_limits`` and ``connection_limits`` decide who is served; ``serve``, ``http_connection``,
+``http_request``, ``connections``, ``request_threads`` and ``detached`` (a request and its answer, with a thread or
+without one) run it; ``long_polls`` and ``events`` wait without a thread.
 """

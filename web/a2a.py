@@ -36,9 +36,9 @@ from web.schemas import FREE, TEXT, Named, array
 from web.strict_json import NO_OBJECT
 
 if TYPE_CHECKING:
-    from loom_worker.service.followed import EventBatch
     from loom_worker.service.service import Service
-    from loom_worker.service.waiter import Awaited
+    from loom_worker.service.waiting.readers import EventBatch
+    from loom_worker.service.waiting.sources import Awaited
 
 CANCEL_WAIT_S = 10
 """A running turn ends within a second of its cancel request; a client waits so long to see it."""

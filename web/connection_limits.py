@@ -2,10 +2,6 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
-from flask import request
 
 SHARE_OF_FREE = 3
 """A holder may have so many times as many slots as stay free behind it: alone it gets three quarters of them."""
@@ -14,7 +10,7 @@ ADDRESS = "address "
 
 
 class ConnectionLimiter:
-    """Slots for the requests that wait (long polls, event streams), and the signal that ends all of them.
+    """Slots for the requests that wait (long polls, event streams), and whether new work is refused.
 
     They hold no thread, but a connection each. No holder gets all slots: one key took all there were, and nobody else
     could wait for a turn. The share is one of what is free, so that a holder who is alone may have most of them and
@@ -67,21 +63,3 @@ class ConnectionLimiter:
         if holder.startswith(ADDRESS) and held >= self._address_slots:
             return True
         return held > 0 and held + 1 > SHARE_OF_FREE * (self._free - 1)  # The first slot is everybody's.
-
-    @contextmanager
-    def slot(self, *holders: str) -> Iterator[bool]:
-        """Hold a slot for a block; False: none was free, or a holder has its share."""
-        has_slot = self.enter(*holders)
-        try:
-            yield has_slot
-        finally:
-            if has_slot:
-                self.leave(*holders)
-
-    def leaving(self) -> Callable[[], bool]:
-        """A question for the waiter of the current request: must it stop, as we drain or its client has gone?"""
-        is_gone: Callable[[], bool] | None = request.environ.get("waitress.client_disconnected")
-        if is_gone is None:
-            return self._draining.is_set
-        gone = is_gone
-        return lambda: self._draining.is_set() or gone()

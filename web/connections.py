@@ -1,125 +1,97 @@
 """Which connections there are, what each is doing, and which one goes when there are too many.
 
-No sockets and no clock here: ``loop`` reports what happens, and drops what this says. Connections of one address are
-counted together, as an attack mostly comes from few; an address over its share loses its idlest one rather than its
-newest, so that an honest client behind the same address still gets in.
+No sockets and no clock here. Connections of one address are counted together, as an attack mostly comes from few; an
+address over its share loses its idlest one rather than its newest, so that an honest client behind it still gets in.
 """
 
 import enum
-from collections import OrderedDict
-from collections.abc import Iterator
-from dataclasses import dataclass
+import logging
+from collections import Counter
+from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address
-from typing import Protocol
+
+log = logging.getLogger("loom.web")
+
+IDLE_S = 120.0  # an idle connection is closed after so long
+HEAD_S = 10.0  # from a head's first byte to its end, whatever comes in between; nginx allows 60 s, Apache 20 s
+BODY_GRACE_S = 10.0  # a body may be slower than BODY_BYTES_S for so long
+BODY_BYTES_S = 8 * 1024  # the least average rate of a body; 64 kbit/s
+STUCK_S = 30.0  # a client that takes no byte of a waiting answer for so long is dropped
+READ_GRACE_S = 60.0  # after this an answer must have been taken at READ_BYTES_S on average
+READ_BYTES_S = 8 * 1024
+MAX_BODIES = 256  # bodies that may come in at once; one address may send a quarter of them
+MAX_UNSENT_BYTES = 256 * 1024 * 1024  # of answers, over all connections; those that wait longest go first
+REPORT_S = 60.0  # how often the log says what was dropped
+SHARE = 4  # one address may hold one part in so many
 
 
 class Stage(enum.IntEnum):
-    """What a connection does; the lower, the less is lost with it."""
+    """What a connection does; the lower, the less is lost with it.
+
+    It waits for a head; a head, or a body, comes in; an answer waits to be taken; a request runs or waits for a
+    thread, and is never dropped to make room.
+    """
 
     IDLE = 0
-    """No byte of a request has come since the last answer."""
     HEAD = 1
-    """A request's head comes in."""
     BODY = 2
-    """A request's body comes in."""
     ANSWER = 3
-    """An answer waits to be taken; nothing runs any more."""
     RUNNING = 4
-    """A request runs or waits for a thread; never dropped to make room."""
 
 
-IDLE_S = 120.0
-"""An idle connection is closed after this long; the default of waitress' ``channel_timeout``."""
-HEAD_S = 10.0
-"""From a head's first byte to its end, whatever comes in between. nginx allows 60 s, Apache 20 s."""
-BODY_GRACE_S = 10.0
-"""A body may be slower than BODY_BYTES_S for so long."""
-BODY_BYTES_S = 8 * 1024
-"""The least average rate of a body; 64 kbit/s."""
-BODY_S = 150.0
-"""From a head's end to its body's end: 1 MiB at BODY_BYTES_S takes 138 s with the grace."""
-STUCK_S = 30.0
-"""A client that takes no byte of a waiting answer for so long is dropped, and its thread freed."""
-READ_GRACE_S = 60.0
-"""After this an answer must have been taken at READ_BYTES_S on average."""
-READ_BYTES_S = 8 * 1024
-"""The least average rate at which an answer is taken while some of it waits."""
-MAX_BODIES = 256
-"""Bodies that may come in at once, 1 MiB each in memory; one address may send a quarter of them."""
-MAX_UNSENT_BYTES = 256 * 1024 * 1024
-"""Of answers that wait to be taken, over all connections; those that wait longest go first."""
-SHARE = 4
-"""One address may hold one part in so many."""
+class Tracked:
+    """A connection, as far as its time can be over. Times are in seconds of one clock."""
 
-
-class ClientConnection(Protocol):
-    """What must be known of a connection to tell whether it is too slow."""
-
-    @property
-    def received_bytes(self) -> int:
-        """Of the body that comes in."""
+    group = ""
+    stage = Stage.IDLE
+    since_s = 0.0
+    """Since when it is at its stage."""
+    received_bytes = written_bytes = 0
+    """Bytes of the body that comes in, and of all answers."""
+    waits_since_s: float | None = None
+    """Since when some of an answer waits to be taken."""
+    taken_s = 0.0
+    _taken_bytes = _taken_before = 0
 
     @property
     def unsent_bytes(self) -> int:
-        """Of answers, not yet taken."""
+        """Bytes of answers that the client has not taken yet."""
+        return 0
 
-    @property
-    def taken_bytes(self) -> int:
-        """Of answers, since some of them began to wait."""
+    def abort(self) -> None:
+        """Close it at once."""
 
-    @property
-    def taken_s(self) -> float:
-        """When a byte was taken last, by the clock of ``Connections``."""
+    def is_late(self, now_s: float) -> bool:
+        """Whether its time is over; to be asked once a second."""
+        age_s = now_s - self.since_s
+        match self.stage:
+            case Stage.IDLE | Stage.HEAD:
+                return age_s > (HEAD_S if self.stage else IDLE_S)
+            case Stage.BODY:
+                return self.received_bytes < (age_s - BODY_GRACE_S) * BODY_BYTES_S
+        return self._is_stuck(now_s)
 
-    @property
-    def waits_since_s(self) -> float | None:
-        """Since when some of an answer waits to be taken; None if nothing does."""
+    def _is_stuck(self, now_s: float) -> bool:
+        taken_bytes = self.written_bytes - self.unsent_bytes
+        if not self.unsent_bytes:
+            self.waits_since_s = None
+            return False
+        if self.waits_since_s is None:
+            self.waits_since_s, self._taken_before = now_s, taken_bytes
+        if taken_bytes > self._taken_bytes or self.waits_since_s == now_s:
+            self._taken_bytes, self.taken_s = taken_bytes, now_s
+        least_bytes = (now_s - self.waits_since_s - READ_GRACE_S) * READ_BYTES_S
+        return now_s - self.taken_s > STUCK_S or taken_bytes - self._taken_before < least_bytes
 
 
-@dataclass(slots=True)
-class _Entry:
-    group: str
-    stage: Stage
-    since_s: float
-
-
-class _Crowd:
-    """Connections by stage with the moment they entered it, the first one first."""
-
-    def __init__(self) -> None:
-        self.stages: tuple[OrderedDict[ClientConnection, float], ...] = tuple(OrderedDict() for _ in Stage)
-        self.count = 0
-
-    def add(self, connection: ClientConnection, entry: _Entry) -> None:
-        self.stages[entry.stage][connection] = entry.since_s
-        self.count += 1
-
-    def remove(self, connection: ClientConnection, entry: _Entry) -> None:
-        del self.stages[entry.stage][connection]
-        self.count -= 1
-
-    def idlest(self) -> ClientConnection | None:
-        """The one that is missed least; None if a request runs on each.
-
-        Of idle ones and heads the one that is so for longest: were all idle ones to go first, a stranger's slow heads
-        would push out a connection that was accepted a moment ago and whose request is still in the system's buffer.
-        """
-        firsts = [next(iter(stage.items())) for stage in self.stages[: Stage.BODY] if stage]
-        if firsts:
-            return min(firsts, key=lambda first: first[1])[0]
-        return next((next(iter(stage)) for stage in self.stages[Stage.BODY : Stage.RUNNING] if stage), None)
-
-    def oldest(self, stage: Stage) -> ClientConnection:
-        return next(iter(self.stages[stage]))
+Crowd = dict[Tracked, None]
+"""Connections, the one first that is at its stage for longest."""
 
 
 class Connections:
-    """All connections of a server; used by its loop's thread alone.
-
-    There may be ``limit`` of them, ``share`` from one address.
+    """All connections of a server, ``limit`` at most, ``share`` from one address; used by its loop's thread alone.
 
     Args:
-        limit: how many there may be.
         has_shares: False behind proxies, as theirs are then the only addresses there are.
     """
 
@@ -127,98 +99,100 @@ class Connections:
         self.limit = limit
         self.share = max(1, limit // SHARE) if has_shares else limit
         self._bodies_share = MAX_BODIES // SHARE if has_shares else MAX_BODIES
-        self._entries: dict[ClientConnection, _Entry] = {}
-        self._all = _Crowd()
-        self._groups: dict[str, _Crowd] = {}
+        self._all: Crowd = {}
+        self._bodies: Crowd = {}
+        self._groups: dict[str, Crowd] = {}
+        self.dropped = Counter[str]()
+        self._next_report_s = 0.0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._all)
 
-    def over_limit(self, address: str) -> tuple[bool, ClientConnection | None]:
+    @property
+    def are_running(self) -> bool:
+        """True while a request runs, or waits, on any."""
+        return any(each.stage is Stage.RUNNING for each in tuple(self._all))
+
+    def over_limit(self, address: str) -> tuple[bool, Tracked | None]:
         """Whether a further connection from an address is one too many, and which one can go for it, if any."""
-        crowd = self._groups.get(group_of(address))
-        if crowd is not None and crowd.count >= self.share:
-            return True, crowd.idlest()
-        if self._all.count >= self.limit:
-            return True, self._all.idlest()
-        return False, None
+        crowd = self._groups.get(group_of(address), {})
+        if len(crowd) >= self.share:
+            return True, _idlest(crowd)
+        return (True, self.idlest()) if len(self) >= self.limit else (False, None)
 
-    def idlest(self) -> ClientConnection | None:
+    def idlest(self) -> Tracked | None:
         """The connection that is missed least; None if a request runs on each."""
-        return self._all.idlest()
+        return _idlest(self._all)
 
-    def add(self, connection: ClientConnection, address: str, now_s: float) -> None:
+    def add(self, connection: Tracked, address: str, now_s: float) -> None:
         """A connection was accepted."""
-        entry = _Entry(group_of(address), Stage.IDLE, now_s)
-        self._entries[connection] = entry
-        self._all.add(connection, entry)
-        self._groups.setdefault(entry.group, _Crowd()).add(connection, entry)
+        connection.group, connection.since_s = group_of(address), now_s
+        self._all[connection] = self._groups.setdefault(connection.group, {})[connection] = None
 
-    def remove(self, connection: ClientConnection) -> None:
+    def remove(self, connection: Tracked) -> None:
         """A connection was closed; nothing happens if it is not there."""
-        entry = self._entries.pop(connection, None)
-        if entry is None:
-            return
-        self._all.remove(connection, entry)
-        crowd = self._groups[entry.group]
-        crowd.remove(connection, entry)
-        if not crowd.count:
-            del self._groups[entry.group]
+        if connection in self._all:
+            crowd = self._groups[connection.group]
+            del self._all[connection], crowd[connection]
+            self._bodies.pop(connection, None)
+            if not crowd:
+                del self._groups[connection.group]
 
-    def move(self, connection: ClientConnection, stage: Stage, now_s: float) -> ClientConnection | None:
-        """A connection is at this stage now; returns one to drop if too many send bodies.
+    def drop(self, connection: Tracked | None, why: str) -> None:
+        """Cut a connection off, if any."""
+        if connection is not None:
+            self.dropped[why] += 1
+            self.remove(connection)
+            connection.abort()
 
-        Empty lines before a head do not make the connection idle again, or they would keep it for ever.
-        """
-        entry = self._entries.get(connection)
-        if entry is None or entry.stage is stage or (entry.stage is Stage.HEAD and stage is Stage.IDLE):
+    def report(self, now_s: float) -> None:
+        """Say once a minute what was dropped, if anything was."""
+        if self.dropped and now_s >= self._next_report_s:
+            self._next_report_s = now_s + REPORT_S
+            dropped = ", ".join(f"{count} ({why})" for why, count in self.dropped.items())
+            log.warning("connections dropped: %s; %d are open", dropped, len(self))
+            self.dropped.clear()
+
+    def move(self, connection: Tracked, stage: Stage, now_s: float) -> Tracked | None:
+        """A connection is at this stage now; returns one to drop if too many send bodies."""
+        if stage is connection.stage or connection not in self._all:
             return None
-        crowd = self._groups[entry.group]
-        self._all.remove(connection, entry)
-        crowd.remove(connection, entry)
-        entry.stage, entry.since_s = stage, now_s
-        self._all.add(connection, entry)
-        crowd.add(connection, entry)
+        connection.stage, connection.since_s = stage, now_s
+        for crowd in (self._all, self._groups[connection.group]):
+            del crowd[connection]
+            crowd[connection] = None
+        self._bodies.pop(connection, None)
         if stage is not Stage.BODY:
             return None
-        if len(crowd.stages[stage]) > self._bodies_share:
-            return crowd.oldest(stage)
-        return self._all.oldest(stage) if len(self._all.stages[stage]) > MAX_BODIES else None
+        self._bodies[connection] = None
+        own = [each for each in self._bodies if each.group == connection.group]
+        if len(own) > self._bodies_share:
+            return own[0]
+        return next(iter(self._bodies)) if len(self._bodies) > MAX_BODIES else None
 
-    def overdue(self, now_s: float) -> list[ClientConnection]:
-        """Connections whose time is over: idle ones, slow heads and bodies, and answers that nobody takes."""
-        late = [
-            *self._waiting_longer(Stage.IDLE, now_s - IDLE_S),
-            *self._waiting_longer(Stage.HEAD, now_s - HEAD_S),
-            *(each for each in self._all.stages[Stage.BODY] if self._is_late_body(each, now_s)),
-        ]
-        readers = [each for stage in (Stage.ANSWER, Stage.RUNNING) for each in self._all.stages[stage]]
-        return [*late, *_slow_readers(readers, now_s)]
-
-    def _waiting_longer(self, stage: Stage, since_s: float) -> Iterator[ClientConnection]:
-        for connection, entered_s in self._all.stages[stage].items():
-            if entered_s >= since_s:
-                return
-            yield connection
-
-    def _is_late_body(self, connection: ClientConnection, now_s: float) -> bool:
-        age_s = now_s - self._entries[connection].since_s
-        return age_s > BODY_S or connection.received_bytes < (age_s - BODY_GRACE_S) * BODY_BYTES_S
+    def overdue(self, now_s: float) -> list[Tracked]:
+        """Connections whose time is over, and those whose answers are too much for the memory there is."""
+        late = {each: None for each in self._all if each.is_late(now_s)}
+        readers = [each for each in self._all if each.waits_since_s is not None and each not in late]
+        unsent_bytes = sum(each.unsent_bytes for each in readers)
+        for each in sorted(readers, key=lambda reader: reader.taken_s):
+            if unsent_bytes > MAX_UNSENT_BYTES:
+                unsent_bytes -= each.unsent_bytes
+                late[each] = None
+        return list(late)
 
 
-def _slow_readers(readers: list[ClientConnection], now_s: float) -> list[ClientConnection]:
-    """Those that take nothing or too little, and the ones beyond MAX_UNSENT_BYTES."""
-    waiting = [(each, each.waits_since_s) for each in readers if each.waits_since_s is not None]
-    waiting.sort(key=lambda pair: pair[0].taken_s)
-    unsent_bytes = sum(each.unsent_bytes for each, _ in waiting)
-    slow = []
-    for each, since_s in waiting:
-        age_s = now_s - since_s
-        is_slow = now_s - each.taken_s > STUCK_S or each.taken_bytes < (age_s - READ_GRACE_S) * READ_BYTES_S
-        if is_slow or unsent_bytes > MAX_UNSENT_BYTES:
-            unsent_bytes -= each.unsent_bytes
-            slow.append(each)
-    return slow
+def _idlest(crowd: Iterable[Tracked]) -> Tracked | None:
+    """The one that is missed least.
+
+    Of idle ones and heads the one that is so for longest: were all idle ones to go first, a stranger's slow heads
+    would push out a connection that was accepted a moment ago and whose request is still in the system's buffer.
+    """
+    for most in (Stage.HEAD, Stage.BODY, Stage.ANSWER):
+        found = next((each for each in crowd if each.stage <= most), None)
+        if found is not None:
+            return found
+    return None
 
 
 def group_of(address: str) -> str:
@@ -226,9 +200,7 @@ def group_of(address: str) -> str:
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:
-        return address  # What a proxy wrote.
+        return address  # a proxy wrote it
     if not isinstance(found, IPv6Address):
         return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(IPv6Address(int(found) >> 64 << 64))
+    return str(found.ipv4_mapped or IPv6Address(int(found) >> 64 << 64))

@@ -1,21 +1,22 @@
-"""Requests that wait without a thread: how a view leaves one, and how it goes on."""
+"""Requests and their answers: a view runs in a thread, which it can leave; then its request goes on as a coroutine."""
 
-from collections.abc import Mapping
-from contextlib import suppress
+import asyncio
+import concurrent.futures
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 from flask import request
-from waitress.channel import ClientDisconnected
-from waitress.task import Task, WSGITask
 from werkzeug.http import HTTP_STATUS_CODES
 
-DETACH = "loom.detach"
-"""The key of WSGI's environ under which a view finds ``HttpTask.detach``; other servers than ours have none."""
+T = TypeVar("T")
+log = logging.getLogger("loom.web")
 
-
-class Detached(BaseException):
-    """The request goes on without this thread. Not an Exception: waitress would take it for one of the application."""
+AHEAD_BYTES = 64 * 1024
+"""A client that has not taken so many bytes of its answer is sent nothing for now."""
+_DETACH = "loom.detach"
+"""The key of WSGI's environ under which a view finds how to leave its thread; other servers than ours have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,114 +28,186 @@ class FinalAnswer:
     body: bytes
 
 
-class Continuation(Protocol):
-    """How a request goes on that has left its thread."""
-
-    holds_answer: bool
-    """True: of what the view returned nothing is sent but its headers, with the final answer."""
-
-    def begin(self, task: "HttpTask") -> None:
-        """Go on from here; what was to be sent so far is sent. ``task.end`` is called once, at any time from now on."""
-
-    def conclude(self) -> FinalAnswer | bool:
-        """With a thread again, after ``task.end``: the rest of the answer; True: there is none; False: not over yet."""
-
-    def leave(self) -> None:
-        """The client has gone, or says no more; called by any thread, perhaps more than once."""
-
-    def resume(self) -> None:
-        """The client has taken some of what it was sent."""
-
-    def close(self) -> None:
-        """The request is over, however it ended; called once."""
+GoesOn = Callable[["Exchange"], Awaitable[FinalAnswer | None]]
+"""How a request goes on; None: it was sent everything. It must return soon after the client has gone; if the server
+stops, it is cancelled."""
 
 
 def can_detach() -> bool:
-    """True if the current request can wait without a thread."""
-    return DETACH in request.environ
+    """True if the current request can go on without a thread."""
+    return _DETACH in request.environ
 
 
-def detach(continuation: Continuation) -> None:
-    """Let the current request go on without its thread once the view has returned."""
-    request.environ[DETACH](continuation)
+def detach(goes_on: GoesOn, *, holds_answer: bool) -> None:
+    """Let the current request go on without its thread once the view has returned.
+
+    Args:
+        holds_answer: what the view returned is not sent; its headers are, with the final answer.
+    """
+    request.environ[_DETACH](goes_on, holds_answer)
 
 
-class HttpTask(WSGITask):  # type: ignore[misc]  # waitress has no types
-    """A request that is served, by one thread after the other if it waits between."""
+class Exchange:
+    """A request that is served; ``serve`` is for a thread, everything else for the loop's."""
 
-    continuation: Continuation | None = None
-    _is_concluding = False
+    def __init__(self, connection: Any, environ: dict[str, Any], *, is_last: bool) -> None:
+        """Args: connection: the ``HttpConnection`` that makes it."""
+        self.environ = environ | {_DETACH: self._detach}
+        self.is_last = is_last  # the connection is closed behind the answer
+        self._connection = connection
+        self._goes_on: GoesOn | None = None
+        self._holds_answer = self._is_chunked = self._has_begun = False
+        self._has_no_body = environ["REQUEST_METHOD"] == "HEAD"
+        self._status, self._headers = "", list[tuple[str, str]]()
+        self._left = asyncio.Event()
 
-    def get_environment(self) -> dict[str, Any]:
-        """WSGI's environ, with the way to leave the thread."""
-        environ: dict[str, Any] = super().get_environment()
-        environ[DETACH] = self._detach
-        return environ
-
-    def service(self) -> None:
-        """Serve the request, or what is left of it.
-
-        Raises:
-            Detached: it goes on without a thread.
-        """
-        if self.continuation is not None:
-            self._conclude(self.continuation)
-        else:
-            super().service()
-
-    def write(self, data: bytes) -> None:
-        """Send a piece of the answer, unless it is only held."""
-        if self.continuation is None or not self.continuation.holds_answer or self._is_concluding:
-            super().write(data)
-
-    def finish(self) -> None:
-        """End the answer, or leave the thread."""
-        if self.continuation is not None:
-            self._park(self.continuation)
-        super().finish()
+    def serve(self) -> None:
+        """Run the view, and hand its answer over, a short one as a whole."""
+        hand_over = self._connection.threads.hand_over
+        try:
+            pieces = self._connection.wsgi_app(self.environ, self._start)
+            try:
+                data = self._answered(pieces)
+            finally:
+                getattr(pieces, "close", bool)()
+            hand_over(lambda: self._take(data))
+        except ConnectionResetError:
+            pass  # the client has gone
+        except BaseException:  # the top of a request
+            log.exception("a request failed")
+            hand_over(self._connection.abort)
 
     def send(self, data: bytes) -> None:
-        """Send a piece of an answer whose request has left its thread; of one whose client has gone, nothing."""
-        with suppress(ClientDisconnected):
-            self.write(data)
-
-    def end(self) -> None:
-        """The wait is over: a thread is to conclude the request; by any thread."""
-        self.channel.unpark()
+        """Send a piece of the answer, without blocking; nothing happens once the client has gone."""
+        if data and not self._has_no_body:
+            self._connection.write(self._framed(data))
 
     @property
     def unsent_bytes(self) -> int:
-        """Of the answer, not yet taken by the client."""
-        return int(self.channel.unsent_bytes)
+        """Bytes of the answer that the client has not taken yet."""
+        return int(self._connection.unsent_bytes)
 
-    def _detach(self, continuation: Continuation) -> None:
-        self.continuation = continuation
+    async def taken(self) -> None:
+        """Return once fewer than AHEAD_BYTES wait to be taken, or the client has gone."""
+        await self._connection.flow.drain()
 
-    def _park(self, continuation: Continuation) -> None:
-        self.channel.park(self)
-        # From here on another thread may go on with the request.
-        continuation.begin(self)
-        if not self.channel.connected:
-            continuation.leave()
-        raise Detached
+    async def until_left(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Do it to its end, and return True; False once the client has gone: it is cancelled then.
 
-    def _conclude(self, continuation: Continuation) -> None:
-        answer = continuation.conclude()
-        if answer is False:
-            self._park(continuation)
-        self._is_concluding = True
+        So it is once a client says that it will say no more; that one still gets its answer.
+        """
+        tasks = doing, _ = asyncio.ensure_future(work), asyncio.ensure_future(self._left.wait())
         try:
-            if isinstance(answer, FinalAnswer):
-                self._answer(answer)
-            Task.finish(self)
-        except OSError:  # as waitress has it
-            self.close_on_finish = True
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                doing.result()
+            return not self._left.is_set()
+        finally:
+            for each in tasks:
+                each.cancel()
 
-    def _answer(self, answer: FinalAnswer) -> None:
-        given = {name.lower() for name in answer.headers} | {"content-length"}
-        kept = [header for header in self.response_headers if header[0].lower() not in given]
-        self.response_headers: list[tuple[str, str]] = [*kept, *answer.headers.items()]
-        self.status = f"{answer.status} {HTTP_STATUS_CODES[answer.status]}"
-        self.content_length = len(answer.body)
-        if self.request.command != "HEAD":
-            self.write(answer.body)
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Run what may block as views are run: in a thread, few at a time."""
+        done: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def run() -> None:
+            if done.set_running_or_notify_cancel():
+                try:
+                    done.set_result(work())
+                except BaseException as error:  # raised where it is waited for
+                    done.set_exception(error)
+
+        self._connection.threads.run(run)
+        return await asyncio.wrap_future(done)
+
+    def leave(self) -> None:
+        """The client has gone, or says no more."""
+        self._left.set()
+
+    def answer(self, final: FinalAnswer) -> None:
+        """Send the head, which was not sent before, and the body."""
+        given = {name.lower() for name in final.headers} | {"content-length"}
+        self._headers = [each for each in self._headers if each[0].lower() not in given]
+        self._headers += final.headers.items()
+        self._status = f"{final.status} {HTTP_STATUS_CODES[final.status]}"
+        self._connection.write(self._begin(len(final.body)) + self._framed(final.body))
+
+    def _start(self, status: str, headers: list[tuple[str, str]], _: object = None) -> Callable[[bytes], object]:
+        self._status, self._headers = status, headers
+        return self._send_ahead
+
+    def _detach(self, goes_on: GoesOn, holds_answer: bool) -> None:  # as ``detach`` calls it
+        self._goes_on, self._holds_answer = goes_on, holds_answer
+
+    def _answered(self, pieces: Iterable[bytes]) -> bytes:
+        """What the view returned, as far as it was not sent already."""
+        if self._holds_answer:
+            return b""
+        kept, size = list[bytes](), 0
+        for piece in pieces:
+            kept.append(piece)
+            size += len(piece)
+            if size >= AHEAD_BYTES:
+                self._send_ahead(b"".join(kept))
+                kept, size = [], 0
+        return self._begin(None if self._goes_on else size) + self._framed(b"".join(kept))
+
+    def _send_ahead(self, data: bytes) -> None:
+        """Send a piece of a long answer, and wait until the client has taken enough of it."""
+        sent = self._sent(self._begin(None) + self._framed(data))
+        asyncio.run_coroutine_threadsafe(sent, self._connection.loop).result()
+
+    async def _sent(self, data: bytes) -> None:
+        self._connection.write(data)
+        await self.taken()
+        if self._connection.transport.is_closing():
+            raise ConnectionResetError
+
+    def _take(self, data: bytes) -> None:
+        self._connection.write(data)
+        if self._goes_on is None:
+            self._end()
+        else:
+            running = self._connection.loop.create_task(self._go_on(self._goes_on))
+            self._connection.tasks.add(running)
+            running.add_done_callback(self._connection.tasks.discard)
+
+    async def _go_on(self, goes_on: GoesOn) -> None:
+        try:
+            answer = await goes_on(self)
+            if answer is not None:
+                self.answer(answer)
+            self._end()
+        except Exception:  # the top of a request
+            log.exception("a request failed")
+            self._connection.abort()
+
+    def _end(self) -> None:
+        self._connection.end(b"0\r\n\r\n" if self._is_chunked else b"", is_last=self.is_last)
+
+    def _framed(self, data: bytes) -> bytes:
+        if self._has_no_body:
+            return b""
+        return b"%x\r\n%b\r\n" % (len(data), data) if data and self._is_chunked else data
+
+    def _begin(self, length: int | None) -> bytes:
+        """The head if it was not sent already; None: the length is unknown."""
+        if self._has_begun:
+            return b""
+        self._has_begun = True
+        date = self._connection.server_state.default_headers
+        headers = [*self._headers, *((name.decode().title(), value.decode()) for name, value in date)]
+        if self._status.startswith(("1", "204", "304")):
+            self._has_no_body = True
+        elif not any(name.lower() == "content-length" for name, _ in headers):
+            is_old = self.environ["SERVER_PROTOCOL"] == "HTTP/1.0"
+            self._is_chunked = length is None and not is_old and not self._has_no_body
+            self.is_last = self.is_last or length is None
+            if length is not None:
+                headers.append(("Content-Length", str(length)))
+            elif not is_old:
+                headers.append(("Transfer-Encoding", "chunked"))
+        if self.is_last:
+            headers.append(("Connection", "close"))
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
+        return f"HTTP/1.1 {self._status}\r\n{lines}\r\n".encode("latin-1")

@@ -1,7 +1,8 @@
 """Events of turns and runs as server-sent events: each leaves at once, and a reader can go on where it stopped."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol
 
@@ -12,9 +13,9 @@ from loom_worker.core.errors import LoomError, NotFound
 from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import Turn
 from web.answers import encode, known_id
-from web.caller import caller
+from web.caller import ApiCaller, caller
 from web.connection_limits import ConnectionLimiter
-from web.detached import HttpTask, can_detach, detach
+from web.detached import AHEAD_BYTES, Exchange, can_detach, detach
 from web.long_polls import A
 from web.operation import Operation, Views
 from web.problems import busy
@@ -22,10 +23,10 @@ from web.query import whole_number
 from web.turns import EVENT, ResumeQuery
 
 if TYPE_CHECKING:
-    from loom_worker.service.event_source import Place
-    from loom_worker.service.followed import EventBatch, FollowedReader
     from loom_worker.service.keys import Keys
-    from loom_worker.service.waiter import Waiter
+    from loom_worker.service.waiting.readers import EventBatch
+    from loom_worker.service.waiting.sources import Place
+    from loom_worker.service.waiting.waiter import Waiter
 
 log = logging.getLogger("loom.web")
 
@@ -34,8 +35,6 @@ OPENING = b"retry: 1000\n\n"
 HEARTBEAT = b": still here\n\n"
 GONE = b": it is gone\n\n"
 """For people who look on: programs skip comments, come back, and get 404, which ends an EventSource for good."""
-AHEAD_BYTES = 64 * 1024
-"""A reader is given nothing while it has not taken so many bytes."""
 
 
 class Frames(Protocol):
@@ -107,136 +106,74 @@ class EventStreams(Generic[A]):
         given = request.headers.get("Last-Event-ID")
         # A reader that comes back sends this header, which is newer than its URL.
         after = whole_number(given, "Last-Event-ID") if given else after
-        return self.behind(self._waiter.look(caller().tenant, awaited_id), after, NativeFrames())
+        return self.behind(self._waiter.source.look(caller().tenant, awaited_id), after, NativeFrames())
 
     def behind(self, awaited: A, after: int, frames: Frames) -> Response:
         """Stream the events behind an id until the final one, or until the frames are over."""
-        tenant, waiter = caller().tenant, self._waiter
         if isinstance(awaited, Turn):
             log_context.add(log_context.turn_ids(awaited))
-        if not can_detach() or request.method == "HEAD":
-            events = waiter.events(tenant, awaited.id, after=after, is_stopping=self._until_the_key_ends())
-            return self._in_this_thread(events, awaited.id, frames)
-        place, first = waiter.begin(tenant, awaited, after=after)
-        self._take_slot()
-        detach(_EventStream(waiter, self._keys, self._limiter, place, frames))
-        return _answer(iter([OPENING + frames.opening() + frames.of_events(first)]))
-
-    def _take_slot(self) -> None:
+        place, first = self._waiter.source.begin(caller().tenant, awaited, after=after)
         if not self._limiter.enter(*caller().holders):
             detail = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"
             raise busy("too-many-waiting", detail)
-
-    def _in_this_thread(self, events: Iterator[Event | None], turn_id: str, frames: Frames) -> Response:
-        """For servers that let no request leave its thread."""
-        self._take_slot()
-        answer = _answer(_framed(events, turn_id, frames))
-        # Called however the answer ends: read to its end, dropped by the client, or never begun (HEAD).
-        answer.call_on_close(partial(self._limiter.leave, *caller().holders))
+        opening = OPENING + frames.opening() + frames.of_events(first)
+        if can_detach() and request.method != "HEAD":
+            detach(partial(self._go_on, place, frames, caller(), log_context.ids()), holds_answer=False)
+        else:  # All there is now; a reader comes back for the rest.
+            try:
+                opening += frames.of_events([*self._waiter.events_now(place)])
+            finally:
+                self._limiter.leave(*caller().holders)
+        # An iterator has no length: there may be more.
+        answer = Response(iter([opening]), content_type="text/event-stream; charset=utf-8")
+        answer.headers["X-Accel-Buffering"] = "no"
         return answer
 
-    def _until_the_key_ends(self) -> Callable[[], bool]:
-        """True once this process stops, or the reader's key is revoked or has expired: a turn can wait for a day."""
-        is_leaving, holder = self._limiter.leaving(), caller().holder
-        return lambda: is_leaving() or self._keys.has_ended(holder)
-
-
-class _EventStream(Generic[A]):
-    """A stream of events that goes on without a thread."""
-
-    holds_answer = False
-
-    def __init__(
-        self, waiter: "Waiter[A]", keys: "Keys", limiter: ConnectionLimiter, place: "Place", frames: Frames
+    async def _go_on(
+        self, place: "Place", frames: Frames, asking: ApiCaller, ids: log_context.Ids, exchange: Exchange
     ) -> None:
-        self._waiter = waiter
-        self._frames = frames
-        self._keys = keys
-        self._limiter = limiter
-        self._place = place
-        self._holder, self._holders = caller().holder, caller().holders
-        self._ids = log_context.ids()
-        self._task: HttpTask | None = None
-        self._reader: FollowedReader | None = None
-        self._has_left = self._is_full = False
+        sink = _Sink(exchange, frames, lambda: self._keys.has_ended(asking.holder))
+        try:
+            await exchange.until_left(self._waiter.follow(place, sink))
+        except NotFound:
+            exchange.send(GONE)
+        except LoomError as error:
+            with log_context.about(ids):
+                # The answer has begun, so its status is spent: end it, and the reader comes back with Last-Event-ID.
+                log.warning("events of %s cut: %s", place.turn_id, error)
+        finally:
+            self._limiter.leave(*asking.holders)
 
-    def begin(self, task: HttpTask) -> None:
-        self._task = task
-        self._reader = self._waiter.follow(self._place, self)
-        if self._has_left:
-            self._waiter.leave(self._reader)
 
-    def leave(self) -> None:
-        self._has_left = True
-        if self._reader is not None:
-            self._waiter.leave(self._reader)
+@dataclass(frozen=True, slots=True)
+class _Sink:
+    """Where the events of one reader go."""
 
-    def resume(self) -> None:
-        if self._is_full and self._reader is not None and self.has_room():
-            self._waiter.resume(self._reader)
+    exchange: Exchange
+    frames: Frames
+    is_barred: Callable[[], bool]
 
-    def conclude(self) -> bool:
-        return True
+    @property
+    def is_over(self) -> bool:
+        return self.frames.is_over
 
-    def close(self) -> None:
-        self._limiter.leave(*self._holders)
-
+    @property
     def has_room(self) -> bool:
-        self._is_full = self._task is not None and self._task.unsent_bytes >= AHEAD_BYTES
-        return not self._is_full
+        return self.exchange.unsent_bytes < AHEAD_BYTES
 
-    def is_barred(self) -> bool:
-        return self._keys.has_ended(self._holder)
+    async def taken(self) -> None:
+        await self.exchange.taken()
 
-    def send(self, batch: "EventBatch") -> None:
-        self._send(self._frames.of_batch(batch))
-        if self._frames.is_over:
-            self.leave()
+    def framed(self, batch: "EventBatch") -> bytes:
+        return self.frames.of_batch(batch)
 
-    def wait_words(self) -> str:
-        return self._waiter.in_words(self._place)
+    def send(self, data: bytes) -> None:
+        self.exchange.send(data)
 
     def send_heartbeat(self, words: str) -> None:
-        self._send(b": %s\n\n" % words.encode() if words else HEARTBEAT)
-
-    def end(self, error: LoomError | None) -> None:
-        if isinstance(error, NotFound):
-            self._send(GONE)
-        elif error is not None:
-            with log_context.about(self._ids):
-                _tell_cut(self._place.turn_id, error)
-        if self._task is not None:
-            self._task.end()
-
-    def _send(self, frames: bytes) -> None:
-        if self._task is not None and frames:
-            self._task.send(frames)
+        self.exchange.send(b": %s\n\n" % words.encode() if words else HEARTBEAT)
 
 
 def frame(event: Event) -> bytes:
     """One event on the wire; JSON text has no line breaks, so ``data`` is one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.type.encode("ascii"), encode(event.data))
-
-
-def _answer(frames: Iterator[bytes]) -> Response:
-    answer = Response(frames, content_type="text/event-stream; charset=utf-8")
-    answer.headers["X-Accel-Buffering"] = "no"
-    return answer
-
-
-def _framed(events: Iterator[Event | None], turn_id: str, frames: Frames) -> Iterator[bytes]:
-    yield OPENING + frames.opening()
-    try:
-        for event in events:
-            yield HEARTBEAT if event is None else frames.of_events([event])
-            if frames.is_over:
-                return
-    except NotFound:
-        yield GONE
-    except LoomError as error:
-        _tell_cut(turn_id, error)
-
-
-def _tell_cut(turn_id: str, error: LoomError) -> None:
-    # The answer has begun, so its status is spent: end it, and the reader comes back with Last-Event-ID.
-    log.warning("events of %s cut: %s", turn_id, error)

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from flask import Response, request
@@ -11,17 +11,16 @@ from flask import Response, request
 from loom_worker.core import log_context
 from loom_worker.core.errors import NotFound, Transient
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.tenants import Tenant
 from web.answers import encode, json_answer
 from web.bodies import preferred_wait_s
-from web.caller import caller
+from web.caller import ApiCaller, caller
 from web.connection_limits import ConnectionLimiter
-from web.detached import FinalAnswer, HttpTask, can_detach, detach
+from web.detached import Exchange, FinalAnswer, can_detach, detach
 from web.problems import MEDIA_TYPE, RETRY_S, body_of, problem_of
 
 if TYPE_CHECKING:
-    from loom_worker.service.end_waits import EndWait
-    from loom_worker.service.waiter import Awaited, Waiter
+    from loom_worker.service.waiting.sources import Awaited
+    from loom_worker.service.waiting.waiter import Waiter
 
 A = TypeVar("A", bound="Awaited")
 
@@ -53,7 +52,7 @@ class EndAnswer:
         """Status and headers.
 
         Args:
-            has_waited: False where there was no slot to wait in, or nobody wished to.
+            has_waited: False where it could not be waited for, as there was no slot.
         """
         if self.accepted is None:
             return 200, {}
@@ -74,28 +73,22 @@ class LongPolls(Generic[A]):
         Raises:
             NotFound: the caller has none of that id.
         """
-        if not how.wait_s or not can_detach():
-            return self.of_known(self._waiter.with_wait(self._waiter.look(caller().tenant, awaited_id)), how)
-        wait = self._waiter.expect(awaited_id)
-        try:
-            awaited = self._waiter.look(caller().tenant, awaited_id)
-        except BaseException:
-            wait.close()
-            raise
-        return self._answer(awaited, how, wait)
+        since_s = time.monotonic()
+        return self.of_known(self._waiter.source.look(caller().tenant, awaited_id), how, since_s=since_s)
 
-    def of_known(self, awaited: A, how: EndAnswer, *, since_s: float | None = None) -> Response:
-        """The answer to a request whose answer is known.
+    def of_known(self, awaited: A, how: EndAnswer, *, since_s: float) -> Response:
+        """The answer to a request whose answer is known; at once where no request can leave its thread.
 
         Args:
             since_s: by ``time.monotonic``, a moment before it was as it is known.
         """
-        if awaited.is_finished or not how.wait_s:
-            status, headers = how.headers(awaited, has_waited=True)
-            return json_answer(how.body(awaited), status, headers)
-        if can_detach():
-            return self._answer(awaited, how, self._waiter.expect(awaited.id, since_s=since_s))
-        return self._in_this_thread(awaited, how)
+        must_wait = how.wait_s > 0 and how.is_open(awaited)
+        if must_wait and can_detach() and self._limiter.enter(*caller().holders):
+            poll = _LongPoll(self._waiter, self._limiter, awaited, how, since_s)
+            detach(poll.go_on, holds_answer=True)
+            return Response(content_type="application/json")
+        status, headers = how.headers(awaited, has_waited=not must_wait)
+        return json_answer(how.body(self._waiter.texts.with_wait(awaited)), status, headers)
 
     def of_accepted(self, awaited: A, location: str, *, is_replay: bool, asked_s: float, most_s: int) -> Response:
         """The answer to a submit: 202, or 200 for a client that preferred to wait and saw the end.
@@ -110,86 +103,45 @@ class LongPolls(Generic[A]):
             return json_answer(awaited.as_json(), 202, {**headers, "Retry-After": str(RETRY_S)})
         return self.of_known(awaited, EndAnswer(min(preferred_s, most_s), headers), since_s=asked_s)
 
-    def _answer(self, awaited: A, how: EndAnswer, wait: "EndWait") -> Response:
-        must_wait = how.is_open(awaited)
-        holders = caller().holders
-        has_slot = must_wait and self._limiter.enter(*holders)
-        if not has_slot:
-            wait.close()
-            status, headers = how.headers(awaited, has_waited=not must_wait)
-            return json_answer(how.body(self._waiter.with_wait(awaited)), status, headers)
-        detach(_LongPoll(self._waiter, self._limiter, wait, awaited, how))
-        return Response(content_type="application/json")
 
-    def _in_this_thread(self, awaited: A, how: EndAnswer) -> Response:
-        """For servers that let no request leave its thread."""
-        with self._limiter.slot(*caller().holders) as has_slot:
-            # What was accepted stays accepted: an error now would make the client submit it again.
-            with suppress(Transient):
-                if has_slot:
-                    is_stopping = self._limiter.leaving()
-                    awaited = self._waiter.wait(
-                        caller().tenant, awaited.id, timeout_s=float(how.wait_s), is_stopping=is_stopping
-                    )
-            status, headers = how.headers(awaited, has_waited=has_slot)
-            return json_answer(how.body(awaited), status, headers)
-
-
+@dataclass(slots=True)
 class _LongPoll(Generic[A]):
-    """A request that waits without a thread."""
+    """A request that waits without a thread; it has a slot."""
 
-    holds_answer = True
+    waiter: "Waiter[A]"
+    limiter: ConnectionLimiter
+    awaited: A
+    how: EndAnswer
+    since_s: float
+    asking: ApiCaller = field(default_factory=caller)
+    path: str = field(default_factory=lambda: request.path)
+    ids: log_context.Ids = field(default_factory=log_context.ids)
 
-    def __init__(
-        self, waiter: "Waiter[A]", limiter: ConnectionLimiter, wait: "EndWait", awaited: A, how: EndAnswer
-    ) -> None:
-        self._waiter = waiter
-        self._limiter = limiter
-        self._wait = wait
-        self._awaited = awaited
-        self._how = how
-        self._until_s = time.monotonic() + how.wait_s
-        self._tenant: Tenant = caller().tenant
-        self._holders = caller().holders
-        self._path, self._request_id = request.path, caller().request_id
-        self._ids = log_context.ids()
-        self._task: HttpTask | None = None
-        self._has_left = False
+    async def go_on(self, exchange: Exchange) -> FinalAnswer:
+        until_s = time.monotonic() + self.how.wait_s
+        try:
+            while True:
+                ended = self.waiter.ended(self.awaited.id, since_s=self.since_s, until_s=until_s)
+                has_left = not await exchange.until_left(ended)
+                is_over = has_left or self.waiter.is_draining or time.monotonic() >= until_s
+                self.since_s = time.monotonic()
+                answer = await exchange.in_thread(partial(self._answer, is_over=is_over))
+                if answer is not None:
+                    return answer
+        finally:
+            self.limiter.leave(*self.asking.holders)
 
-    def begin(self, task: HttpTask) -> None:
-        self._task = task
-        self._wait.begin(self, until_s=self._until_s)
-
-    def over(self) -> None:
-        if self._task is not None:
-            self._task.end()
-
-    def leave(self) -> None:
-        self._has_left = True
-        self._wait.stop()
-
-    def resume(self) -> None:
-        pass  # Nothing is sent before the end.
-
-    def conclude(self) -> FinalAnswer | bool:
-        self._wait.renew()
-        with log_context.about(self._ids):
+    def _answer(self, *, is_over: bool) -> FinalAnswer | None:
+        """The answer; None if it must still be waited for."""
+        with log_context.about(self.ids):
             try:
-                self._awaited = self._waiter.look(self._tenant, self._awaited.id)
-                if self._must_wait():
-                    return False
-                self._awaited = self._waiter.with_wait(self._awaited)
+                self.awaited = self.waiter.source.look(self.asking.tenant, self.awaited.id)
+                if self.how.is_open(self.awaited) and not is_over:
+                    return None
+                self.awaited = self.waiter.texts.with_wait(self.awaited)
             except NotFound as error:
-                return self._how.if_gone(error, path=self._path, request_id=self._request_id)
+                return self.how.if_gone(error, path=self.path, request_id=self.asking.request_id)
             except Transient:
                 pass  # What was accepted stays accepted: an error now would make the client submit it again.
-            status, headers = self._how.headers(self._awaited, has_waited=True)
-            return FinalAnswer(status, headers, encode(self._how.body(self._awaited)))
-
-    def close(self) -> None:
-        self._wait.close()
-        self._limiter.leave(*self._holders)
-
-    def _must_wait(self) -> bool:
-        is_over = self._has_left or self._limiter.is_draining or time.monotonic() >= self._until_s
-        return self._how.is_open(self._awaited) and not is_over
+            status, headers = self.how.headers(self.awaited, has_waited=True)
+            return FinalAnswer(status, headers, encode(self.how.body(self.awaited)))

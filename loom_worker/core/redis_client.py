@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import redis
+from redis import asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -15,6 +17,7 @@ TIMEOUT_S = 5.0
 """Longest a call may take: a Redis that accepts bytes and never answers holds a caller no longer."""
 LOOK_S = 0.5
 """The same for those who only look, and are looked at within 2 s: each call is tried twice."""
+_WHERE = ("path", "host", "port", "db", "username", "password")
 
 
 def client(
@@ -38,6 +41,24 @@ def client(
         max_connections=connections,
         retry=retry,
     )
+
+
+def listening(client: Any) -> Any:
+    """A client for coroutines that hear what is published on the server of another one; it decodes responses.
+
+    It is for ``async with``; nothing is connected yet. A connection that is lost raises, so that whoever listens knows.
+    A timeout is the caller's: redis-py's own would swallow a cancellation that comes while a command is sent (wait_for
+    of Python 3.11 does).
+    """
+    given = client.get_connection_kwargs()
+    used: dict[str, Any] = {name: value for name, value in given.items() if name in _WHERE or name.startswith("ssl_")}
+    kind: Any = asyncio.Connection
+    if "path" in given:
+        kind = asyncio.UnixDomainSocketConnection
+    elif issubclass(client.connection_pool.connection_class, redis.SSLConnection):
+        kind = asyncio.SSLConnection
+    used |= {"decode_responses": True, "socket_timeout": None, "retry": AsyncRetry(NoBackoff(), 0)}
+    return asyncio.Redis.from_pool(asyncio.ConnectionPool(connection_class=kind, **used))
 
 
 def probe(client: Any) -> None:

@@ -38,9 +38,8 @@ from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.schedules import Schedules, Starter
 from loom_worker.service.service import Service, ServiceParts
 from loom_worker.service.terms import Terms
-from loom_worker.service.turn_follower import POOL_THREADS
-from loom_worker.service.turn_waiter import TurnWaiter
-from loom_worker.service.wait_reports import WaitReports
+from loom_worker.service.waiting.reports import WaitReports
+from loom_worker.service.waiting.waiter import POOL_THREADS, TurnWaiter
 from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.agent_versions import AgentVersions

@@ -14,7 +14,7 @@ from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import Turn
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.input_guard import InputGuard
-from loom_worker.service.wait_reports import WaitReports
+from loom_worker.service.waiting.reports import WaitReports
 from loom_worker.store import approvals
 from loom_worker.store.database import Database
 from loom_worker.turn.agent_runtime import AgentRuntimes

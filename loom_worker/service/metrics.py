@@ -15,7 +15,7 @@ from loom_worker.guard.breaker import UNANSWERED, Breakers
 from loom_worker.lanes import readiness
 from loom_worker.lanes.lease_renewer import LiveWorkers
 from loom_worker.patterns.live import LiveLibrary
-from loom_worker.service.wait_reports import WaitReports
+from loom_worker.service.waiting.reports import WaitReports
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.calls import tool_counts

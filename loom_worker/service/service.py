@@ -40,8 +40,8 @@ from loom_worker.service.schedules import Schedules
 from loom_worker.service.session_changes import SessionChanges
 from loom_worker.service.session_search import Semantics, SessionSearch
 from loom_worker.service.terms import Terms
-from loom_worker.service.turn_waiter import TurnWaiter
 from loom_worker.service.user_deletion import UserDeletions
+from loom_worker.service.waiting.waiter import TurnWaiter
 from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.agent_messages import AgentMessages
@@ -133,7 +133,7 @@ class Service:
         self.audit = AuditRows(database)
         self._input_guard = guard = InputGuard(database, agents)
         self.facts = UserFacts(Facts(database), guard)
-        self.users = UserDeletions(database, lanes, waiter.event_log)
+        self.users = UserDeletions(database, lanes, waiter.events)
         self.references = parts.references
         self.contexts = parts.contexts
         self.patterns = parts.patterns
@@ -199,7 +199,7 @@ class Service:
         try:
             for each in deleted:
                 self._lanes.forget(each.lane)
-                self.waiter.forget(each.turns)
+                self.waiter.events.forget(each.turns)
         except Unavailable:  # of the lane nothing is in the database, and the sweep removes the event logs
             return
 

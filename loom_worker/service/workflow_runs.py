@@ -23,11 +23,11 @@ from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.input_guard import InputGuard
-from loom_worker.service.run_events import RunEventSource
 from loom_worker.service.terms import Terms
 from loom_worker.service.user_deletion import SETTLE_S
-from loom_worker.service.wait_reports import WaitReports
-from loom_worker.service.waiter import Waiter
+from loom_worker.service.waiting.reports import WaitReports
+from loom_worker.service.waiting.sources import RunEventSource
+from loom_worker.service.waiting.waiter import Waiter
 from loom_worker.store.database import Database
 from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.run_steps import RunStep
@@ -95,7 +95,7 @@ class WorkflowRuns:
         waits: WaitReports,
     ) -> None:
         self._runs = Runs(database)
-        self.waiter: Waiter[Run] = Waiter(self._runs, RunEventSource(self._runs), self._runs, events, RunWaits(waits))
+        self.waiter: Waiter[Run] = Waiter(RunEventSource(self._runs), events.feed(), RunWaits(waits))
         self._journal = journal
         self._workflows = workflows
         self._agents = agents

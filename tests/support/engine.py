@@ -24,6 +24,7 @@ from tests.support import system
 from tests.support.shipped_patterns import share_index
 from tests.support.until import until
 from tests.support.valkey import Valkey
+from tests.support.waiting import Clients, LoopThread
 
 WORKSPACE = "default"
 TURN_S = 45.0
@@ -56,6 +57,7 @@ class Engine:
             client.flushall()
         prepare(self.settings)
         self.service = build.service(self.settings)
+        self._clients = Clients(LoopThread().__enter__())
         return self
 
     def __exit__(
@@ -64,6 +66,7 @@ class Engine:
         for worker in self.workers.values():
             worker.kill()
             worker.wait()
+        self._clients.loop.__exit__(kind, error, trace)
         self.service.close()
         for pid in system.leftovers(self.home):
             system.kill(pid)
@@ -92,7 +95,7 @@ class Engine:
 
     def ended(self, turn: Turn, timeout_s: float = TURN_S) -> Turn:
         """The turn once it has ended."""
-        found = self.service.waiter.wait(WORKSPACE, turn.id, timeout_s=timeout_s, is_stopping=lambda: False)
+        found = self._clients.wait(self.service.waiter, WORKSPACE, turn.id, timeout_s=timeout_s).result()
         assert found.is_finished, f"{turn.id} is {found.status} after {timeout_s} s"
         return found
 
@@ -102,9 +105,7 @@ class Engine:
 
     def events(self, turn: Turn) -> Iterator[Event]:
         """The turn's events as they come, until its end."""
-        for event in self.service.waiter.events(WORKSPACE, turn.id, after=0, is_stopping=lambda: False):
-            if event is not None:
-                yield event
+        return self._clients.events(self.service.waiter, WORKSPACE, turn.id)
 
     def rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         """Rows of the database, read past everything."""

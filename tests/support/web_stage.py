@@ -1,5 +1,7 @@
 """The real service on a real database and a real Valkey; only workers, models and Celery are played."""
 
+import http.client
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -44,8 +46,8 @@ from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.schedules import Schedules, Starter
 from loom_worker.service.service import Service, ServiceParts
 from loom_worker.service.terms import Terms
-from loom_worker.service.turn_waiter import TurnWaiter
-from loom_worker.service.wait_reports import WaitReports
+from loom_worker.service.waiting.reports import WaitReports
+from loom_worker.service.waiting.waiter import TurnWaiter
 from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
@@ -366,3 +368,19 @@ class Live:
     @property
     def port(self) -> int:
         return self.server.port
+
+    def asked(self, method: str, path: str, body: Json | None = None, **headers: str) -> http.client.HTTPConnection:
+        """A connection on which this was asked; whether it is answered yet or not."""
+        made = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if body is not None:
+            given["Content-Type"] = "application/json"
+        made.request(method, path, None if body is None else json.dumps(body), given)
+        return made
+
+
+def answered(asked: http.client.HTTPConnection) -> tuple[int, Any, http.client.HTTPMessage]:
+    """The answer to what was asked: its status, its JSON and its headers."""
+    with closing(asked):
+        answer = asked.getresponse()
+        return answer.status, json.loads(answer.read()), answer.headers

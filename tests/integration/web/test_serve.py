@@ -1,6 +1,5 @@
 import http.client
 import json
-import os
 import re
 import signal
 import socket
@@ -8,8 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 import redis
@@ -89,22 +87,6 @@ def test_a_running_request_ends_before_the_server_does(stage: WebStage) -> None:
         call(server.port, "GET", "/healthz")
 
 
-def test_a_server_stops_while_others_wake_its_loop_too(stage: WebStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = HttpServer(stage.service)
-    server.start()
-    trigger, loop = server._server.trigger, server._loop
-
-    def late(wake: Callable[[], None] = trigger._physical_pull) -> None:
-        wake()  # somebody else, who has just answered a request
-        until(lambda: not loop.is_alive(), 5, "the loop has ended")
-        wake()
-
-    monkeypatch.setattr(trigger, "_physical_pull", late)
-    server.stop()
-    with pytest.raises(OSError, match=r"refused|reset"):
-        call(server.port, "GET", "/healthz")
-
-
 @pytest.mark.heavy
 def test_waiters_and_readers_are_sent_home_when_the_server_drains(stage: WebStage) -> None:
     server = HttpServer(stage.service)
@@ -128,7 +110,9 @@ def test_waiters_and_readers_are_sent_home_when_the_server_drains(stage: WebStag
 
 
 @pytest.mark.heavy
-def test_a_request_that_never_ends_does_not_hold_the_drain_for_ever(stage: WebStage, tmp_path: Path) -> None:
+def test_a_request_that_never_ends_does_not_hold_the_drain_for_ever(
+    stage: WebStage, caplog: pytest.LogCaptureFixture
+) -> None:
     sessions = SlowSessions(stage)
     server = HttpServer(stage.service)
     server.start()
@@ -137,15 +121,11 @@ def test_a_request_that_never_ends_does_not_hold_the_drain_for_ever(stage: WebSt
     assert sessions.entered.wait(AT_ONCE_S)
     began = time.monotonic()
     server.drain(grace_s=0.2)
-    pipe = server._server.trigger.trigger
     server.stop()
     assert time.monotonic() - began < AT_ONCE_S
-    with (tmp_path / "another").open("wb") as another:
-        os.dup2(another.fileno(), pipe)  # the system gives numbers of closed files to the next ones
-        sessions.let_go.set()
-        until(lambda: not server._server.threads.is_busy, AT_ONCE_S, "the request has ended")
-        os.close(pipe)
-    assert (tmp_path / "another").read_bytes() == b"", "what wakes the loop was written into another's file"
+    sessions.let_go.set()
+    until(lambda: not any(each.name == "loom-request" for each in threading.enumerate()), AT_ONCE_S, "it has ended")
+    assert "failed" not in caplog.text, "its answer goes nowhere"
     stuck.close()
 
 

@@ -98,8 +98,8 @@ def test_an_accepted_turn_is_put_on_its_lane_and_its_log_opened(service: Service
     until(lambda: valkey.llen(TURN_QUEUE), 5, "the wake-up is on the queue")
     assert valkey.zrange(keys.lane(turn.lane), 0, -1) == [turn.id]
     assert valkey.hget(keys.lease(turn.lane), "state") == "kicked"
-    events = service.waiter.events("default", turn.id, after=0, is_stopping=lambda: False)
-    assert next(events) == Event(1, "turn.queued", queued(turn))
+    place, _ = service.waiter.source.begin("default", turn, after=0)
+    assert next(service.waiter.events_now(place)) == Event(1, "turn.queued", queued(turn))
 
 
 def test_no_message_on_the_queue_shows_what_the_user_wrote(service: Service, valkey: redis.Redis) -> None:

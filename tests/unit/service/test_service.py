@@ -18,8 +18,8 @@ from loom_worker.core.values.webhooks import Webhook
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.service import Service
-from loom_worker.service.turn_waiter import TurnWaiter
-from loom_worker.service.wait_reports import WaitReports
+from loom_worker.service.waiting.reports import WaitReports
+from loom_worker.service.waiting.waiter import TurnWaiter
 from loom_worker.store.trace_outbox import TraceOutbox
 from loom_worker.store.turns import TurnStatuses
 from tests.support.models import says, wants
@@ -115,10 +115,7 @@ FOREIGN: dict[str, Callable[[Service, str, str], object]] = {
     "patch": lambda service, turn, delivery: service.patch_session("other", "s1", SessionPatch(title="x")),
     "delete": lambda service, turn, delivery: service.delete_session("other", "s1"),
     "turn": lambda service, turn, delivery: service.turn("other", turn),
-    "wait": lambda service, turn, delivery: service.waiter.wait("other", turn, timeout_s=1, is_stopping=lambda: False),
-    "events": lambda service, turn, delivery: list(
-        service.waiter.events("other", turn, after=0, is_stopping=lambda: False)
-    ),
+    "wait, events": lambda service, turn, delivery: service.waiter.source.look("other", turn),
     "turns": lambda service, turn, delivery: service.turns("other", session_id="s1", limit=9, after=None),
     "messages": lambda service, turn, delivery: service.messages.page("other", "s1", limit=9, after=None),
     "search": lambda service, turn, delivery: service.search.session("other", "s1", "mine", limit=9),

@@ -11,8 +11,8 @@ from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import NewTurn
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.service import CHECKED_BYTES, Service
-from loom_worker.service.turn_waiter import TurnWaiter
-from loom_worker.service.wait_reports import WaitReports
+from loom_worker.service.waiting.reports import WaitReports
+from loom_worker.service.waiting.waiter import TurnWaiter
 from loom_worker.store.turns import TurnStatuses
 from tests.support.models import says
 from tests.support.out import Out

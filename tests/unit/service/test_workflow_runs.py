@@ -1,6 +1,5 @@
 """Runs as a service keeps them, on a real database and a real Valkey; what HTTP shows of them is tested there."""
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,16 +8,16 @@ import redis
 
 from loom_worker.core.errors import Invalid, NotFound, Unavailable
 from loom_worker.core.settings import Settings
-from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.runs import NewRun, Run
 from loom_worker.core.values.webhooks import Webhook
-from loom_worker.service.run_events import RunEventSource
 from loom_worker.service.terms import Terms
+from loom_worker.service.waiting.sources import RunEventSource
 from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.runs import Runs
 from loom_worker.workflows.load import Workflows
 from tests.support.runs import pipeline, workflow
 from tests.support.until import until
+from tests.support.waiting import Clients, LoopThread
 from tests.support.web_stage import WebStage, stages
 
 W = "default"
@@ -181,37 +180,32 @@ def test_a_reader_has_the_last_event_before_the_end(stage: WebStage, runs: Workf
     assert place.is_over
 
 
-def test_a_reader_in_a_thread_of_its_own_gets_all_to_the_end(stage: WebStage, runs: WorkflowRuns) -> None:
-    run, found = start(runs), list[Event | None]()
-    reading = threading.Thread(
-        target=lambda: found.extend(runs.waiter.events(W, run.id, after=0, is_stopping=never)), daemon=True
-    )
-    reading.start()
-    until(lambda: runs.waiter.count == 1, 20, "somebody reads")
-    answer(stage, run.id)
-    answer(stage, run.id)
-    reading.join(60)
-    assert [event.id for event in found if event is not None] == list(range(1, 7))
+@pytest.fixture
+def clients() -> Iterator[Clients]:
+    with LoopThread() as loop:
+        yield Clients(loop)
 
 
-def test_who_waits_is_sent_home_when_the_process_stops(stage: WebStage, runs: WorkflowRuns) -> None:
-    run, found = start(runs), list[Run]()
-    waiting = threading.Thread(
-        target=lambda: found.append(runs.waiter.wait(W, run.id, timeout_s=60, is_stopping=lambda: is_draining.is_set()))
-    )
-    is_draining = threading.Event()
-    waiting.start()
+def test_a_reader_gets_all_to_the_end(stage: WebStage, runs: WorkflowRuns, clients: Clients) -> None:
+    run = start(runs)
+    reading = clients.events(runs.waiter, W, run.id)
+    assert [next(reading).id for _ in range(2)] == [1, 2]
+    answer(stage, run.id)
+    answer(stage, run.id)
+    assert [event.id for event in reading] == [3, 4, 5, 6]
+
+
+def test_who_waits_is_sent_home_when_the_process_stops(runs: WorkflowRuns, clients: Clients) -> None:
+    waiting = clients.wait(runs.waiter, W, start(runs).id)
     until(lambda: runs.waiter.count == 1, 20, "somebody waits")
-    is_draining.set()
     runs.waiter.drain()
-    waiting.join(60)
-    assert [each.status for each in found] == ["in_progress"]
+    assert waiting.result(60).status == "in_progress"
 
 
-def test_a_closed_service_follows_no_run_any_more(stage: WebStage, runs: WorkflowRuns) -> None:
+def test_a_closed_service_follows_no_run_any_more(runs: WorkflowRuns, clients: Clients) -> None:
     run = start(runs)
     runs.waiter.close()
-    assert runs.waiter.wait(W, run.id, timeout_s=0.01, is_stopping=never).status == "in_progress"
+    assert clients.wait(runs.waiter, W, run.id).result(60).status == "in_progress"
     assert runs.waiter.count == 0
 
 

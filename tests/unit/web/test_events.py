@@ -2,15 +2,11 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
 from loom_worker.core.values.notifications import Event
-from loom_worker.core.values.tenants import Tenant
-from loom_worker.core.values.turns import Turn
 from tests.support.played_worker import PlayedWorker
 from tests.support.web_stage import Live, Submit, WebStage
 from web.connection_limits import ConnectionLimiter
@@ -174,26 +170,23 @@ def test_a_stream_of_a_session_that_is_deleted_says_so_and_ends(
     assert "cut" not in caplog.text
 
 
-@dataclass
-class BreakingWaiter:
-    """Its events are cut off after the first one, as the database breaks down."""
-
-    stage: WebStage
-
-    def look(self, tenant: Tenant, turn_id: str) -> Turn:
-        return self.stage.waiter.look(tenant, turn_id)
-
-    def events(self, *args: Any, **options: Any) -> Iterator[Event | None]:
-        yield None
-        self.stage.database.is_down = True
-        yield from self.stage.waiter.events(*args, **options)
-
-
 def test_a_log_that_breaks_ends_the_stream_and_not_the_server(
-    client: FlaskClient, stage: WebStage, caplog: pytest.LogCaptureFixture
+    live: Live, submit: Submit, stage: WebStage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage.service.waiter = BreakingWaiter(stage)  # type: ignore[assignment]
-    turn_id = client.post("/v1/sessions/s/turns", json={"input": "x"}).get_json()["id"]
-    answer = client.get(f"/v1/turns/{turn_id}/events")
-    assert (answer.status_code, answer.text) == (200, "retry: 1000\n\n: still here\n\n")
+    connection, answer = opened(live, submit()["id"])
+    assert next(read_events(answer))[1] == "turn.queued"
+    stage.database.is_down = True
+    assert frames(answer.read().decode()) == []
+    connection.close()
     assert "database does not answer" in caplog.text
+
+
+def test_a_server_that_lets_no_request_wait_streams_what_there_is_now(
+    client: FlaskClient, submit: Submit, worker: PlayedWorker
+) -> None:
+    """A reader comes back after the second that it is told, and goes on where it stopped."""
+    turn_id = submit()["id"]
+    assert [event[1] for event in frames(client.get(f"/v1/turns/{turn_id}/events").text)] == ["turn.queued"]
+    worker.finish(turn_id)
+    later = client.get(f"/v1/turns/{turn_id}/events", headers={"Last-Event-ID": "1"})
+    assert [event[1] for event in frames(later.text)] == ["turn.started", "turn.completed"]

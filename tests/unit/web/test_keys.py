@@ -15,7 +15,7 @@ from loom_worker.core.values.api_keys import ALL_SCOPES, SCOPES, KeyHolder, KeyS
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import rfc3339
 from loom_worker.store.tables import api_keys
-from tests.support.web_stage import MakeStage, WebStage
+from tests.support.web_stage import Live, MakeStage, WebStage
 from web.app import OPERATIONS, create_app
 from web.operation import Operation
 
@@ -320,13 +320,13 @@ def test_users_do_not_meet_each_other_s_idempotency_keys(client: FlaskClient, ma
     assert submit(john, "m").status_code == 422
 
 
-def test_a_stream_ends_with_its_key(as_key: AsKey, client: FlaskClient, make_key: Maker, stage: WebStage) -> None:
+def test_a_stream_ends_with_its_key(as_key: AsKey, live: Live, make_key: Maker) -> None:
     admin, secret = as_key("admin"), make_key("read")
     turn = admin("POST", "/v1/sessions/s1/turns", {"input": "x"}).get_json()
-    answer = client.get(f"/v1/turns/{turn['id']}/events", headers=bearer(secret), buffered=False)
-    frames = iter(answer.response)
-    assert b"turn.queued" in next(frames) + next(frames)
+    asked = live.asked("GET", f"/v1/turns/{turn['id']}/events", **bearer(secret))
+    lines = iter(asked.getresponse())
+    assert b"event: turn.queued\n" in lines
     [read] = [key for key in admin("GET", "/v1/keys").get_json()["data"] if key["scopes"] == ["read"]]
     admin("DELETE", f"/v1/keys/{read['id']}")
-    assert list(frames) == []
-    answer.close()
+    assert not any(line.startswith(b"event: ") for line in lines)
+    asked.close()

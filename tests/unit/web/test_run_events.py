@@ -121,5 +121,5 @@ def test_a_server_lets_who_waits_for_a_run_wait_without_a_thread(live: Live, flo
 def test_a_reader_of_a_run_is_told_what_its_open_stages_wait_for(flow: Flow, asking_run: str) -> None:
     runs = flow.stage.service.runs
     for run_id, words in ((asking_run, "waiting for a person's approval"), (flow.start()["id"], "queued")):
-        place = runs.waiter.begin("default", runs.run("default", run_id), after=0)[0]
+        place = runs.waiter.source.begin("default", runs.run("default", run_id), after=0)[0]
         assert words in runs.waiter.in_words(place)

@@ -1,11 +1,9 @@
 """Runs are started, looked at and listed; every answer is held against the OpenAPI document."""
 
-import threading
 import time
 from dataclasses import replace
 
 import pytest
-from werkzeug.test import TestResponse
 
 from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, NewKey
 from loom_worker.core.values.calls import Call
@@ -14,7 +12,7 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from tests.support.runs import pipeline, workflow
 from tests.support.until import AT_ONCE_S
-from tests.support.web_stage import AGENT, MakeStage, WebStage
+from tests.support.web_stage import AGENT, Live, MakeStage, WebStage, answered
 from tests.unit.web.described import DOCUMENT
 from tests.unit.web.flow import TWO, Flow, W, refused
 from web.app import create_app
@@ -68,19 +66,15 @@ def test_a_run_goes_on_from_stage_to_stage_to_its_result(flow: Flow) -> None:
     assert run["duration_ms"] >= 0
 
 
-def test_prefer_wait_answers_200_once_the_run_has_ended(flow: Flow) -> None:
-    answers: list[TestResponse] = []
-    wait = {"Prefer": "wait=30"}
-    thread = threading.Thread(target=lambda: answers.append(flow.post({"input": "x"}, headers=wait)))
-    thread.start()
+def test_prefer_wait_answers_200_once_the_run_has_ended(live: Live, flow: Flow) -> None:
+    asked = live.asked("POST", "/v1/workflows/two/runs", {"input": "x"}, Prefer="wait=30")
     flow.await_waiters(1)
     flow.answer(flow.client.get("/v1/runs").get_json()["data"][0]["id"], "one", "two")
-    thread.join(AT_ONCE_S)
-    (answer,) = answers
-    assert (answer.status_code, answer.get_json()["merged_output"]) == (200, "two")
-    assert answer.headers["Preference-Applied"] == "wait=30"
-    assert answer.headers["Location"] == f"/v1/runs/{answer.get_json()['id']}"
-    assert "Retry-After" not in answer.headers
+    status, run, headers = answered(asked)
+    assert (status, run["merged_output"]) == (200, "two")
+    assert headers["Preference-Applied"] == "wait=30"
+    assert headers["Location"] == f"/v1/runs/{run['id']}"
+    assert "Retry-After" not in headers
 
 
 def test_prefer_wait_answers_202_when_the_time_is_over(flow: Flow) -> None:
@@ -88,22 +82,14 @@ def test_prefer_wait_answers_202_when_the_time_is_over(flow: Flow) -> None:
     assert (answer.status_code, answer.headers["Retry-After"]) == (202, "1")
 
 
-@pytest.mark.parametrize("name", ["gated", "tool"])
-def test_who_waits_is_answered_as_soon_as_a_person_is_asked(flow: Flow, name: str) -> None:
-    """About a stage's output, or about a tool call of its turn."""
+def test_who_waits_is_answered_as_soon_as_a_person_is_asked_about_a_tool_call(live: Live, flow: Flow) -> None:
     run_id = flow.start("gated")["id"]
-    answers: list[TestResponse] = []
-    thread = threading.Thread(target=lambda: answers.append(flow.client.get(f"/v1/runs/{run_id}?wait=60")))
-    thread.start()
+    asked = live.asked("GET", f"/v1/runs/{run_id}?wait=60")
     flow.await_waiters(1)
-    if name == "gated":
-        flow.answer(run_id, "a draft")
-    else:
-        pay = Call("toolu_1", "pay", {}, 0, 1, approval="waiting", approve_by_ms=now_ms() + 60_000)
-        flow.stage.worker.ask_person(flow.open_turn(run_id), pay)
-    thread.join(AT_ONCE_S)
-    (answer,) = answers
-    assert (answer.status_code, answer.get_json()["status"]) == (200, "requires_action")
+    pay = Call("toolu_1", "pay", {}, 0, 1, approval="waiting", approve_by_ms=now_ms() + 60_000)
+    flow.stage.worker.ask_person(flow.open_turn(run_id), pay)
+    status, run, _ = answered(asked)
+    assert (status, run["status"]) == (200, "requires_action")
 
 
 def test_a_repeated_request_is_the_same_run(flow: Flow) -> None:
@@ -208,15 +194,12 @@ def test_a_run_that_is_not_there_is_not_found(flow: Flow, run_id: str) -> None:
     assert flow.decide(run_id, "approve").status_code == 404
 
 
-def test_a_long_poll_returns_as_soon_as_the_run_ends(flow: Flow) -> None:
+def test_a_long_poll_returns_as_soon_as_the_run_ends(live: Live, flow: Flow) -> None:
     run_id = flow.start("fork")["id"]
-    answers: list[Json] = []
-    thread = threading.Thread(target=lambda: answers.append(flow.get(run_id, "?wait=60")))
-    thread.start()
+    asked = live.asked("GET", f"/v1/runs/{run_id}?wait=60")
     flow.await_waiters(1)
     flow.answer(run_id, "a", "b")
-    thread.join(AT_ONCE_S)
-    assert [answer["status"] for answer in answers] == ["completed"]
+    assert answered(asked)[1]["status"] == "completed"
 
 
 def test_a_long_poll_on_an_ended_run_does_not_wait(flow: Flow) -> None:
@@ -227,15 +210,12 @@ def test_a_long_poll_on_an_ended_run_does_not_wait(flow: Flow) -> None:
     assert time.monotonic() - began_s < AT_ONCE_S
 
 
-def test_a_run_that_is_deleted_while_it_is_waited_for_is_gone(flow: Flow) -> None:
+def test_a_run_that_is_deleted_while_it_is_waited_for_is_gone(live: Live, flow: Flow) -> None:
     run_id = flow.start()["id"]
-    answers: list[TestResponse] = []
-    thread = threading.Thread(target=lambda: answers.append(flow.client.get(f"/v1/runs/{run_id}?wait=60")))
-    thread.start()
+    asked = live.asked("GET", f"/v1/runs/{run_id}?wait=60")
     flow.await_waiters(1)
     assert flow.client.delete(f"/v1/runs/{run_id}").status_code == 204
-    thread.join(AT_ONCE_S)
-    assert [answer.status_code for answer in answers] == [404]
+    assert answered(asked)[0] == 404
 
 
 def test_runs_are_listed_newest_first_and_filtered(flow: Flow) -> None:

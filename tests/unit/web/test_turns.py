@@ -1,22 +1,14 @@
-import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import pytest
-from flask import Flask
 from flask.testing import FlaskClient
 from sqlalchemy import select
 
-from loom_worker.core.values.tenants import Tenant
-from loom_worker.core.values.turns import Turn
 from loom_worker.store.schema import turns
 from tests.support.played_worker import PlayedWorker
 from tests.support.until import AT_ONCE_S
-from tests.support.web_stage import Submit, WebStage, set_lane_depth
-from tests.unit.web.described import DOCUMENT
-from web.app import create_app
+from tests.support.web_stage import Live, Submit, WebStage, answered, set_lane_depth
 from web.connection_limits import ConnectionLimiter
 
 
@@ -147,21 +139,6 @@ def test_a_full_lane_is_429_and_says_when_to_come_back(client: FlaskClient, subm
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
 
 
-def test_prefer_wait_answers_200_once_it_ended(app: Flask, stage: WebStage) -> None:
-    answers: list[Any] = []
-    prefer = {"Prefer": "wait=30"}
-    ask = lambda: answers.append(app.test_client().post("/v1/sessions/s/turns", json={"input": "x"}, headers=prefer))  # noqa: E731
-    thread = threading.Thread(target=ask)
-    thread.start()
-    assert stage.waiter.await_waiters(1)
-    stage.worker.finish(app.test_client().get("/v1/turns").get_json()["data"][0]["id"], "42")
-    thread.join(AT_ONCE_S)
-    answer = answers[0]
-    assert (answer.status_code, answer.get_json()["output_text"]) == (200, "42")
-    assert answer.headers["Preference-Applied"] == "wait=30"
-    assert "Retry-After" not in answer.headers
-
-
 def test_prefer_wait_answers_202_when_the_time_is_over(client: FlaskClient) -> None:
     answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Prefer": "wait=0"})
     assert (answer.status_code, answer.headers["Retry-After"]) == (202, "1")
@@ -173,69 +150,6 @@ def test_a_replay_of_an_ended_turn_is_200_for_who_waits(client: FlaskClient, wor
     worker.finish(first["id"])
     again = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers=headers)
     assert (again.status_code, again.headers["Idempotency-Replayed"]) == (200, "true")
-
-
-@dataclass
-class FailingWaiter:
-    """Waits for a turn just after the database broke down."""
-
-    stage: WebStage
-
-    def wait(self, *args: Any, **options: Any) -> Turn:
-        self.stage.database.is_down = True
-        return self.stage.waiter.wait(*args, **options)
-
-
-def test_what_was_accepted_stays_accepted_if_the_wait_fails(stage: WebStage) -> None:
-    stage.service.waiter = FailingWaiter(stage)  # type: ignore[assignment]
-    answer = (
-        create_app(stage.service)
-        .test_client()
-        .post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Prefer": "wait=5"})
-    )
-    assert (answer.status_code, answer.get_json()["status"]) == (202, "queued")
-
-
-@dataclass
-class DeletingWaiter:
-    """Waits for a turn just after its session was deleted."""
-
-    stage: WebStage
-
-    def forget(self, turns: Mapping[str, bool]) -> None:
-        self.stage.waiter.forget(turns)
-
-    def look(self, tenant: Tenant, turn_id: str) -> Turn:
-        return self.stage.waiter.look(tenant, turn_id)
-
-    def with_wait(self, turn: Turn) -> Turn:
-        return self.stage.waiter.with_wait(turn)
-
-    def wait(self, workspace: str, turn_id: str, **options: Any) -> Turn:
-        service = self.stage.service
-        service.delete_session(workspace, service.turn(workspace, turn_id).session_id)
-        return self.stage.waiter.wait(workspace, turn_id, **options)
-
-
-def test_a_turn_that_is_deleted_while_it_is_waited_for_is_not_shown_as_it_was(stage: WebStage) -> None:
-    stage.service.waiter = DeletingWaiter(stage)  # type: ignore[assignment]
-    client = create_app(stage.service).test_client()
-    turn = client.post("/v1/sessions/s/turns", json={"input": "x"}).get_json()
-    assert client.get(f"/v1/turns/{turn['id']}?wait=5").status_code == 404
-    answer = client.post("/v1/sessions/s/turns", json={"input": "x"}, headers={"Prefer": "wait=5"})
-    assert answer.status_code == 404
-    assert "404" in DOCUMENT["paths"]["/v1/sessions/{session_id}/turns"]["post"]["responses"]
-
-
-def test_a_long_poll_returns_as_soon_as_the_turn_ends(app: Flask, submit: Submit, stage: WebStage) -> None:
-    turn = submit()
-    answers: list[Any] = []
-    thread = threading.Thread(target=lambda: answers.append(app.test_client().get(f"/v1/turns/{turn['id']}?wait=30")))
-    thread.start()
-    assert stage.waiter.await_waiters(1)
-    stage.worker.finish(turn["id"])
-    thread.join(AT_ONCE_S)
-    assert answers[0].get_json()["status"] == "completed"
 
 
 def test_a_long_poll_on_an_ended_turn_does_not_wait(client: FlaskClient, submit: Submit, worker: PlayedWorker) -> None:
@@ -284,18 +198,15 @@ def test_turns_of_a_session_that_is_not_there_are_not_found(client: FlaskClient)
     assert client.get("/v1/sessions/nowhere/turns").status_code == 404
 
 
-def test_a_repeat_gets_the_turn_at_once_while_the_first_request_still_waits(app: Flask, stage: WebStage) -> None:
-    key = {"Idempotency-Key": "k"}
-    post = lambda headers: app.test_client().post("/v1/sessions/s/turns", json={"input": "x"}, headers=headers)  # noqa: E731
-    answers: list[Any] = []
-    thread = threading.Thread(target=lambda: answers.append(post({**key, "Prefer": "wait=30"})))
-    thread.start()
+def test_a_repeat_gets_the_turn_at_once_while_the_first_request_still_waits(live: Live, stage: WebStage) -> None:
+    ask = partial(live.asked, "POST", "/v1/sessions/s/turns", {"input": "x"}, Idempotency_Key="k")
+    first = ask(Prefer="wait=30")
     assert stage.waiter.await_waiters(1)
-    again = post(key)
-    assert (again.status_code, again.headers["Idempotency-Replayed"]) == (202, "true")
-    stage.worker.finish(again.get_json()["id"])
-    thread.join(AT_ONCE_S)
-    assert (answers[0].status_code, answers[0].get_json()["id"]) == (200, again.get_json()["id"])
+    status, turn, headers = answered(ask())
+    assert (status, headers["Idempotency-Replayed"]) == (202, "true")
+    stage.worker.finish(turn["id"])
+    status, ended, _ = answered(first)
+    assert (status, ended["id"]) == (200, turn["id"])
 
 
 @pytest.mark.parametrize("unseen", ["", " ", "\u00a0\u2003\u200b", "\u200b", "\u200d\ufe0f", "\u3164", "\u200b" * 3000])

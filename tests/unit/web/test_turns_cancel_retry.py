@@ -2,15 +2,13 @@
 
 import http.client
 import json
-import threading
 from typing import Any
 
 import pytest
-from flask import Flask
 from flask.testing import FlaskClient
 
 from tests.support.played_worker import PlayedWorker
-from tests.support.web_stage import Live, Submit, WebStage, set_lane_depth
+from tests.support.web_stage import Live, Submit, WebStage, answered, set_lane_depth
 
 ACTIONS: list[tuple[dict[str, Any], str]] = [
     ({}, "interrupt"),
@@ -125,15 +123,14 @@ def test_a_failed_turn_is_run_again_as_a_new_one_at_the_tail(
     assert client.get(f"/v1/turns/{dead['id']}").get_json()["reason"] == "dead"
 
 
-def test_a_retry_waits_as_long_as_the_client_prefers(app: Flask, stage: WebStage, dead: dict[str, Any]) -> None:
-    answers: list[Any] = []
-    ask = lambda: app.test_client().post(f"/v1/turns/{dead['id']}/retry", headers={"Prefer": "wait=30"})  # noqa: E731
-    thread = threading.Thread(target=lambda: answers.append(ask()))
-    thread.start()
+def test_a_retry_waits_as_long_as_the_client_prefers(
+    live: Live, client: FlaskClient, stage: WebStage, dead: dict[str, Any]
+) -> None:
+    asked = live.asked("POST", f"/v1/turns/{dead['id']}/retry", Prefer="wait=30")
     assert stage.waiter.await_waiters(1)
-    stage.worker.finish(app.test_client().get("/v1/turns?status=queued").get_json()["data"][0]["id"], "42")
-    thread.join(60)
-    assert (answers[0].status_code, answers[0].get_json()["output_text"]) == (200, "42")
+    stage.worker.finish(client.get("/v1/turns?status=queued").get_json()["data"][0]["id"], "42")
+    status, turn, _ = answered(asked)
+    assert (status, turn["output_text"]) == (200, "42")
 
 
 def test_only_what_failed_is_run_again(client: FlaskClient, submit: Submit, worker: PlayedWorker) -> None:

@@ -1,6 +1,5 @@
 """Waiting for a turn and reading its events: as soon as they come, without gaps, whatever Redis forgets."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,19 +11,19 @@ import pytest
 
 from loom_worker.agents import load as agent_files
 from loom_worker.core import redis_client
-from loom_worker.core.errors import NotFound
 from loom_worker.core.settings_tree import EventSettings
 from loom_worker.core.values.chat import Reply, TextDelta
 from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.turns import Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.live_waits import LiveWaits
-from loom_worker.service.turn_waiter import TurnWaiter
-from loom_worker.service.wait_reports import WaitReports
+from loom_worker.service.waiting.reports import WaitReports
+from loom_worker.service.waiting.waiter import TurnWaiter
 from loom_worker.store.turns import Turns, TurnStatuses
 from tests.support.models import ONE_CALL, Beat, says, wants
 from tests.support.stage import WORKSPACE, Stage
 from tests.support.until import AT_ONCE_S, until
+from tests.support.waiting import Clients, LoopThread
 
 
 def waits_of(stage: Stage) -> WaitReports:
@@ -59,8 +58,10 @@ def blind(make_waiter: MakeWaiter, tmp_path: Path) -> TurnWaiter:
     return make_waiter(events=EventLog(client, client))
 
 
-def never() -> bool:
-    return False
+@pytest.fixture
+def clients() -> Iterator[Clients]:
+    with LoopThread() as loop:
+        yield Clients(loop)
 
 
 def answered(stage: Stage) -> Turn:
@@ -70,99 +71,79 @@ def answered(stage: Stage) -> Turn:
     return stage.serve(turn, worker)
 
 
-def read(waiter: TurnWaiter, turn: Turn, *, after: int = 0) -> list[Event]:
-    events = waiter.events(WORKSPACE, turn.id, after=after, is_stopping=never)
-    return [event for event in events if event is not None]
-
-
 def waiting(waiter: TurnWaiter) -> None:
     """Return once somebody waits."""
     until(lambda: waiter.count, 5, "somebody waits")
 
 
-def test_a_waiter_gets_the_turn_as_soon_as_it_ends(stage: Stage, waiter: TurnWaiter) -> None:
+def test_a_waiter_gets_the_turn_as_soon_as_it_ends(stage: Stage, waiter: TurnWaiter, clients: Clients) -> None:
     turn = stage.submit()
     stage.model.scenes = [says("Done.")]
-    with ThreadPoolExecutor(1) as pool:
-        found_later = pool.submit(lambda: waiter.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never))
-        waiting(waiter)
-        stage.serve(turn, stage.worker("w1"))
-        found = found_later.result(timeout=15)
+    found_later = clients.wait(waiter, WORKSPACE, turn.id)
+    waiting(waiter)
+    stage.serve(turn, stage.worker("w1"))
+    found = found_later.result(timeout=15)
     assert (found.status, found.output_text) == ("completed", "Done.")
 
 
-def test_a_waiter_for_a_finished_turn_does_not_wait(stage: Stage, waiter: TurnWaiter) -> None:
+def test_a_waiter_for_a_finished_turn_does_not_wait(stage: Stage, waiter: TurnWaiter, clients: Clients) -> None:
     turn = answered(stage)
     began_s = time.monotonic()
-    assert waiter.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never) == turn
+    assert clients.wait(waiter, WORKSPACE, turn.id).result(60) == turn
     assert time.monotonic() - began_s < AT_ONCE_S
 
 
-def test_a_waiter_gets_the_turn_as_soon_as_it_asks_for_a_person(stage: Stage, waiter: TurnWaiter) -> None:
+def test_a_waiter_gets_the_turn_as_soon_as_it_asks_for_a_person(
+    stage: Stage, waiter: TurnWaiter, clients: Clients
+) -> None:
     turn = stage.submit()
-    with ThreadPoolExecutor(1) as pool:
-        found_later = pool.submit(lambda: waiter.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never))
-        waiting(waiter)
-        with stage.database.write() as tx:
-            tx.exec_driver_sql("UPDATE turns SET status = 'requires_action'")
-        assert found_later.result(timeout=60).status == "requires_action"
+    found_later = clients.wait(waiter, WORKSPACE, turn.id)
+    waiting(waiter)
+    with stage.database.write() as tx:
+        tx.exec_driver_sql("UPDATE turns SET status = 'requires_action'")
+    assert found_later.result(timeout=60).status == "requires_action"
 
 
-def test_a_waiter_gets_the_turn_as_it_is_when_the_time_is_over(stage: Stage, waiter: TurnWaiter) -> None:
+def test_a_waiter_gets_the_turn_as_it_is_when_the_time_is_over(
+    stage: Stage, waiter: TurnWaiter, clients: Clients
+) -> None:
     turn = stage.submit()
     began_s = time.monotonic()
-    assert waiter.wait(WORKSPACE, turn.id, timeout_s=0.2, is_stopping=never).status == "queued"
+    assert clients.wait(waiter, WORKSPACE, turn.id, timeout_s=0.2).result(60).status == "queued"
     assert time.monotonic() - began_s > 0.15
 
 
-def test_a_waiter_goes_home_when_the_process_stops(stage: Stage, waiter: TurnWaiter) -> None:
-    turn, stopping = stage.submit(), threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        found_later = pool.submit(lambda: waiter.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=stopping.is_set))
-        waiting(waiter)
-        stopping.set()
-        assert found_later.result(timeout=60).status == "queued"
+def test_a_waiter_goes_home_when_the_process_stops(stage: Stage, waiter: TurnWaiter, clients: Clients) -> None:
+    turn = stage.submit()
+    found_later = clients.wait(waiter, WORKSPACE, turn.id)
+    waiting(waiter)
+    waiter.drain()
+    assert found_later.result(timeout=60).status == "queued"
 
 
-def test_a_waiter_hears_of_the_end_while_redis_is_down(stage: Stage, blind: TurnWaiter) -> None:
+def test_a_waiter_hears_of_the_end_while_redis_is_down(stage: Stage, blind: TurnWaiter, clients: Clients) -> None:
     turn = stage.submit()
     stage.model.scenes = [says("Done.")]
-    looked = threading.Event()
-
-    def is_stopping() -> bool:
-        looked.set()
-        return False
-
-    with ThreadPoolExecutor(1) as pool:
-        found_later = pool.submit(lambda: blind.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=is_stopping))
-        assert looked.wait(60)
-        stage.serve(turn, stage.worker("w1"))
-        assert found_later.result(timeout=60).status == "completed"
+    found_later = clients.wait(blind, WORKSPACE, turn.id)
+    waiting(blind)
+    stage.serve(turn, stage.worker("w1"))
+    assert found_later.result(timeout=60).status == "completed"
 
 
-def test_a_waiter_hears_of_an_end_that_no_log_told(stage: Stage, waiter: TurnWaiter) -> None:
+def test_a_waiter_hears_of_an_end_that_no_log_told(stage: Stage, waiter: TurnWaiter, clients: Clients) -> None:
     turn = stage.submit()
     stage.model.scenes = [says("Done.")]
-    with ThreadPoolExecutor(1) as pool:
-        found_later = pool.submit(lambda: waiter.wait(WORKSPACE, turn.id, timeout_s=60, is_stopping=never))
-        waiting(waiter)
-        stage.serve(turn, stage.worker("w1", events=EventLog(*[_unreachable()] * 2)))
-        assert found_later.result(timeout=60).status == "completed"
+    found_later = clients.wait(waiter, WORKSPACE, turn.id)
+    waiting(waiter)
+    stage.serve(turn, stage.worker("w1", events=EventLog(*[_unreachable()] * 2)))
+    assert found_later.result(timeout=60).status == "completed"
 
 
 def _unreachable() -> object:
     return redis_client.client("unix:///nowhere/at/all", connections=1)
 
 
-def test_nobody_follows_what_belongs_to_others(stage: Stage, waiter: TurnWaiter) -> None:
-    turn = answered(stage)
-    with pytest.raises(NotFound):
-        waiter.wait("other", turn.id, timeout_s=1, is_stopping=never)
-    with pytest.raises(NotFound):
-        next(waiter.events("other", turn.id, after=0, is_stopping=never))
-
-
-def test_a_reader_gets_the_events_as_they_come(stage: Stage, waiter: TurnWaiter) -> None:
+def test_a_reader_gets_the_events_as_they_come(stage: Stage, waiter: TurnWaiter, clients: Clients) -> None:
     turn = stage.submit()
     seen: list[str] = []
 
@@ -172,21 +153,15 @@ def test_a_reader_gets_the_events_as_they_come(stage: Stage, waiter: TurnWaiter)
     scene: list[Beat] = says("Hello there.")
     stage.model.scenes = [[scene[0], seen_so_far, *scene[1:]]]
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(lambda: seen.extend(event.type for event in _all(waiter, turn)))
+        reading = pool.submit(lambda: seen.extend(event.type for event in clients.events(waiter, WORKSPACE, turn.id)))
         stage.serve(turn, stage.worker("w1"))
         reading.result(timeout=60)
     assert seen == stage.told(turn)
 
 
-def _all(waiter: TurnWaiter, turn: Turn) -> Iterator[Event]:
-    for event in waiter.events(WORKSPACE, turn.id, after=0, is_stopping=never):
-        if event is not None:
-            yield event
-
-
 @pytest.mark.parametrize("is_stream_there", [True, False])
 def test_a_reader_that_resumes_at_any_id_gets_exactly_the_rest(
-    stage: Stage, waiter: TurnWaiter, is_stream_there: bool
+    stage: Stage, waiter: TurnWaiter, is_stream_there: bool, clients: Clients
 ) -> None:
     turn = answered(stage)
     whole = list(stage.live(turn))
@@ -194,31 +169,36 @@ def test_a_reader_that_resumes_at_any_id_gets_exactly_the_rest(
     if not is_stream_there:
         stage.redis.flushall()
     for after in range(len(whole) + 1):
-        assert read(waiter, turn, after=after) == whole[after:]
+        assert list(clients.events(waiter, WORKSPACE, turn.id, after=after)) == whole[after:]
 
 
-def test_events_of_a_finished_turn_are_read_while_redis_is_down(stage: Stage, blind: TurnWaiter) -> None:
+def test_events_of_a_finished_turn_are_read_while_redis_is_down(
+    stage: Stage, blind: TurnWaiter, clients: Clients
+) -> None:
     turn = answered(stage)
-    assert read(blind, turn) == list(stage.live(turn))
+    assert list(clients.events(blind, WORKSPACE, turn.id)) == list(stage.live(turn))
 
 
-def test_a_reader_that_is_ahead_is_reset_and_gets_everything(stage: Stage, waiter: TurnWaiter) -> None:
+def test_a_reader_that_is_ahead_is_reset_and_gets_everything(
+    stage: Stage, waiter: TurnWaiter, clients: Clients
+) -> None:
     turn = answered(stage)
-    first, *rest = read(waiter, turn, after=999)
+    first, *rest = list(clients.events(waiter, WORKSPACE, turn.id, after=999))
     assert (first.id, first.type) == (0, "stream.reset")
     assert rest == list(stage.live(turn))
 
 
-def test_a_reader_of_a_running_turn_whose_log_was_lost_is_told_to_begin_again(stage: Stage, waiter: TurnWaiter) -> None:
+def test_a_reader_of_a_running_turn_whose_log_was_lost_is_told_to_begin_again(
+    stage: Stage, waiter: TurnWaiter, clients: Clients
+) -> None:
     turn = stage.submit()
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text="Adding."), says("It is 3.")]
     stage.serve(turn, stage.worker("w1"))
     whole = stage.live(turn)
     # It knows one event more than the journal has, such as a word of a reply that was lost with its worker.
-    reader = waiter.events(WORKSPACE, turn.id, after=len(whole) + 1, is_stopping=never)
+    reader = clients.events(waiter, WORKSPACE, turn.id, after=len(whole) + 1)
     stage.redis.flushall()
     reset = next(reader)
-    assert reset is not None
     assert (reset.id, reset.type) == (0, "stream.reset")
     assert [next(reader) for _ in whole] == list(whole)
 
@@ -230,7 +210,7 @@ def small_log(stage: Stage, log_bytes: int = 700) -> EventLog:
 
 @pytest.mark.parametrize("has_ended", [False, True])
 def test_what_a_full_log_has_dropped_is_read_from_the_journal(
-    stage: Stage, waiter: TurnWaiter, has_ended: bool
+    stage: Stage, waiter: TurnWaiter, has_ended: bool, clients: Clients
 ) -> None:
     text = "Adding these two, which takes some words to say. " * 20
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text=text), says("It is 3.")]
@@ -241,7 +221,7 @@ def test_what_a_full_log_has_dropped_is_read_from_the_journal(
         stage.serve(turn, worker)
     assert stage.live(turn)[0].id > 1, "nothing was dropped"
     whole = stage.rebuilt(turn)
-    reader = waiter.events(WORKSPACE, turn.id, after=0, is_stopping=never)
+    reader = clients.events(waiter, WORKSPACE, turn.id)
     assert [next(reader) for _ in whole] == list(whole)
 
 
@@ -256,13 +236,15 @@ class Late(Turns):
         return self.first.pop() if self.first else super().get(workspace, turn_id)
 
 
-def test_a_turn_that_ends_between_two_looks_is_told_with_its_text(stage: Stage, make_waiter: MakeWaiter) -> None:
+def test_a_turn_that_ends_between_two_looks_is_told_with_its_text(
+    stage: Stage, make_waiter: MakeWaiter, clients: Clients
+) -> None:
     turn = answered(stage)
     stage.redis.flushall()
     before = replace(turn, status="in_progress", output_text=None)
     late = Late(stage, before)
     waiter = make_waiter(late)
-    assert read(waiter, turn) == list(stage.rebuilt(turn))
+    assert list(clients.events(waiter, WORKSPACE, turn.id)) == list(stage.rebuilt(turn))
     assert late.first == []
 
 
@@ -282,7 +264,7 @@ class EndsMeanwhile(Turns):
 
 
 def test_a_reader_of_a_full_log_misses_nothing_of_a_turn_that_ends_meanwhile(
-    stage: Stage, make_waiter: MakeWaiter
+    stage: Stage, make_waiter: MakeWaiter, clients: Clients
 ) -> None:
     stage.model.scenes = [says("Adding these two takes some words to say. " * 40, pieces=8)]
     turn = stage.submit()
@@ -290,11 +272,11 @@ def test_a_reader_of_a_full_log_misses_nothing_of_a_turn_that_ends_meanwhile(
     assert stage.live(turn)[0].id > 2, "nothing was dropped"
     running = replace(stage.turn(turn), status="in_progress", output_text=None)
     waiter = make_waiter(EndsMeanwhile(stage, running))
-    assert read(waiter, turn, after=1) == list(stage.rebuilt(turn))[1:]
+    assert list(clients.events(waiter, WORKSPACE, turn.id, after=1)) == list(stage.rebuilt(turn))[1:]
 
 
 def test_a_reader_waits_for_what_a_full_log_has_dropped_until_the_journal_has_it(
-    stage: Stage, waiter: TurnWaiter
+    stage: Stage, waiter: TurnWaiter, clients: Clients
 ) -> None:
     turn, log = stage.submit(), small_log(stage)
     seen: list[Event] = []
@@ -307,7 +289,7 @@ def test_a_reader_waits_for_what_a_full_log_has_dropped_until_the_journal_has_it
         reading: list[Future[None]] = []
 
         def come_late() -> None:
-            reading.append(pool.submit(lambda: seen.extend(_all(waiter, turn))))
+            reading.append(pool.submit(lambda: seen.extend(clients.events(waiter, WORKSPACE, turn.id))))
 
         reply = Reply(
             "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)), "end_turn", ONE_CALL, "m"
@@ -318,33 +300,37 @@ def test_a_reader_waits_for_what_a_full_log_has_dropped_until_the_journal_has_it
     assert seen == list(stage.rebuilt(turn))
 
 
-def test_a_turn_that_is_too_large_for_the_log_still_ends_it_whole(stage: Stage, waiter: TurnWaiter) -> None:
+def test_a_turn_that_is_too_large_for_the_log_still_ends_it_whole(
+    stage: Stage, waiter: TurnWaiter, clients: Clients
+) -> None:
     turn = stage.submit()
     stage.model.scenes = [says("word " * 40_000)]
     stage.serve(turn, stage.worker("w1"))
     assert stage.live(turn)[-1].data == {}
-    *_, last = read(waiter, turn)
+    *_, last = list(clients.events(waiter, WORKSPACE, turn.id))
     assert (last.type, last.data) == ("turn.completed", stage.turn(turn).as_json())
 
 
 def test_a_running_turn_whose_log_has_run_out_of_time_is_read_from_the_journal(
-    stage: Stage, waiter: TurnWaiter
+    stage: Stage, waiter: TurnWaiter, clients: Clients
 ) -> None:
     turn = stage.submit()
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text="Adding.")]
     stage.serve(turn, stage.worker("w1"))
     whole = stage.live(turn)
     stage.redis.delete(f"loom:events:{turn.id}")
-    reader = waiter.events(WORKSPACE, turn.id, after=0, is_stopping=never)
+    reader = clients.events(waiter, WORKSPACE, turn.id)
     assert [next(reader) for _ in whole] == list(whole)
 
 
-def test_a_stream_lost_in_the_middle_is_read_on_from_the_journal(stage: Stage, waiter: TurnWaiter) -> None:
+def test_a_stream_lost_in_the_middle_is_read_on_from_the_journal(
+    stage: Stage, waiter: TurnWaiter, clients: Clients
+) -> None:
     turn = stage.submit()
     stage.model.scenes = [wants(("add", {"a": 1, "b": 2}), text="Adding."), says("It is 3.")]
     worker = stage.worker("w1")
     stage.serve(turn, worker)
-    reader = waiter.events(WORKSPACE, turn.id, after=0, is_stopping=never)
+    reader = clients.events(waiter, WORKSPACE, turn.id)
     before = [next(reader) for _ in stage.live(turn)]
     stage.redis.flushall()
     stage.lanes.submit(turn.lane, [(turn.seq, turn.id)])
@@ -353,16 +339,26 @@ def test_a_stream_lost_in_the_middle_is_read_on_from_the_journal(stage: Stage, w
     assert [*before, *reader] == list(stage.rebuilt(turn))
 
 
-def test_nothing_follows_the_final_event(stage: Stage, waiter: TurnWaiter) -> None:
+def test_nothing_follows_the_final_event(stage: Stage, waiter: TurnWaiter, clients: Clients) -> None:
     turn = answered(stage)
     whole = list(stage.live(turn))
     stage.events.append(turn.id, [("tool_call.completed", {"id": "late"})], least=1)
-    assert read(waiter, turn) == whole
+    assert list(clients.events(waiter, WORKSPACE, turn.id)) == whole
 
 
-def test_a_reader_stops_with_the_process(stage: Stage, waiter: TurnWaiter) -> None:
-    turn, stopping = stage.submit(), threading.Event()
-    reader = waiter.events(WORKSPACE, turn.id, after=0, is_stopping=stopping.is_set)
+def test_a_reader_stops_with_the_process(stage: Stage, waiter: TurnWaiter, clients: Clients) -> None:
+    turn = stage.submit()
+    reader = clients.events(waiter, WORKSPACE, turn.id)
     assert next(reader) == stage.live(turn)[0]
-    stopping.set()
+    waiter.drain()
     assert list(reader) == []
+
+
+def test_one_who_reads_what_there_is_now_does_not_wait_for_more(stage: Stage, waiter: TurnWaiter) -> None:
+    turn = stage.submit()
+    place, _ = waiter.source.begin(WORKSPACE, turn, after=0)
+    assert list(waiter.events_now(place)) == list(stage.live(turn))
+    stage.model.scenes = [says("Done.")]
+    stage.serve(turn, stage.worker("w1"))
+    assert list(waiter.events_now(place)) == list(stage.live(turn))[1:]
+    assert (place.is_over, list(waiter.events_now(place))) == (True, [])

@@ -1,25 +1,51 @@
-"""What a reader of a turn's events gets next: out of the live log, or out of the journal where the log lacks it.
+"""What a reader gets next: out of the live log of a turn, its journal where the log lacks it, or the table of a run.
 
-Nothing here waits: a reader that is told nothing asks again once there is news of the turn, or after a while.
+Nothing here waits: a reader that is told nothing asks again once there is news, or after a while.
 """
 
 import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from loom_worker.core.errors import Unavailable
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
+from loom_worker.core.values.runs import Run
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import is_purged, rebuild
-from loom_worker.store.turns import Turns
+from loom_worker.store.runs import Runs
+from loom_worker.store.turns import Turns, TurnStatuses
 
 READ_EVENTS = 64
 """Events that are fetched at a time, 16 KiB of text in each at the most: a slow reader holds those and no more."""
 READ_CHARS = 1024 * 1024
 """Text of the events that are kept of a log made from the journal; a slow reader's next ones are made anew."""
+
+
+class Awaited(Protocol):
+    """What is waited for: a turn, or a run."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def status(self) -> str:
+        """As of a turn."""
+
+    @property
+    def is_finished(self) -> bool:
+        """True once the status is final."""
+
+    def as_json(self) -> Json:
+        """As the HTTP API shows it."""
+
+
+A = TypeVar("A", bound=Awaited)
 
 
 @dataclass(slots=True)
@@ -55,20 +81,42 @@ class Place:
         return None if is_stub else events
 
 
-class EventSource:
-    """Reads the events of turns for readers; used by many threads."""
+class ReadableEvents(Protocol[A]):
+    """Where turns or runs are looked up, and their events read; used by many threads.
 
-    def __init__(self, turns: Turns, log: EventLog) -> None:
+    Raises:
+        NotFound: the tenant has none of that id.
+        Unavailable: nobody answered.
+    """
+
+    def look(self, tenant: Tenant, awaited_id: str, /) -> A:
+        """It, as its row says, without what it waits for."""
+
+    def statuses(self, ids: Sequence[str], /) -> dict[str, str]:
+        """The statuses of many, by id; what is deleted is missing."""
+
+    def begin(self, tenant: Tenant, awaited: A, /, *, after: int) -> tuple[Place, tuple[Event, ...]]:
+        """A reader's place behind an id, and what it is told before anything else."""
+
+    def advance(self, place: Place, /) -> tuple[Event, ...]:
+        """The next events, a limited number of them, and moves the place behind them; () if there are none now."""
+
+    def read_many(self, places: Mapping[str, int], /) -> dict[str, tuple[Event, ...]]:
+        """What the logs have now behind an id, by turn or run; a log that has nothing there is missing."""
+
+
+class EventSource:
+    """The events of turns."""
+
+    def __init__(self, turns: Turns, log: EventLog, statuses: TurnStatuses) -> None:
+        self.look = turns.get
+        self.statuses = statuses.of
         self._turns = turns
         self._log = log
         self._rebuilding = threading.Lock()  # a whole journal is in memory meanwhile: one at a time
 
     def begin(self, tenant: Tenant, turn: Turn, *, after: int) -> tuple[Place, tuple[Event, ...]]:
-        """A reader's place behind an id, and what it is told before anything else.
-
-        Raises:
-            NotFound: the tenant has no such turn.
-        """
+        """A reader's place behind an id; one that knows ids of a log that was since deleted is told so."""
         place = Place(tenant, turn.id, after, turn.is_finished)
         if after and turn.is_finished and is_purged(*self._turns.with_journal(tenant, turn.id)):
             # Without its journal a log has other ids: who has read a part of it gets all of it again.
@@ -77,14 +125,7 @@ class EventSource:
         return place, ()
 
     def advance(self, place: Place) -> tuple[Event, ...]:
-        """The next events, a limited number of them, and moves the place behind them; () if there are none now.
-
-        A reader that is ahead of the log (it was lost, and rebuilt shorter) gets ``stream.reset`` and then all of it.
-
-        Raises:
-            NotFound: the tenant has no such turn.
-            Unavailable: the database did not answer.
-        """
+        """The next events; a reader that is ahead of the log, which was lost, gets ``stream.reset`` and then all."""
         while True:
             was_finished = place.is_finished
             events = _until_final(self._next(place))
@@ -99,11 +140,7 @@ class EventSource:
                 return ()
 
     def read_many(self, places: Mapping[str, int]) -> dict[str, tuple[Event, ...]]:
-        """What the logs have now behind an id, by turn; a log that has nothing there is missing.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """What the logs have now behind an id, by turn."""
         return self._log.read_many(places, most=READ_EVENTS)
 
     def _next(self, place: Place) -> tuple[Event, ...]:
@@ -152,6 +189,41 @@ class EventSource:
             return self._log.read(place.turn_id, after=place.after, wait_ms=0, most=READ_EVENTS)
         except Unavailable:
             return ()
+
+
+class RunEventSource:
+    """The events of runs, of which nothing is ever lost or rebuilt."""
+
+    def __init__(self, runs: Runs) -> None:
+        self.look = runs.get
+        self.statuses = runs.of
+        self._runs = runs
+
+    def begin(self, tenant: Tenant, run: Run, *, after: int) -> tuple[Place, tuple[Event, ...]]:
+        """A reader's place behind an id, and what it is told before anything else: that it knows more than there is."""
+        place = Place(tenant, run.id, after, run.is_finished)
+        if after <= run.events:
+            return place, ()
+        place.after = 0
+        return place, (Event(0, "stream.reset", {"run_id": run.id}),)
+
+    def advance(self, place: Place) -> tuple[Event, ...]:
+        """The next events; the final one with the run as its data."""
+        has_ended = self._runs.has_ended(place.tenant, place.turn_id)
+        events = self._runs.events(place.turn_id, after=place.after, limit=READ_EVENTS)
+        if events and events[-1].is_final:
+            ended = self._runs.get(place.tenant, place.turn_id)
+            events = (*events[:-1], replace(events[-1], data=ended.as_json()))
+        place.is_finished = has_ended
+        place.move(events)
+        if not events and has_ended:
+            place.is_over = True  # the reader has had the end already
+        return events
+
+    def read_many(self, places: Mapping[str, int]) -> dict[str, tuple[Event, ...]]:
+        """What there is now behind an id, by run."""
+        found = {run_id: self._runs.events(run_id, after=after, limit=READ_EVENTS) for run_id, after in places.items()}
+        return {run_id: events for run_id, events in found.items() if events}
 
 
 def _reset(turn_id: str) -> Event:

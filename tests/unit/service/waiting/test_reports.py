@@ -12,14 +12,14 @@ from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.lanes import keys
 from loom_worker.lanes.live_waits import LiveWaits
-from loom_worker.service.wait_reports import LATE_MS, WaitReports, in_words
+from loom_worker.service.waiting.reports import LATE_MS, WaitReports, in_words
 from tests.support.models import Killed, says, wants
 from tests.support.stage import START_MS, WORKSPACE, Stage
 
 
 @pytest.fixture
 def waits(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> WaitReports:
-    monkeypatch.setattr("loom_worker.service.wait_reports.now_ms", lambda: stage.now_ms)
+    monkeypatch.setattr("loom_worker.service.waiting.reports.now_ms", lambda: stage.now_ms)
     return WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(None))
 
 
