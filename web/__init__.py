@@ -7,7 +7,7 @@ and ``pages`` are the views; ``auth``, ``caller``, ``rate_limits`` and ``connect
 ``strict_json``, ``check``, ``query`` and ``bodies`` read what clients send; ``answers`` and ``problems`` write what
 they get; ``openapi``, ``operations``, ``a2a_operations``, ``api_operation``, ``parameters``, ``request_schemas``,
 ``answer_schemas``, ``run_schemas``, ``schedule_schemas``, ``agent_version_schemas``, ``learned_schemas``,
-``fact_schemas``, ``memory_schemas``, ``schemas`` and ``docs`` describe it; ``serve``, ``connections``, ``loop``,
-``request_threads``, ``channel``, ``parser`` and ``detached`` (requests that wait without a thread) run it;
-``long_polls`` and ``events`` wait so.
+``fact_schemas``, ``memory_schemas``, ``schemas`` and ``docs`` describe it; ``serve``, ``http_connection``,
+``http_request``, ``connections``, ``request_threads`` and ``detached`` (a request and its answer, with a thread or
+without one) run it; ``long_polls`` and ``events`` wait without a thread.
 """

@@ -78,7 +78,7 @@ def no_body() -> None:
 
 
 def _body_if_any() -> Json:
-    """The body, or an empty object; waitress counts a chunked one, so it has a length here too."""
+    """The body, or an empty object; the server counts a chunked one, so it has a length here too."""
     return json_body() if request.content_length else {}
 
 

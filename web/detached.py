@@ -5,13 +5,10 @@ import concurrent.futures
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from flask import request
 from werkzeug.http import HTTP_STATUS_CODES
-
-if TYPE_CHECKING:
-    from web.http_connection import HttpConnection
 
 T = TypeVar("T")
 log = logging.getLogger("loom.web")
@@ -53,7 +50,8 @@ def detach(goes_on: GoesOn, *, holds_answer: bool) -> None:
 class Exchange:
     """A request that is served; ``serve`` is for a thread, everything else for the loop's."""
 
-    def __init__(self, connection: "HttpConnection", environ: dict[str, Any], *, is_last: bool) -> None:
+    def __init__(self, connection: Any, environ: dict[str, Any], *, is_last: bool) -> None:
+        """Args: connection: the ``HttpConnection`` that makes it."""
         self.environ = environ | {_DETACH: self._detach}
         self.is_last = is_last  # the connection is closed behind the answer
         self._connection = connection
@@ -87,7 +85,7 @@ class Exchange:
     @property
     def unsent_bytes(self) -> int:
         """Bytes of the answer that the client has not taken yet."""
-        return self._connection.unsent_bytes
+        return int(self._connection.unsent_bytes)
 
     async def taken(self) -> None:
         """Return once fewer than AHEAD_BYTES wait to be taken, or the client has gone."""

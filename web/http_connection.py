@@ -74,7 +74,7 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol, Tracked):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Take the connection, or the place of one that is missed less."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=AHEAD_BYTES)
+        transport.set_write_buffer_limits(high=AHEAD_BYTES - 1)  # with AHEAD_BYTES, ``taken`` waits
         state, address = self.server_state, self.client[0] if self.client else ""
         is_over, idlest = state.known.over_limit(address)
         if is_over:

@@ -75,7 +75,10 @@ class RequestThreads:
     def _take_results(self) -> None:
         self._is_woken = False  # first: what is added from here on wakes the loop again
         while self._results:
-            self.loop.call_soon(self._results.popleft())
+            try:
+                self._results.popleft()()
+            except Exception:  # the top of a callback: the others' are taken all the same
+                log.exception("a result was not taken")
 
     def _relieve(self) -> None:
         self._relief = None

@@ -32,7 +32,7 @@ MOST_ID_CHARS = 200
 OWN = ("loom_worker", "loom", "web")
 """Loggers of Loom's own. Others never log below INFO, where some log whole requests: keys, and what users wrote."""
 QUIET = (
-    *("celery.app.trace", "celery.worker.strategy", "httpx2", "httpcore2", "waitress.queue", "urllib3"),
+    *("celery.app.trace", "celery.worker.strategy", "httpx2", "httpcore2", "uvicorn.error", "urllib3"),
     *("botocore", "tornado.access", "mcp"),
 )
 """Each says one line a task or request, some with an address; what matters of it, Loom's own lines say with ids."""

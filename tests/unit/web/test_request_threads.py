@@ -1,7 +1,9 @@
 """How many requests are served at a time, and by which threads."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -15,19 +17,33 @@ class Request:
     """Runs until it is let go."""
 
     def __init__(self) -> None:
-        self.served_by = ""
-        self.is_cancelled = False
+        self.served_by: threading.Thread | None = None
         self._may_end = threading.Event()
 
-    def service(self) -> None:
-        self.served_by = threading.current_thread().name
+    def __call__(self) -> None:
+        self.served_by = threading.current_thread()
         assert self._may_end.wait(AT_ONCE_S)
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
 
     def end(self) -> None:
         self._may_end.set()
+
+
+class Alarm:
+    """A loop that calls nothing by itself; ``due_s`` and ``ring`` are of what it was asked for last."""
+
+    due_s: float | None = None
+    given = 0
+
+    def call_later(self, due_s: float, call: Callable[[], None]) -> "Alarm":
+        self.due_s, self._call = due_s, call
+        return self
+
+    def ring(self) -> None:
+        self.due_s = None
+        self._call()
+
+    def call_soon_threadsafe(self, _: Callable[[], None]) -> None:
+        self.given += 1
 
 
 @pytest.fixture
@@ -38,8 +54,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def threads(clock: Clock) -> Iterator[RequestThreads]:
+def loop() -> Any:
+    return Alarm()
+
+
+@pytest.fixture
+def threads(clock: Clock, loop: Any) -> Iterator[RequestThreads]:
     made = RequestThreads(5)
+    made.loop = loop
     yield made
     made.shutdown(timeout_s=AT_ONCE_S)
 
@@ -51,7 +73,7 @@ def served(*requests: Request) -> Callable[[], bool]:
 def given(threads: RequestThreads, count: int) -> list[Request]:
     requests = [Request() for _ in range(count)]
     for request in requests:
-        threads.add_task(request)
+        threads.run(request)
     return requests
 
 
@@ -66,82 +88,84 @@ def test_so_many_are_served_at_a_time_and_the_next_one_by_the_thread_that_is_don
     for request in requests:
         request.end()
     until(served(*requests), AT_ONCE_S, "all are served")
-    until(lambda: not threads.is_busy, AT_ONCE_S, "nothing runs any more")
 
 
-def test_others_are_served_beside_those_that_are_held_up(threads: RequestThreads, clock: Clock) -> None:
+def test_others_are_served_beside_those_that_are_held_up(threads: RequestThreads, clock: Clock, loop: Alarm) -> None:
     requests = given(threads, AT_ONCE + 1)
-    assert threads.due_in_s() == pytest.approx(HELD_UP_S)
+    assert loop.due_s == pytest.approx(HELD_UP_S)
     clock.now_s += HELD_UP_S / 2
-    threads.relieve()
+    loop.ring()
     assert not requests[-1].served_by
-    assert threads.due_in_s() == pytest.approx(HELD_UP_S / 2)
+    assert loop.due_s == pytest.approx(HELD_UP_S / 2)
     clock.now_s += HELD_UP_S
-    assert threads.due_in_s() == 0
-    threads.relieve()
+    loop.ring()
     until(served(*requests), AT_ONCE_S, "the last one is served, too")
-    assert threads.due_in_s() is None
+    assert loop.due_s is None
     for request in requests:
         request.end()
 
 
-def test_there_are_never_more_threads_than_may_be(threads: RequestThreads, clock: Clock) -> None:
+def test_there_are_never_more_threads_than_may_be(threads: RequestThreads, clock: Clock, loop: Alarm) -> None:
     requests = given(threads, 7)
     for _ in range(7):
         clock.now_s += 1
-        threads.relieve()
+        loop.ring()
     until(served(*requests[:5]), AT_ONCE_S, "as many as may be are served")
-    assert threads.due_in_s() == HELD_UP_S, "only an end can help: the loop must not look all the time"
+    assert loop.due_s == HELD_UP_S, "only an end can help: the loop must not look all the time"
     for request in requests:
         request.end()
     until(served(*requests), AT_ONCE_S, "the others after them")
     assert len({request.served_by for request in requests}) == 5
 
 
-def test_a_thread_is_started_only_where_no_other_is_free(threads: RequestThreads) -> None:
-    names = set()
-    for _ in range(5):
+def test_a_thread_is_started_only_where_no_other_is_free(threads: RequestThreads, loop: Alarm) -> None:
+    served_by = set()
+    for number in range(5):
         request = Request()
         request.end()
-        assert threads.add_task(request) is False, "it need not wait"
-        until(lambda: not threads.is_busy, AT_ONCE_S, "it is served")
-        names.add(request.served_by)
-    assert len(names) == 1
+        threads.run(request)
+        threads.run(lambda: threads.hand_over(lambda: None))  # behind it, by the other one
+        until(served(request), AT_ONCE_S, "it is served")
+        assert loop.due_s is None, "it need not wait"
+        until(lambda number=number: loop.given > 0, AT_ONCE_S, "both are done")  # type: ignore[misc]
+        served_by.add(request.served_by)
+    assert len(served_by) <= AT_ONCE
 
 
 def test_a_request_that_fails_leaves_its_thread_to_the_next(
     threads: RequestThreads, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Failing(Request):
-        def service(self) -> None:
-            raise SystemExit("not this thread")
+    def fail() -> None:
+        raise SystemExit("not this thread")
 
-    threads.add_task(Failing())
-    until(lambda: not threads.is_busy, AT_ONCE_S, "it has failed")
-    assert "a request failed" in caplog.text
+    threads.run(fail)
+    until(lambda: "a request failed" in caplog.text, AT_ONCE_S, "it has failed")
     (request,) = given(threads, 1)
     until(served(request), AT_ONCE_S, "the next one is served")
     request.end()
 
 
-def test_what_waits_when_the_server_stops_is_cancelled_and_the_threads_end(threads: RequestThreads) -> None:
+def test_what_waits_when_the_server_stops_is_not_served_and_the_threads_end(
+    threads: RequestThreads, loop: Alarm
+) -> None:
     requests = given(threads, AT_ONCE + 1)
     until(served(*requests[:AT_ONCE]), AT_ONCE_S, "the first ones are served")
-    before = {thread.name for thread in threading.enumerate()}
     threads.shutdown(timeout_s=0)
-    assert [request.is_cancelled for request in requests] == [False] * AT_ONCE + [True]
     for request in requests:
         request.end()
     threads.shutdown(timeout_s=AT_ONCE_S)
-    gone = before - {thread.name for thread in threading.enumerate()}
-    assert {request.served_by for request in requests[:AT_ONCE]} <= gone
-    given(threads, 1)
-    assert threads.due_in_s() is None, "what comes late must not keep the loop busy"
-    assert not threads.is_busy
+    assert not any(request.served_by.is_alive() for request in requests if request.served_by)
+    assert requests[-1].served_by is None
+    loop.ring()
+    assert given(threads, 1)[0].served_by is None, "what comes late is not served either"
 
 
 def test_a_request_waits_where_the_system_gives_no_thread_more(
-    threads: RequestThreads, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    threads: RequestThreads,
+    clock: Clock,
+    loop: Alarm,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     first, second = given(threads, 1)[0], Request()
     until(served(first), AT_ONCE_S, "the first one is served")
@@ -151,15 +175,35 @@ def test_a_request_waits_where_the_system_gives_no_thread_more(
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        threads.add_task(second)
-        threads.relieve()
+        threads.run(second)
+        loop.ring()
         assert caplog.text.count("can't start new thread") == 1, "not asked for again at once"
-        assert threads.due_in_s() == START_AGAIN_S
         clock.now_s += START_AGAIN_S
-        threads.relieve()
+        loop.ring()
         assert caplog.text.count("can't start new thread") == 2
     first.end()
     until(served(second), AT_ONCE_S, "the thread that is there serves it")
     second.end()
-    until(lambda: not threads.is_busy, AT_ONCE_S, "all are served")
-    threads.shutdown(timeout_s=AT_ONCE_S)
+
+
+def test_results_that_come_together_wake_the_loop_once_and_each_is_taken() -> None:
+    threads, taken = RequestThreads(1), list[int]()
+
+    async def main() -> None:
+        threads.loop = loop = asyncio.get_running_loop()
+        woken, wake = list[str](), loop.call_soon_threadsafe
+
+        def counted(*call: Any) -> asyncio.Handle:
+            woken.append("woken")
+            return wake(*call)
+
+        loop.call_soon_threadsafe = counted  # type: ignore[assignment, method-assign]
+        for number in range(10):
+            threads.hand_over(lambda number=number: taken.append(number))  # type: ignore[misc]
+        while len(taken) < 10:
+            await asyncio.sleep(0)
+        assert len(woken) == 1
+
+    asyncio.run(main())
+    assert taken == list(range(10))
+    threads.hand_over(lambda: taken.append(10))  # the loop has ended: nobody is told, and nothing fails
