@@ -113,17 +113,16 @@ class EventStreams(Generic[A]):
         if isinstance(awaited, Turn):
             log_context.add(log_context.turn_ids(awaited))
         place, first = self._waiter.source.begin(caller().tenant, awaited, after=after)
+        opening = OPENING + frames.opening() + frames.of_events(first)
         if not self._limiter.enter(*caller().holders):
             detail = "all slots for event streams are taken, or your share of them; poll the turn meanwhile"
             raise busy("too-many-waiting", detail)
-        opening = OPENING + frames.opening() + frames.of_events(first)
         if can_detach() and request.method != "HEAD":
             detach(partial(self._go_on, place, frames, caller(), log_context.ids()), holds_answer=False)
-        else:  # All there is now; a reader comes back for the rest.
-            try:
+        else:
+            self._limiter.leave(*caller().holders)
+            if request.method != "HEAD":  # All there is now: a reader comes back for the rest.
                 opening += frames.of_events([*self._waiter.events_now(place)])
-            finally:
-                self._limiter.leave(*caller().holders)
         # An iterator has no length: there may be more.
         answer = Response(iter([opening]), content_type="text/event-stream; charset=utf-8")
         answer.headers["X-Accel-Buffering"] = "no"

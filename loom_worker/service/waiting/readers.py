@@ -80,11 +80,6 @@ class Reader:
         if self._woken is not None:
             _settle(self._woken)
 
-    def give(self, batch: EventBatch) -> None:
-        """Give it the events behind its place."""
-        self.sink.send(self.sink.framed(batch))
-        self.place.move(batch.events)
-
     def stop(self, error: LoomError | None = None) -> None:
         """Send it home, whatever it does."""
         if not self.limit.expired():

@@ -255,7 +255,8 @@ class Waiter(Generic[A]):
             some = dict(places)
             places = [(turn_id, after) for turn_id, after in places if some[turn_id] != after]
             for turn_id, events in (await self._found(some)).items():
-                self._deliver(turn_id, some[turn_id], events)
+                if events:
+                    self._deliver(turn_id, some[turn_id], events)
 
     def _live_places(self, turn_id: str) -> set[int]:
         followed = self._followed.get(turn_id)
@@ -281,7 +282,8 @@ class Waiter(Generic[A]):
         for reader in readers:
             has_taken = events is not None and reader.sink.has_room
             if has_taken:
-                reader.give(batch)
+                reader.sink.send(reader.sink.framed(batch))
+                reader.place.move(batch.events)
             if not has_taken or reader.is_over or len(found) == READ_EVENTS:  # many more, and others wait
                 reader.wake()
 
