@@ -58,7 +58,7 @@ chaos: $(VENV)/.installed-dev  ## kill processes by the dozen and look whether a
 
 # What strangers do to a running Loom: floods, slow clients, full disks, bad messages, huge replies.
 hostile: $(VENV)/.installed-dev  ## run the attacks alone; FORM=long adds those that take many minutes
-	@exec $(PYTEST) $(if $(filter long,$(FORM)),-m 'long or not long') $(or $(ARGS),tests/hostile)
+	@SEARCH_S=600 exec $(PYTEST) $(if $(filter long,$(FORM)),-m 'long or not long') $(or $(ARGS),tests/hostile)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing Loom into $(VENV); the first time takes a minute"
