@@ -15,7 +15,6 @@ class LiveAgents(LiveFiles[Agents]):
     """Agents as their files are; an error in a file leaves its agents as they last were."""
 
     def __init__(self, folder: Path | None, *, clock: Clock = time) -> None:
-        """Read them; an error in a file is logged, not raised."""
         self._folder = folder
         super().__init__("agents", clock=clock)
 

@@ -52,11 +52,7 @@ class RecordedAgents:
         pins: bool = True,
         now_ms: Callable[[], int] = moment_ms,
     ) -> None:
-        """Nothing is stored before the agents are first asked for.
-
-        Args:
-            pins: False: sessions keep no version, and follow the files.
-        """
+        """Args: pins: False: sessions keep no version, and follow the files."""
         self._live = live
         self._versions = versions
         self._pins = pins
@@ -157,7 +153,6 @@ class RecordedAgents:
 
 
 def _changed(found: Agents, known: Mapping[str, AgentVersion]) -> Sequence[Seen]:
-    """Those that are not as their newest stored version is."""
     all_seen = (seen(agent.name, agent.version, agent.raw) for agent in found.agents.values())
     return [each for each in all_seen if each.agent not in known or known[each.agent].digest != each.digest]
 

@@ -181,7 +181,6 @@ class Follower(ABC):
         return True
 
     def _note(self, marks: Marks, *, is_read: bool) -> None:
-        """Remember the files as they were just before they were read."""
         self._read_marks = marks if is_read and not self._has_younger(marks, GRANULE_S) else None
         self._known, self._pending = marks.keys(), None
 
@@ -234,7 +233,6 @@ class LiveFiles(Follower, Generic[FoundT]):
     """Things that the files of a folder define; an error in one of them leaves its entries as they last were."""
 
     def __init__(self, part: str, *, clock: Clock = time) -> None:
-        """Read them; an error in a file is logged, not raised."""
         super().__init__(part, clock=clock)
         marks = self._marks()
         self._found = self._load()

@@ -160,8 +160,6 @@ class A2aAgent:
 
 
 class _Exchange:
-    """The calls that one reply takes."""
-
     def __init__(
         self,
         address: RemoteAddress,
@@ -254,7 +252,6 @@ class _Exchange:
 
 
 def _last(request: Request) -> tuple[Memo, str]:
-    """What the latest reply keeps of its task, and the user's latest message."""
     text = next((each.text for each in reversed(request.messages) if each.role == "user"), "")
     blocks = (block for each in reversed(request.messages) for block in each.opaque if block.get("type") == MEMO)
     return Memo.of(next(blocks, {})), text

@@ -121,11 +121,7 @@ class Careful:
         clock: Callable[[], float] = time.monotonic,
         policy: RetryPolicy = POLICY,
     ) -> None:
-        """Wrap an adapter.
-
-        Args:
-            pause, chance, clock: as of Retrying (retry.py).
-        """
+        """Args: pause, chance, clock: as of Retrying (retry.py)."""
         self._embedder = embedder
         self._breakers = breakers
         self._breaker = f"embeddings:{embedder.name}"
@@ -159,7 +155,6 @@ class Careful:
             self._pause(wait_s, lambda: not may_be_sent())
 
     def _tried(self, texts: Sequence[str], kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
-        """One request, measured and reported to the breaker."""
         permit = self._breakers.permit(self._breaker, probe_s=timeout_s + 1)
         if permit.open_for_s is not None:
             text = f"The embedding provider of {self.name} keeps failing and is left alone for another"

@@ -48,7 +48,6 @@ class StaticModel:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is read before the first text."""
         self.name = f"local/{folder.name}"
         self._folder = folder
         self._lock = threading.Lock()

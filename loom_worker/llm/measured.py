@@ -22,7 +22,6 @@ class Measured:
         return self._model.name
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply."""
         began_s = time.perf_counter()
         took_s: float | None = None
         has_text = False

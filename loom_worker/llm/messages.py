@@ -293,8 +293,6 @@ def _noting(dropped: Collection[str], events: Iterator[ReplyEvent]) -> Iterator[
 
 
 class _Call:
-    """One call of a server, for WatchedBody."""
-
     def __init__(
         self, server: MessagesApi, body: Json, request: Request, *, timeout_s: float, stopping: Stopping | None
     ) -> None:
@@ -305,7 +303,6 @@ class _Call:
         self._stopping = stopping
 
     def open(self) -> Response:
-        """See ProviderCall.open."""
         import anthropic
 
         _sending.may_be_sent = self._request.may_be_sent  # for the client's hook, which runs in this thread
@@ -328,7 +325,6 @@ class _Call:
         return Response(stream)
 
     def is_given_up(self) -> bool:
-        """See ProviderCall.is_given_up."""
         return (self._stopping is not None and self._stopping.is_due) or self._request.is_given_up()
 
 

@@ -29,11 +29,7 @@ class BudgetMeter(Meter):
     def __init__(
         self, budgets: Budgets, payer: Payer, *, input_tokens: int, clock_ms: Callable[[], int] = now_ms
     ) -> None:
-        """Nothing is set aside yet.
-
-        Args:
-            input_tokens: of the request, never fewer than the provider will count.
-        """
+        """Args: input_tokens: of the request, never fewer than the provider will count."""
         self.held: Reservation | None = None
         """What is set aside for the last try."""
         self.narrowed = ""
@@ -44,7 +40,6 @@ class BudgetMeter(Meter):
         self._clock_ms = clock_ms
 
     def reserve(self, model: str, max_tokens: int) -> int:
-        """See Meter."""
         self.lose()
         found = rates(model, self._input_tokens)
         self._cost = CallCost(self._input_tokens, max_tokens, *(found or (None, None)))
@@ -75,7 +70,6 @@ class BudgetMeter(Meter):
         return held
 
     def refund(self, used: Amount = NOTHING) -> None:
-        """See Meter."""
         if (held := self.take()) is None:
             return
         try:
@@ -160,11 +154,7 @@ class OnBudget:
     """A Model whose calls are paid for by somebody else than a turn's answer: summaries, rankings. For one thread."""
 
     def __init__(self, model: Model, budgets: Budgets, payer: Payer, count: Callable[[str], int]) -> None:
-        """Wrap a model.
-
-        Args:
-            count: the model's tokens of a text, never too few.
-        """
+        """Args: count: the model's tokens of a text, never too few."""
         self._model = model
         self._budgets = budgets
         self._payer = payer

@@ -68,7 +68,6 @@ class Fallback:
         self._second = second
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply."""
         has_begun = False
         try:
             for event in self._first.reply(request):

@@ -77,11 +77,9 @@ class OllamaServer(MessagesApi):
 
     @property
     def unreachable(self) -> str:
-        """See Server.unreachable."""
         return f"Ollama does not answer at {self.url}: start it with `ollama serve`, or set OLLAMA_HOST"
 
     def new_client(self) -> "SyncAPIClient":
-        """See Server.new_client."""
         import anthropic
 
         # The key is given, so that one of Anthropic's in the environment is never sent to this server.
@@ -104,7 +102,6 @@ class OllamaServer(MessagesApi):
         return with_cost(replace(reply, model=OLLAMA + reply.model))
 
     def translated(self, error: Exception, model: str) -> LoomError | None:
-        """See Server.translated."""
         import anthropic
 
         if not isinstance(error, anthropic.APIStatusError):

@@ -239,8 +239,6 @@ class LiveLibrary(Follower):
 
 @dataclass(frozen=True, slots=True)
 class _LoadedFile:
-    """What is known of a file."""
-
     mark: Mark | None
     """As it was just before it was read."""
     content: FileContent

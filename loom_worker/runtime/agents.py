@@ -296,7 +296,6 @@ class AgentRegistry:
         return window, min(agent.reserved_output_tokens or usual, window // 2)
 
     def _tool_set(self, agent: Agent, choice: Choice, *, has_skills: bool) -> ToolSet:
-        """All tools of an agent; LoomError if its data cannot be used."""
         own = self._tool_provider.own(agent, choice.backend)
         knowledge = self._knowledge
         readers = knowledge.skill_tools() if has_skills else ()

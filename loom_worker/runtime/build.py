@@ -282,7 +282,6 @@ def worker_schedules(settings: Settings, links: Links, agents: KnownAgents, work
 
 
 def _compressor(turns: TurnWorker, links: Links, fitted: Components) -> Compressor:
-    """Of the process that runs these turns."""
     return Compressor(
         worker=turns.name,
         memories=links.memories,

@@ -56,12 +56,7 @@ class ContentVersions:
     """Compares the content that this process has with that of all others. Any thread may use it."""
 
     def __init__(self, client: Any, *, process: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is sent yet.
-
-        Args:
-            client: a redis-py client that decodes responses.
-            process: a name never used before.
-        """
+        """Args: client: a redis-py client that decodes responses; process: a name never used before."""
         self._client = client
         self._process = process
         self._clock = clock

@@ -130,7 +130,6 @@ class Models:
             import_module("anthropic")
 
     def _guarded(self, adapter: Model, provider: str, probe_s: float) -> Model:
-        """An adapter, measured, behind its breaker and with retries."""
         # An open breaker's wait is longer than any retry's, so the turn parks at once.
         guarded = Guarded(Measured(adapter), self._breakers, provider=provider, probe_s=probe_s)
         return Retrying(Metered(guarded), pause=self.pause, chance=random.random, clock=time.monotonic)

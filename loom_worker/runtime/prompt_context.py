@@ -142,7 +142,6 @@ class Knowledge:
         )
 
     def learned(self, workspace: str, lane: str, agent: Agent, version: int | None) -> tuple[int, LearnedLayer | None]:
-        """See PromptKnowledge."""
         return self.layers.for_session(AgentOf(workspace, agent.name), lane, agent.learned, version)
 
     def prompt_context(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:

@@ -131,7 +131,6 @@ class Links:
         )
 
     def wake_waiting(self, lane: str) -> None:
-        """See LaneWaker (``tools/agent_tools.py``)."""
         try:
             if self.lanes.alert(lane):
                 self.dispatcher.wake(lane)

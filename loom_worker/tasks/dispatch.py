@@ -32,11 +32,7 @@ class CeleryDispatcher(Dispatcher):
     """The program of a process that runs one turn."""
 
     def __init__(self, app: Celery, wakeups: WakeupQueue, secrets: Mapping[str, str] | None = None) -> None:
-        """Take what messages are sent by.
-
-        Args:
-            secrets: variables for a process that runs one turn; they are in nobody's environment any more.
-        """
+        """Args: secrets: variables for a process that runs one turn; they are in nobody's environment any more."""
         self._app = app
         self._wakeups = wakeups
         self._secrets = json.dumps(dict(secrets or {}))

@@ -17,12 +17,7 @@ class CallRecorder:
     """The times of one reply after the other, of one run of a turn. For the turn's thread alone."""
 
     def __init__(self, fence: int, *, provider: str, model: str, clock_us: Callable[[], int] = now_us) -> None:
-        """Nothing is asked yet.
-
-        Args:
-            fence: of the run.
-            provider, model: that are asked.
-        """
+        """Args: fence: of the run; provider, model: that are asked."""
         self._none = CallTimes(fence, provider, model)
         self._clock_us = clock_us
         self.begin()

@@ -89,7 +89,6 @@ class ModelWatch(Watch):
         self._shown_ms = None
 
     def asked(self) -> None:
-        """See Watch."""
         self.calls.asked()
         self.under_way, self.is_under_way = None, True
         self._waiting = replace(self._waiting, waits_for="model", attempt=self._tries + 1, next_try_ms=None)
@@ -97,18 +96,15 @@ class ModelWatch(Watch):
             self._show()
 
     def received(self) -> None:
-        """See Watch."""
         self._received_ms = self._clock_ms()
         self._show_in_time()
 
     def silent(self) -> None:
-        """See Watch."""
         self._show_in_time()
         if self._clock_ms() - self._received_ms >= QUIET_MS:
             self._tell_log("nothing came")
 
     def told(self, usage: Usage) -> None:
-        """See Watch."""
         if self.under_way is not None:
             self.under_way.told = usage
         elif usage.tokens:
@@ -139,7 +135,6 @@ class ModelWatch(Watch):
         return self.meter.take() if self.meter else None
 
     def failed(self, error: LoomError, wait_s: float) -> None:
-        """See Watch."""
         self.calls.failed(error)
         self.is_under_way = False
         self.lost()
@@ -208,7 +203,6 @@ class ModelWatch(Watch):
 
 
 def _for(error: LoomError) -> WaitsFor:
-    """Whether the provider asked to wait, or failed."""
     if not isinstance(error, Overloaded) or isinstance(error, LeftAlone):
         return "model"
     return "rate_limit" if is_rate_limit(error) or error.retry_after_s is not None else "model"

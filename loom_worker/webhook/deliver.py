@@ -70,7 +70,6 @@ class Deliverer:
         self._tell(work, attempt, tried)
 
     def _tell(self, work: Work, attempt: Attempt, tried: Delivery) -> None:
-        """Report the attempt."""
         run_ms = now_ms() - work.entry
         answer = _answer(attempt)
         if attempt.is_delivered:

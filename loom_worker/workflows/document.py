@@ -28,8 +28,6 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 @dataclass(slots=True)
 class _Variables:
-    """What the file and its texts say of variables, by canonical name."""
-
     values: dict[str, str] = field(default_factory=dict)
     declared: dict[str, str] = field(default_factory=dict)
     """The paths of those that ``spec.variables`` names."""
@@ -111,7 +109,6 @@ def _plain(spec: Any) -> Json:
 
 
 def _budget(spec: Fields) -> Json | None:
-    """What one run may spend."""
     found = work.budget(spec)
     for period in ("day", "month"):
         if found is not None and period in found:

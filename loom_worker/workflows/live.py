@@ -17,7 +17,6 @@ class LiveWorkflows(LiveFiles[Workflows]):
     """Workflows as their files are; an error in a file leaves its workflows as they last were."""
 
     def __init__(self, folder: Path | None, *, shipped: Path | None = None, clock: Clock = time) -> None:
-        """Read them, or those of another folder while there are none; an error in a file is logged, not raised."""
         self._folders = folder, shipped
         super().__init__("workflows", clock=clock)
 

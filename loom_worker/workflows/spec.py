@@ -146,7 +146,6 @@ def _stage(fields: Fields, own_id: str) -> PipelineStage:
 
 
 def _schema(fields: Fields, key: str) -> Mapping[str, Any] | None:
-    """A JSON Schema, as a mapping or as a text with its JSON."""
     given = fields.get(key)
     if given is None:
         return None
