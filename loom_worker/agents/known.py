@@ -51,14 +51,14 @@ class KnownAgents:
         self._inline.share(content)
 
     def current(self, wanted: str = DEFAULT) -> Agents:
-        """See AgentSource; those of workflows are among them only if one is wanted."""
+        """Those of workflows are among them only if one is wanted."""
         if ":" not in wanted:
             return self._own.current(wanted)
         agents = self._own.current()
         return replace(agents, agents={**agents.agents, **self._inline.agents(wanted)})
 
     def kept(self, name: str, version: str | None) -> Agent | None:
-        """See AgentSource; agents of workflows follow their files."""
+        """Agents of workflows follow their files."""
         return self._own.kept(name, version) if ":" not in name else self.find(name)
 
     def find(self, name: str) -> Agent | None:

@@ -19,7 +19,6 @@ class LiveAgents(LiveFiles[Agents]):
         super().__init__("agents", clock=clock)
 
     def current(self, wanted: str = DEFAULT) -> Agents:
-        """The agents as of a moment ago; as of now if ``wanted`` was not among them: another process may know it."""
         return self.latest(wanted)
 
     def kept(self, name: str, version: str | None) -> Agent | None:

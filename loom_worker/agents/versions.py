@@ -68,7 +68,7 @@ class RecordedAgents:
         self._live.share(content)
 
     def current(self, wanted: str = DEFAULT) -> Agents:
-        """See AgentSource; each agent has the version as which it is stored."""
+        """Each agent has the version as which it is stored."""
         found, recorded = self._live.current(wanted), self._recorded
         if recorded is not None and recorded.found is found:
             return recorded.named
@@ -86,7 +86,7 @@ class RecordedAgents:
                 return found
 
     def kept(self, name: str, version: str | None) -> Agent | None:
-        """See AgentSource; the database is read once for each version.
+        """The database is read once for each version.
 
         Raises:
             BadFile: this Loom refuses the version, or there is none of that name.

@@ -254,7 +254,6 @@ class LiveFiles(Follower, Generic[FoundT]):
         """The same with other entries."""
 
     def digest(self) -> str:
-        """SHA-256 of all that the entries in use say, the same in every process and on every machine."""
         return self._digest
 
     def latest(self, wanted: str | None) -> FoundT:

@@ -74,7 +74,7 @@ class A2aAgent:
         return self._name
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply. The same request of the same turn has the same message id, so it asks no second time."""
+        """The same request of the same turn has the same message id, so it asks no second time."""
         request.watch.asked()
         deadline_s = time.monotonic() + self._address.timeout_s
         memo, text = _last(request)

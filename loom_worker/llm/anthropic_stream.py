@@ -32,7 +32,7 @@ FINISHED: frozenset[StopReason] = frozenset({"end_turn", "tool_use"})
 MOST_TOKENS = 10**12
 """Of a usage figure; a larger one is nonsense, which no sum or column could hold."""
 MAX_REPLY_BYTES = 2 * 1024 * 1024
-"""See LlmSettings.max_reply_bytes."""
+"""The default of LlmSettings.max_reply_bytes."""
 MAX_BLOCKS = 1_000
 """Content blocks of one reply. Each tool call becomes a row, three events and a result that is sent back; more than a
 few dozen calls are refused anyway."""

@@ -138,11 +138,7 @@ class Careful:
         return self._embedder.name
 
     def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
-        """See Embedder.embed.
-
-        Raises:
-            LeftAlone: without any request, while the breaker is open.
-        """
+        """Raises LeftAlone, without any request, while the breaker is open."""
         end_s, n = self._clock() + timeout_s, 0
         while True:
             try:

@@ -116,7 +116,7 @@ class OllamaEmbed:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def body(self, model: str, texts: Sequence[str], kind: TextKind) -> Json:
-        """See EmbeddingApi. Windows of local models are often shorter than what is sent, so it cuts once more."""
+        """Windows of local models are often shorter than what is sent, so it cuts once more."""
         return {"model": model, "input": list(texts), "truncate": True}
 
     def read(self, answer: Json) -> tuple[list[Vector], int]:

@@ -35,7 +35,6 @@ class HashedWords:
         self.name = f"scripted/{model}"
 
     def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
-        """See Embedder.embed; raises nothing."""
         found = tuple(map(_hashed, texts))
         return Embedded(found, Usage(input_tokens=sum(len(text.split()) for text in texts), llm_calls=1))
 
@@ -54,11 +53,7 @@ class StaticModel:
         self._parts: tuple[Any, Any] | None = None
 
     def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
-        """See Embedder.embed.
-
-        Raises:
-            ProviderFailed: the folder holds no such model, or a package is missing.
-        """
+        """Raises ProviderFailed if the folder holds no such model, or a package is missing."""
         tokenizer, matrix = self._loaded()
         vectors, tokens = list[Vector](), 0
         for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False):

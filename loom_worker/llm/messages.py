@@ -187,7 +187,7 @@ class MessagesModel:
         return self._model
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply; a request that the provider refuses is asked once more without what that names."""
+        """A request that the provider refuses is asked once more without what that names."""
         deadline = time.monotonic() + self._call_timeout_s
         plain = request if self._cache_marks else replace(request, cache_marks=False)
         form: Request | None = without_thinking(plain, _refused)

@@ -125,11 +125,7 @@ class Metered:
         return self._model.name
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply.
-
-        Raises:
-            BudgetSpent: nothing was sent.
-        """
+        """Raises BudgetSpent if the budget has no room for it; nothing was sent."""
         warn_of(self.name)
         max_tokens = request.meter.reserve(self.name, request.max_tokens)
         try:
@@ -168,7 +164,6 @@ class OnBudget:
 
     @property
     def held(self) -> tuple[Reservation, ...]:
-        """What is set aside for calls that were not taken yet."""
         return tuple(meter.held for meter in self._meters if meter.held is not None)
 
     def take(self) -> tuple[Reservation, ...]:
@@ -176,7 +171,6 @@ class OnBudget:
         return tuple(filter(None, (meter.take() for meter in self._meters)))
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply, and Metered.reply."""
         texts = [request.system, *(message.text for message in request.messages)]
         texts += [f"{tool.name}{tool.description}{dict(tool.input_schema)}" for tool in request.tools]
         tokens = sum(map(self._count, texts)) + FRAME_TOKENS + MESSAGE_TOKENS * len(request.messages)

@@ -57,7 +57,7 @@ class Retrying:
         return self._model.name
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply: Overloaded and StreamBroken are tried again, anything else is raised at once.
+        """Overloaded and StreamBroken are tried again, anything else is raised at once.
 
         Raises:
             Overloaded: the tries are used up, or the provider wants a longer wait than max_wait_s.
@@ -122,11 +122,7 @@ class Guarded:
         return self._model.name
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply.
-
-        Raises:
-            LeftAlone: without any request, while the breaker is open.
-        """
+        """Raises LeftAlone, without any request, while the breaker is open."""
         permit = self._breakers.permit(self._breaker, probe_s=self._probe_s)
         if permit.open_for_s is not None:
             raise LeftAlone(

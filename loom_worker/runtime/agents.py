@@ -151,7 +151,7 @@ class AgentRegistry:
             return runtime
 
     def keeping(self, claim: Claim) -> Claim:
-        """See AgentRuntimes; agents of workflows, and those whose file is gone, have no versions to keep."""
+        """Agents of workflows, and those whose file is gone, have no versions to keep."""
         name = claim.turn.agent
         if claim.choice.version is not None or ":" in name or self._settings.agent_pin == "none":
             return claim
@@ -181,11 +181,9 @@ class AgentRegistry:
         return (*self._memory_tools(agent, AS_AGENT), *common, *patterns, read_skill_file_tool(known.skills))
 
     def kinds(self, name: str) -> frozenset[str]:
-        """What an agent works on; nothing is built or connected."""
         return self._tool_provider.kinds(self._agent(name))
 
     def prepared(self, name: str, use: ToolUse, version: str | None = None) -> tuple[Json, str | None]:
-        """A call's arguments as the agent's tool takes them, and why it would not."""
         prepared = self.runtime(name, Choice(version=version)).prepared(use)
         return prepared.arguments, prepared.error
 
@@ -256,11 +254,9 @@ class AgentRegistry:
         return JudgeModel(model, self._models.count(model.name), max(room, 0))
 
     def window(self, name: str) -> tuple[int, int]:
-        """The window of an agent's model, and what of it is reserved for its reply, in tokens."""
         return self._window(self._agent(name))
 
     def compression(self, session: Session) -> CompressionRules:
-        """What a session's memory is compressed by."""
         runtime = self.runtime(session.agent, session.choice, session.workspace)
         policy = runtime.agent.memory
         ratio = context.over_bound(runtime, session.token_correction)

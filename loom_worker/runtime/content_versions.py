@@ -68,11 +68,9 @@ class ContentVersions:
         self._version = ""
 
     def follow(self, name: str, part: Part) -> None:
-        """Compare a part of this process with those of the same name in others from now on."""
         self._followed.setdefault(name, _Followed(part))
 
     def accepted(self, name: str) -> None:
-        """Tell others that this process uses another version of a part. Call it without holding a lock."""
         try:
             with translate_redis_errors():
                 known = self._client.hget(KEY, name)
