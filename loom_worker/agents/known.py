@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from loom_worker.agents.live import LiveAgents
-from loom_worker.agents.load import DEFAULT, Agents
+from loom_worker.agents.load import DEFAULT, Agents, LiveAgents
 from loom_worker.agents.versions import RecordedAgents
 from loom_worker.core.values.agents import Agent, Content
 from loom_worker.core.values.learned import AS_ACTIVATED, LearnedPolicy
@@ -29,7 +28,7 @@ class AgentSource(Protocol):
 
 
 class DefinedAgents(Protocol):
-    """Agents that other files define (``workflows/live.py``: LiveWorkflows)."""
+    """Agents that other files define (``workflows/load.py``: LiveWorkflows)."""
 
     def agents(self, wanted: str) -> Mapping[str, Agent]:
         """By name, ``workflow:agent``; as of now if ``wanted`` was not among them a moment ago."""

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from loom_worker.agents import load
-from loom_worker.agents.live import LiveAgents
-from loom_worker.agents.load import DEFAULT, Agents
+from loom_worker.agents.load import DEFAULT, Agents, LiveAgents
 from loom_worker.core import metrics
 from loom_worker.core.errors import BadFile, Unavailable
 from loom_worker.core.fields import InvalidField

@@ -18,8 +18,7 @@ from loom_worker.core.text import longest
 from loom_worker.core.values.chat import Usage
 from loom_worker.guard.breaker import Breakers
 from loom_worker.llm.anthropic_errors import is_rate_limit
-from loom_worker.llm.measured import outcome_of
-from loom_worker.llm.retry import RetryPolicy, pause_before
+from loom_worker.llm.retry import RetryPolicy, outcome_of, pause_before
 
 Vector = Sequence[float]
 TextKind = Literal["document", "query"]

@@ -31,7 +31,7 @@ from loom_worker.memory.embed import DONE, MessageEmbedding, NoVectors
 from loom_worker.memory.kernel import kept
 from loom_worker.memory.layers import turns
 from loom_worker.memory.pressure import Batch, batch, kept_tokens, l2_is_full
-from loom_worker.memory.sizes import Sizes
+from loom_worker.memory.results import Sizes
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.facts import Facts

@@ -31,9 +31,8 @@ from loom_worker.memory.recall_facts import KEEP_FACTS
 from loom_worker.memory.recall_rerank import DEADLINE_S, ranked_at_once
 from loom_worker.memory.recall_tools import RecallParts, recall_tools
 from loom_worker.memory.recalled import MOST_BYTES, RECALLED_SHARE
-from loom_worker.memory.results import results_tokens
+from loom_worker.memory.results import Sizes, results_tokens
 from loom_worker.memory.search_tool import SemanticParts, search_tool, semantic_tool
-from loom_worker.memory.sizes import Sizes
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.memory.tier_tools import TierParts, tier_tools
 from loom_worker.patterns.tools import pattern_tools

@@ -13,8 +13,7 @@ from loom_worker.core.values.traces import Interval
 from loom_worker.store.outbox import Outbox
 from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.trace.later import attempt_part, of_attempt
-from loom_worker.webhook.schedule import Attempt, after
-from loom_worker.webhook.send import send
+from loom_worker.webhook.send import Attempt, after, send
 
 log = logging.getLogger(__name__)
 

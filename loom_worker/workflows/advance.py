@@ -11,8 +11,7 @@ from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.runs import Run
 from loom_worker.core.values.turns import Turn
-from loom_worker.events.run_news import RunNews
-from loom_worker.events.turn_signals import TurnSignals, tell_accepted
+from loom_worker.events.turn_signals import RunNews, TurnSignals, tell_accepted
 from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.run_steps import RunStep
 

@@ -12,8 +12,7 @@ from standardwebhooks.webhooks import Webhook
 
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.notifications import Delivery
-from loom_worker.webhook.schedule import Attempt
-from loom_worker.webhook.send import send
+from loom_worker.webhook.send import Attempt, send
 from loom_worker.webhook.sign import headers, new_secret
 from tests.chaos import receiver
 from tests.chaos.receiver import is_signed

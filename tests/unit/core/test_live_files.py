@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from loom_worker.agents.live import LiveAgents
+from loom_worker.agents.load import LiveAgents
 from loom_worker.core.live_files import LOOK_S, SETTLE_S
 from loom_worker.core.values.agents import Alone, ContentChange, Part
-from loom_worker.workflows.live import LiveWorkflows
+from loom_worker.workflows.load import LiveWorkflows
 from tests.support.clock import Clock
 from tests.unit.workflows.files import document
 
