@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
-from loom_worker.core.values.agents import Alone, Content, ContentChange
+from loom_worker.core.values.agents import Content, ContentChange
 from loom_worker.core.values.problems import Problem
 
 LOOK_S = 1.0
@@ -107,7 +107,7 @@ class Follower(ABC):
         self.part = part
         self._clock = clock
         self._settle_s, self._look_s, self._most_s = settle_s, look_s, most_s
-        self._content: Content = Alone()
+        self._content = Content()
         self._news: deque[ContentChange] = deque()
         """Edits that were noticed and not told yet."""
         self._looking = threading.Lock()

@@ -1,4 +1,4 @@
-"""Tells Redis that a turn is accepted or has ended (its lane and log, in one round trip each), and that a run goes on."""
+"""Tells Redis that a turn is accepted or has ended (lane and log, in one round trip each), and that a run goes on."""
 
 import logging
 from importlib.resources import files

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from loom_worker.core.errors import BudgetSpent, LoomError, Overloaded, ProviderFailed, Unavailable, Unreached
 from loom_worker.core.values.budgets import NOTHING, Amount, CallCost, Payer, Reservation
@@ -138,14 +137,6 @@ class Metered:
             raise
 
 
-class PaidModel(Model, Protocol):
-    """A Model that somebody else than a turn's answer pays for."""
-
-    @property
-    def held(self) -> tuple[Reservation, ...]:
-        """What is set aside for the last call."""
-
-
 class OnBudget:
     """A Model whose calls are paid for by somebody else than a turn's answer: summaries, rankings. For one thread."""
 
@@ -164,6 +155,7 @@ class OnBudget:
 
     @property
     def held(self) -> tuple[Reservation, ...]:
+        """What is set aside for calls that were not taken yet."""
         return tuple(meter.held for meter in self._meters if meter.held is not None)
 
     def take(self) -> tuple[Reservation, ...]:

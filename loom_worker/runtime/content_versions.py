@@ -18,7 +18,7 @@ from typing import Any
 from loom_worker.core import metrics
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.redis_client import translate_redis_errors
-from loom_worker.core.values.agents import ContentChange, Part
+from loom_worker.core.values.agents import Content, ContentChange, Part
 from loom_worker.lanes.keys import CONTENT_VERSION, told
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class _Followed:
     is_busy: bool = False
 
 
-class ContentVersions:
+class ContentVersions(Content):
     """Compares the content that this process has with that of all others. Any thread may use it."""
 
     def __init__(self, client: Any, *, process: str, clock: Callable[[], float] = time.monotonic) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from loom_worker.core.errors import BadFile
 from loom_worker.core.live_files import DIGITS, Clock, Follower, Marks, marks_of
-from loom_worker.core.values.agents import Alone, Content, ContentChange
+from loom_worker.core.values.agents import Content, ContentChange
 from loom_worker.core.values.tools import Tool
 from loom_worker.tools import targets
 from loom_worker.tools.custom import checked
@@ -26,7 +26,7 @@ class ToolFiles:
     def __init__(self, clock: Clock = time, content: Content | None = None) -> None:
         """Args: content: compares the files with those of other processes; None compares nothing."""
         self._clock = clock
-        self._content = content or Alone()
+        self._content = content or Content()
         self._lock = threading.Lock()
         self._files: dict[tuple[str, Path], ToolFile] = {}
 

@@ -56,10 +56,12 @@ class RunAdvancer:
         self._clock_ms = clock_ms
 
     def turn_ended(self, turn: Turn) -> None:
+        """Make the turn's run go on, if it is a stage of one; what fails is left to the sweep."""
         if turn.run_id is not None:
             self.go_on(turn.run_id)
 
     def go_on(self, run_id: str) -> None:
+        """Make a run go on, if there is anything to be done."""
         try:
             step = self._journal.advance(run_id, now_ms=self._clock_ms())
             run = self._journal.look(run_id) if step is None else step.run

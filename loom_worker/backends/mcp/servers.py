@@ -18,7 +18,7 @@ from loom_worker.backends.mcp.server_log import Said
 from loom_worker.backends.mcp.session import Link
 from loom_worker.backends.mcp.tool_cache import Known, Recall, Remember
 from loom_worker.core.errors import ToolFailed
-from loom_worker.core.values.agents import Alone, Content, McpServer
+from loom_worker.core.values.agents import Content, McpServer
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
@@ -121,7 +121,7 @@ class McpServers:
         self._timeout_s = timeout_s
         self._environ = environ
         self._limits = limits
-        self._content: Content = Alone()
+        self._content = Content()
         self._loop = Loop("loom-mcp")
         self._lock = threading.Lock()
         self._servers: dict[str, _Server] = {}
