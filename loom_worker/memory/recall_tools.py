@@ -176,7 +176,6 @@ def _tokens(parts: RecallParts, messages: Sequence[Message]) -> int:
 
 
 def _place(message: Message, first_n: int) -> Json:
-    """That a message need not be recalled."""
     return {"is_in_context": True} if message.n >= first_n else {}
 
 

@@ -17,7 +17,7 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.core.values.tools import Caller, Tool
-from loom_worker.memory.iso_dates import FORMS, iso_range
+from loom_worker.memory.extract import FORMS, iso_range
 from loom_worker.memory.recalled import Room, compact
 from loom_worker.store.dated_summaries import DatedSummaries
 from loom_worker.store.facts import Facts

@@ -81,7 +81,6 @@ def _in_category(patterns: tuple[Pattern, ...], category: str) -> tuple[Pattern,
 
 
 def _lines(patterns: list[Pattern]) -> list[str]:
-    """A line for each library and pattern; if there are too many, a last one counts those that are left out."""
     groups: dict[str, list[Pattern]] = {}
     for each in patterns:
         groups.setdefault(_library(each), []).append(each)

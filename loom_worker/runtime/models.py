@@ -19,12 +19,11 @@ from loom_worker.llm import prices, tokens
 from loom_worker.llm.a2a import A2aAgent
 from loom_worker.llm.a2a_http import RemoteAddress
 from loom_worker.llm.anthropic import Anthropic
-from loom_worker.llm.measured import Measured
 from loom_worker.llm.messages import CallOptions
 from loom_worker.llm.meter import Metered
 from loom_worker.llm.model import Fallback, Model
 from loom_worker.llm.prices import small_model
-from loom_worker.llm.retry import Guarded, Retrying
+from loom_worker.llm.retry import Guarded, Measured, Retrying
 from loom_worker.memory.layers import Count
 
 SHORT_CHARS, SHORT = 2_000, 16_384
@@ -130,7 +129,6 @@ class Models:
             import_module("anthropic")
 
     def _guarded(self, adapter: Model, provider: str, probe_s: float) -> Model:
-        """An adapter, measured, behind its breaker and with retries."""
         # An open breaker's wait is longer than any retry's, so the turn parks at once.
         guarded = Guarded(Measured(adapter), self._breakers, provider=provider, probe_s=probe_s)
         return Retrying(Metered(guarded), pause=self.pause, chance=random.random, clock=time.monotonic)

@@ -190,7 +190,6 @@ def servers_of(agent: Agent) -> tuple[McpServer, ...]:
 
 
 def _folder(agent: Agent) -> Path:
-    """Where paths in the agent's file begin."""
     return Path(agent.source.rpartition(":")[0]).parent.absolute()
 
 

@@ -43,8 +43,6 @@ def read_skill_file_tool(skills: Skills, *, page_bytes: int = PAGE_BYTES) -> Too
 
 
 class _SkillPage:
-    """Lines of a file from an offset on."""
-
     def __init__(self, lines: Sequence[str], offset: int, limit: int) -> None:
         if offset and offset >= len(lines):
             text = f"offset_lines {offset} is behind the end: there are {len(lines)} lines"
@@ -53,7 +51,6 @@ class _SkillPage:
         self._end = min(offset + limit, len(lines))
 
     def text(self, skill: Skill, path: str, *, most_bytes: int) -> str:
-        """As many lines as fit, at least one, in a block that says which they are."""
         above = head(skill) if path == FILE and not self._offset else ""
         room = most_bytes - len(above.encode()) - 512  # for the tags and the line that says how to go on
         end = self._offset

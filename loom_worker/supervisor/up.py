@@ -15,9 +15,9 @@ from loom_worker.core.errors import BadSettings, LoomError
 from loom_worker.core.isolation import home_secrets, process_env
 from loom_worker.core.settings import Settings, embedded_socket
 from loom_worker.core.values.problems import Problem
-from loom_worker.supervisor import home, outage, ports, valkey
+from loom_worker.supervisor import home, ports, valkey
 from loom_worker.supervisor.doctor import Doctor, Told
-from loom_worker.supervisor.health_check import Rounds, looking
+from loom_worker.supervisor.health_check import Rounds, Telling, looking, server_in_words
 from loom_worker.supervisor.launcher import Launcher
 from loom_worker.supervisor.processes import Processes
 from loom_worker.supervisor.run import Supervisor
@@ -114,9 +114,9 @@ def _stamped(say: Callable[[str], None], text: str) -> None:
     say(f"[{datetime.now():%H:%M:%S}] {text}")
 
 
-def _look(settings: Settings, say: Callable[[str], None]) -> outage.Telling:
-    server = outage.server(settings.redis_url, is_embedded=settings.has_embedded_redis)
-    return outage.Telling(looking(settings.redis_url), server=server, say=say)
+def _look(settings: Settings, say: Callable[[str], None]) -> Telling:
+    server = server_in_words(settings.redis_url, is_embedded=settings.has_embedded_redis)
+    return Telling(looking(settings.redis_url), server=server, say=say)
 
 
 @contextmanager

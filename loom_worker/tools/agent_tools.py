@@ -6,7 +6,7 @@ No tool runs for asking, delegating and receiving: the turn itself waits for the
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 from loom_worker.core.errors import QueueFull, ToolFailed, Unavailable
 from loom_worker.core.text import clean
@@ -26,22 +26,14 @@ DESCRIPTION_CHARS = 120
 """Of each agent, in the description of the tool that asks it."""
 
 
-class LaneWaker(Protocol):
-    """Tells workers that a lane's turn has what it waits for (``runtime/sweeping.py``: Links)."""
+class LaneWaker:
+    """Tells workers that a lane's turn has what it waits for (``Links`` in ``runtime/sweeping.py``); here nobody."""
 
     def wake_waiting(self, lane: str) -> None:
         """Tell them now; what is lost the sweep finds."""
-        ...
 
 
-class NoWorkers:
-    """A process that reaches no workers: the sweep finds the lanes."""
-
-    def wake_waiting(self, lane: str) -> None:
-        """See LaneWaker."""
-
-
-NO_WORKERS = NoWorkers()
+NO_WORKERS = LaneWaker()
 
 
 @dataclass(frozen=True, slots=True)

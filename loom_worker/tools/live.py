@@ -12,7 +12,7 @@ from pathlib import Path
 
 from loom_worker.core.errors import BadFile
 from loom_worker.core.live_files import DIGITS, Clock, Follower, Marks, marks_of
-from loom_worker.core.values.agents import Alone, Content, ContentChange
+from loom_worker.core.values.agents import Content, ContentChange
 from loom_worker.core.values.tools import Tool
 from loom_worker.tools import targets
 from loom_worker.tools.custom import checked
@@ -24,13 +24,9 @@ class ToolFiles:
     """All tool files of this process. Any thread may ask; a file that is slow to load does not delay the others."""
 
     def __init__(self, clock: Clock = time, content: Content | None = None) -> None:
-        """Read nothing yet.
-
-        Args:
-            content: compares the files with those of other processes; None compares nothing.
-        """
+        """Args: content: compares the files with those of other processes; None compares nothing."""
         self._clock = clock
-        self._content = content or Alone()
+        self._content = content or Content()
         self._lock = threading.Lock()
         self._files: dict[tuple[str, Path], ToolFile] = {}
 
@@ -68,7 +64,6 @@ class ToolFile(Follower):
     """One target's file, in its newest working version. Only the first version waits for another thread's loading."""
 
     def __init__(self, target: str, folder: Path, clock: Clock) -> None:
-        """Read nothing yet."""
         # Other folders may have files of the same name.
         place = hashlib.sha256(str(folder).encode("utf-8", "surrogatepass")).hexdigest()[:8]
         super().__init__(f"tools:{place}:{target}", clock=clock, look_s=0.0)

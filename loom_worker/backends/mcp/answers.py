@@ -63,7 +63,6 @@ def _bytes(kind: str, mime_type: object, data: str) -> Json:
 
 
 def _with_bytes(structured: object, parts: Sequence[str | Json]) -> object:
-    """Structured content, and any other content that is not text."""
     others = [part for part in parts if not isinstance(part, str)]
     return {"structured": structured, "content": others} if others else structured
 

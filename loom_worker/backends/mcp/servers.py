@@ -4,24 +4,75 @@ import asyncio
 import hashlib
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeVar
 
 from loom_worker.backends.mcp.config import environment, filled, key, used
 from loom_worker.backends.mcp.connection import Connection, Limits
 from loom_worker.backends.mcp.listing import ListedTool, ToolListing, chosen, names
-from loom_worker.backends.mcp.loop import Loop
 from loom_worker.backends.mcp.server_log import Said
 from loom_worker.backends.mcp.session import Link
 from loom_worker.backends.mcp.tool_cache import Known, Recall, Remember
 from loom_worker.core.errors import ToolFailed
-from loom_worker.core.values.agents import Alone, Content, McpServer
+from loom_worker.core.values.agents import Content, McpServer
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
+
+T = TypeVar("T")
+
+
+class Loop:
+    """Started when first used. The thread is a daemon: a process may end without closing it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run it there.
+
+        Raises:
+            ToolFailed: after close (UNAVAILABLE).
+        """
+        with self._lock:
+            if self._is_closed:
+                work.close()
+                raise ToolFailed("this worker is stopping", "UNAVAILABLE")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """End what still runs there, and the thread; afterwards nothing can be submitted."""
+        with self._lock:
+            self._is_closed = True
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(_end_all(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+async def _end_all() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
 
 DEFAULT = Limits()
 LATE_S = 2.0
@@ -70,7 +121,7 @@ class McpServers:
         self._timeout_s = timeout_s
         self._environ = environ
         self._limits = limits
-        self._content: Content = Alone()
+        self._content = Content()
         self._loop = Loop("loom-mcp")
         self._lock = threading.Lock()
         self._servers: dict[str, _Server] = {}

@@ -42,11 +42,7 @@ class McpSession:
     """Lives in a task of its own: the SDK wants its contexts left by the task that entered them."""
 
     def __init__(self, link: Link, *, changed: Callable[[], None]) -> None:
-        """Take the parts; nothing is opened yet.
-
-        Args:
-            changed: called when the server says that its tools are others now.
-        """
+        """Args: changed: called when the server says that its tools are others now."""
         self._link = link
         self._changed = changed
         self._over = asyncio.Event()
@@ -184,7 +180,6 @@ class McpSession:
             self._opened.exception()  # the opener may have gone by now
 
     def _why_not(self, error: Exception) -> str:
-        """Why it could not be opened."""
         first = next(leaves(error))
         if isinstance(first, LoomError | OSError | Lost) or _data(first):
             return str(first)
@@ -239,7 +234,6 @@ class McpSession:
             task.exception()
 
     def _meant(self, error: "MCPError") -> Exception:
-        """Ours of the SDK's."""
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
 
         kind = _data(error)
@@ -266,7 +260,6 @@ def _is_closed(error: BaseException) -> bool:
 
 
 def _data(error: BaseException) -> str | None:
-    """The kind of an error that http.py made."""
     data = getattr(error, "data", None)
     return data.get("loom") if isinstance(data, dict) and isinstance(data.get("loom"), str) else None
 

@@ -51,7 +51,6 @@ class StdioLink:
         return f"exited with status {status}" + (f": {self._said.last}" if status and self._said.last else "")
 
     def kill(self, why: str) -> None:
-        """End it at once; ``why`` is its fate."""
         self._why = self._why or why
         if self._lifeline is not None:
             with contextlib.suppress(BrokenPipeError):  # it has just ended by itself

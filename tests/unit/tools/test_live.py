@@ -11,7 +11,7 @@ import pytest
 
 from loom_worker.core.errors import BadFile
 from loom_worker.core.live_files import SETTLE_S
-from loom_worker.core.values.agents import Alone, ContentChange
+from loom_worker.core.values.agents import Content, ContentChange
 from loom_worker.tools.live import ToolFiles
 from tests.support.callers import CALLER
 from tests.support.clock import Clock
@@ -83,7 +83,7 @@ def test_a_broken_edit_leaves_the_former_version_and_is_told_once_with_file_and_
 
 
 def test_an_edit_and_a_refused_one_are_told_of_once(write: Write, clock: Clock, tmp_path: Path) -> None:
-    class Told(Alone):
+    class Told(Content):
         def __init__(self) -> None:
             self.changes: list[ContentChange] = []
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from loom_worker.backends.mcp.listing import ListedTool, ToolListing
 from loom_worker.backends.mcp.servers import McpServers, Offer
-from loom_worker.core.values.agents import Alone, McpServer, Part
+from loom_worker.core.values.agents import Content, McpServer, Part
 
 ROOT = Path(__file__).parents[4]
 OBJECT = {"type": "object"}
@@ -33,7 +33,7 @@ def test_the_list_of_a_server_is_a_part_of_what_all_processes_must_have_alike() 
     """By the next turn, and not only when this process looks again, every five seconds."""
     parts: dict[str, Part] = {}
 
-    class Others(Alone):
+    class Others(Content):
         def follow(self, name: str, part: Part) -> None:
             parts[name] = part
 

@@ -1,8 +1,7 @@
 """What turns that have ended take, counted once."""
 
 from loom_worker.memory.layers import chat_tokens
-from loom_worker.memory.results import bounded
-from loom_worker.memory.sizes import Sizes
+from loom_worker.memory.results import Sizes, bounded
 from tests.unit.memory.talk import called, count, said, stored, user
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from loom_worker.memory.iso_dates import FIRST_MS, LAST_MS, iso_range
+from loom_worker.memory.extract import FIRST_MS, LAST_MS, iso_range
 
 
 def ms(day: str) -> int:

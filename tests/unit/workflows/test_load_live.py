@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 import loom_worker.demo.workflows
-from loom_worker.workflows.live import LiveWorkflows
-from loom_worker.workflows.load import load
+from loom_worker.workflows.load import LiveWorkflows, load
 from tests.support.clock import Clock
 from tests.unit.workflows.files import document
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.notifications import Delivery
-from loom_worker.webhook.schedule import DELAYS_S, JITTER, MAX_RETRY_AFTER_S, Attempt, after, next_attempt_ms
+from loom_worker.webhook.send import DELAYS_S, JITTER, MAX_RETRY_AFTER_S, Attempt, after, next_attempt_ms
 
 NOW_MS = 1_795_000_000_000
 MIDDLE = 0.5

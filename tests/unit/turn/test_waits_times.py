@@ -7,7 +7,7 @@ import pytest
 from loom_worker.core.errors import Overloaded, ProviderFailed
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.traces import CallTimes, Interval, Try
-from loom_worker.turn.call_times import ERROR_CHARS, TRIES, CallRecorder
+from loom_worker.turn.waits import ERROR_CHARS, TRIES, CallRecorder
 
 
 @pytest.fixture

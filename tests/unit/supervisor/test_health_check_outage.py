@@ -3,8 +3,7 @@ import redis
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.lanes.readiness import Readiness
-from loom_worker.supervisor.health_check import looking
-from loom_worker.supervisor.outage import TOLD_AFTER_LOOKS, Telling, server
+from loom_worker.supervisor.health_check import TOLD_AFTER_LOOKS, Telling, looking, server_in_words
 
 WELL = Readiness((), 0.0)
 
@@ -52,7 +51,7 @@ def test_a_single_look_that_fails_is_not_worth_a_word() -> None:
 def test_a_redis_that_nobody_started_is_named_with_the_reason_and_without_its_password() -> None:
     said: list[str] = []
     url = "redis://user:hidden@127.0.0.1:9/0"
-    telling = Telling(looking(url), server=server(url, is_embedded=False), say=said.append)
+    telling = Telling(looking(url), server=server_in_words(url, is_embedded=False), say=said.append)
     for _ in range(TOLD_AFTER_LOOKS):
         with pytest.raises(Unavailable):
             telling()
@@ -71,5 +70,5 @@ def test_a_redis_that_nobody_started_is_named_with_the_reason_and_without_its_pa
     ],
 )
 def test_a_server_is_named_by_where_it_is(url: str, where: str) -> None:
-    assert server(url, is_embedded=False) == f"the Redis of LOOM_REDIS_URL at {where}"
-    assert server(url, is_embedded=True) == f"the embedded server at {where}"
+    assert server_in_words(url, is_embedded=False) == f"the Redis of LOOM_REDIS_URL at {where}"
+    assert server_in_words(url, is_embedded=True) == f"the embedded server at {where}"
