@@ -169,7 +169,6 @@ def _row(label: str, stage: Json | None, now_s: float) -> list[str]:
 
 
 def _words(stage: Json) -> Iterator[str]:
-    """What the mark alone does not say."""
     if stage["reused"]:
         yield "from the run before"
     if _waits(stage):
