@@ -32,7 +32,17 @@ def address(settings: Settings, url: str | None) -> str | None:
     Raises:
         BadSettings: the given URL is not the address of a server.
     """
-    return _checked(url).rstrip("/") if url else home.url_of(settings.home)
+    if not url:
+        return home.url_of(settings.home)
+    refusal = f"--url (LOOM_URL): {one_line(url)!r} is no address such as http://127.0.0.1:8000"
+    try:
+        # Without a scheme urllib3 would guess, and warn that it does.
+        parts = urllib3.util.parse_url(url) if "://" in url else None
+    except urllib3.exceptions.LocationParseError as error:
+        raise BadSettings(refusal) from error
+    if parts is None or parts.scheme not in ("http", "https") or not parts.host or parts.query or parts.fragment:
+        raise BadSettings(refusal)
+    return url.rstrip("/")
 
 
 def path_to(*steps: str) -> str:
@@ -49,18 +59,6 @@ def path_to(*steps: str) -> str:
 def sendable(text: str) -> str:
     """The text as it can be encoded: what was no UTF-8 on the command line (a lone surrogate here) becomes U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _checked(url: str) -> str:
-    refusal = f"--url (LOOM_URL): {one_line(url)!r} is no address such as http://127.0.0.1:8000"
-    try:
-        # Without a scheme urllib3 would guess, and warn that it does.
-        parts = urllib3.util.parse_url(url) if "://" in url else None
-    except urllib3.exceptions.LocationParseError as error:
-        raise BadSettings(refusal) from error
-    if parts is None or parts.scheme not in ("http", "https") or not parts.host or parts.query or parts.fragment:
-        raise BadSettings(refusal)
-    return url
 
 
 class LoomClient:

@@ -163,11 +163,7 @@ class LiveTree:
     """A tree that is rewritten in place, once a second and with each event; left, it is whole."""
 
     def __init__(self, stages: StageTree, console: "Console", *, clock: Callable[[], float] = time.time) -> None:
-        """Begin with a tree; nothing is shown yet.
-
-        Args:
-            clock: seconds since 1970.
-        """
+        """Begin with a tree, of which nothing is shown yet; the clock gives seconds since 1970."""
         from rich.live import Live
 
         self._stages, self._console, self._clock, self._is_left = stages, console, clock, False

@@ -186,11 +186,7 @@ def flat(thing: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def waits_text(waiting: Json, now_s: float) -> str:
-    """What a turn waits for, in a line.
-
-    Args:
-        now_s: seconds since 1970.
-    """
+    """What a turn waits for, in a line; ``now_s`` is in seconds since 1970."""
     parts = [f"{waiting['for']} for {_seconds_since(waiting['since'], now_s)} s"]
     if waiting["attempt"]:
         parts.append(f"attempt {waiting['attempt']}")

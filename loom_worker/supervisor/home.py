@@ -196,25 +196,18 @@ def announced(directory: Path, url: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             if not is_held(directory):
-                stack.callback(os.close, _announcing(directory, url))
+                handle = os.open(directory / WEB_URL, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                stack.callback(os.close, handle)
+                if _take(handle):
+                    os.ftruncate(handle, 0)
+                    os.pwrite(handle, url.encode(), 0)
         yield
 
 
 def url_of(directory: Path) -> str | None:
     """Where Loom serves this home: as `loom up` says, else as a web of its own does; None if neither runs."""
-    state = running(directory)
-    return state.url if state else _announced(directory)
-
-
-def _announcing(directory: Path, url: str) -> int:
-    handle = os.open(directory / WEB_URL, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if _take(handle):
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, url.encode(), 0)
-    return handle
-
-
-def _announced(directory: Path) -> str | None:
+    if state := running(directory):
+        return state.url
     try:
         handle = os.open(directory / WEB_URL, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
