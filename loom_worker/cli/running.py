@@ -18,8 +18,6 @@ from urllib.parse import urlsplit
 
 import click
 
-from loom_worker.cli.http import address, nobody
-from loom_worker.cli.show import url_option
 from loom_worker.core.errors import LoomError
 from loom_worker.core.logs import INDENT
 from loom_worker.core.settings import from_env
@@ -34,11 +32,12 @@ _TIME_OF_VALKEY = re.compile(r"\d+:\w (\d\d \w{3} \d{4} \d\d:\d\d:\d\d\.\d{3}) "
 
 
 @click.command()
-@url_option
+@click.option("--url", envvar="LOOM_URL", help="Of another Loom than the one of this LOOM_HOME.")
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 @click.pass_context
 def status(ctx: click.Context, url: str | None, *, as_json: bool) -> None:
     """Say what runs, and whether it serves; exit code 1 if it does not."""
+    from loom_worker.cli.http import address
     from loom_worker.supervisor.ready import readiness
 
     settings = from_env()
@@ -71,6 +70,8 @@ def _place(url: str) -> tuple[str, int | None]:
 
 
 def _told(report: Json, directory: Path) -> str:
+    from loom_worker.cli.http import nobody
+
     if not report["running"]:
         return f"Loom is not running at {report['url']}" if report["url"] else nobody(directory)
     lines = [f"Loom is {'ready' if report['ready'] else 'not ready'} at {report['url']}"]
