@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.supervisor.fork_server import IS_SUPPORTED, Forked, ForkFailed, ForkServer
-from loom_worker.supervisor.launcher import Launcher, StartedProcess
+from loom_worker.supervisor.launcher import IS_SUPPORTED, Forked, ForkFailed, ForkServer, Launcher, StartedProcess
 from loom_worker.supervisor.specs import loom_command
 from tests.support.processes import is_alive, killed_at_the_end
 from tests.support.until import until
@@ -27,7 +26,7 @@ ENVIRON = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 DOCTOR = ("doctor", "--problems", "--json")
 SUPERVISOR = f"""
 import os, time
-from loom_worker.supervisor.fork_server import ForkServer
+from loom_worker.supervisor.launcher import ForkServer
 nowhere = os.open(os.devnull, os.O_WRONLY)
 ForkServer(os.environ).fork(("loom",), {DOCTOR!r}, os.environ, outputs=(nowhere, nowhere))
 time.sleep(600)
@@ -35,7 +34,7 @@ time.sleep(600)
 
 STRAY = """
 import os, signal, sys, time
-from loom_worker.supervisor.fork_server import ForkServer
+from loom_worker.supervisor.launcher import ForkServer
 from loom_worker.supervisor.launcher import Launcher
 from loom_worker.supervisor.specs import loom_command
 nowhere = os.open(os.devnull, os.O_WRONLY)
