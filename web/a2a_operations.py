@@ -1,6 +1,6 @@
 """Operations of the Agent2Agent protocol; the parameters and results of its methods are described by the protocol."""
 
-from loom_worker.fronts.a2a.methods import METHODS
+from loom_worker.fronts.a2a.rpc import METHODS
 from web.api_operation import ApiOperation, get, tagged
 from web.schemas import FREE, TEXT, Schema, array
 

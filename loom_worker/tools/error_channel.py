@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from loom_worker.core.errors import NotFound, ToolFailed, Unavailable
 from loom_worker.core.text import longest
-from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.spans import span_id_of
@@ -219,15 +219,11 @@ _SPEC = ToolSpec(
         "Read the whole of a tool call's error: message, code, stack trace. Use it when the summary does not tell "
         "enough to correct the call."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "error_id": {
-                "type": "string",
-                "description": "from the failed call, such as err_20261121_230334_abc123",
-            }
+    input_schema=object_schema(
+        "error_id",
+        error_id={
+            "type": "string",
+            "description": "from the failed call, such as err_20261121_230334_abc123",
         },
-        "required": ["error_id"],
-        "additionalProperties": False,
-    },
+    ),
 )

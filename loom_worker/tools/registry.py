@@ -9,8 +9,7 @@ from loom_worker.core.values.chat import ChatMessage, ToolSpec, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import MAX_SHOWN, Caller, Tool
 from loom_worker.core.words import STOP_WORDS, WORD, stemmed
-from loom_worker.tools.arguments import coerced, error_in, nearest, short
-from loom_worker.tools.schemas import OfferedTool, offered
+from loom_worker.tools.arguments import OfferedTool, coerced, error_in, nearest, offered, short
 
 
 @dataclass(frozen=True, slots=True)

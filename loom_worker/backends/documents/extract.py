@@ -40,7 +40,7 @@ _ARCHIVE_MARKS = (
     b"Rar!",
 )
 
-_MODULES = {"PDF": "pdf", "Word": "docx", "HTML": "html"}
+_MODULES = {"PDF": "pdf", "Word": "docx"}
 """The others are read by ``text``."""
 
 

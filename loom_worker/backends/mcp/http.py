@@ -17,8 +17,8 @@ from typing import Any
 import httpx2
 
 from loom_worker import __version__
-from loom_worker.backends.mcp.answers import CODE, EXPIRED, REFUSED, UNREACHABLE
-from loom_worker.backends.mcp.schema import plain
+from loom_worker.backends.mcp.listing import plain
+from loom_worker.backends.mcp.session import CODE, EXPIRED, REFUSED, UNREACHABLE
 from loom_worker.core.values.agents import McpServer
 from loom_worker.guard.net.address import Target, target
 from loom_worker.guard.net.dial import MAX_DIALLED, Deadline, resolve_in_time
@@ -35,7 +35,7 @@ _STREAMS, _STREAMS_S = 10, 10.0
 """The SDK opens the stream of notifications anew as often as the server ends it: not more often than this."""
 
 
-class HttpLink:
+class HttpTransport:
     """One session's connections."""
 
     def __init__(self, server: McpServer, headers: Mapping[str, str], *, silence_s: float) -> None:
@@ -47,11 +47,11 @@ class HttpLink:
         self._server = server
         self._headers = headers
         self._silence_s = silence_s
-        self.fate = "ended the connection"
+        self.exit_reason = "ended the connection"
 
     def kill(self, why: str) -> None:
-        """There is no process to end; ``why`` is its fate."""
-        self.fate = why
+        """There is no process to end; ``why`` is the exit reason."""
+        self.exit_reason = why
 
     @contextlib.asynccontextmanager
     async def streams(self, over: asyncio.Event) -> AsyncIterator[tuple[Any, Any]]:

@@ -1,9 +1,7 @@
 import pytest
 
-from loom_worker.backends.parse import parse
-from loom_worker.backends.resolve import Missing, judge
-from loom_worker.backends.schema import Table
-from loom_worker.backends.scope import TableCatalog, narrow
+from loom_worker.backends.parse import Missing, judge, parse
+from loom_worker.backends.schema import Table, TableCatalog, narrow
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.agents import Scope
 from tests.support.sql_attacks import SPIES, Attack

@@ -1,7 +1,6 @@
 import pytest
 
-from loom_worker.backends.schema import Table
-from loom_worker.backends.scope import CatalogCache, TableCatalog, fold, narrow
+from loom_worker.backends.schema import CatalogCache, Table, TableCatalog, fold, narrow
 from loom_worker.core.values.agents import Scope
 from tests.support.at_once import at_once
 

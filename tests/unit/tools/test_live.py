@@ -12,7 +12,7 @@ import pytest
 from loom_worker.core.errors import BadFile
 from loom_worker.core.live_files import SETTLE_S
 from loom_worker.core.values.agents import Alone, ContentChange
-from loom_worker.tools.live import ToolFiles
+from loom_worker.tools.custom import ToolFiles
 from tests.support.callers import CALLER
 from tests.support.clock import Clock
 

@@ -4,7 +4,7 @@ import pytest
 
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller
-from loom_worker.tools.schema_of import derived, parameters
+from loom_worker.tools.declare import derived, parameters
 
 
 def everything(

@@ -4,12 +4,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from loom_worker.backends.documents import html
+from loom_worker.backends.documents import text
 from loom_worker.backends.documents.extract import Extract, UnreadableDocument
 
 
 def read(content: str | bytes) -> Extract:
-    extract = html.read(io.BytesIO(content.encode() if isinstance(content, str) else content), "HTML", 1)
+    extract = text.read(io.BytesIO(content.encode() if isinstance(content, str) else content), "HTML", 1)
     extract.lines = iter([line for line in extract.lines if line])
     return extract
 

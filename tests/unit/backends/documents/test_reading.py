@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.backends.documents.extract import MAX_CHARS, UnreadableDocument
-from loom_worker.backends.documents.reader import Answer, ReadRequest
-from loom_worker.backends.documents.reading import TOO_MUCH, Reading
+from loom_worker.backends.documents.reader import TOO_MUCH, Answer, Reading, ReadRequest
 from tests.unit.backends.documents import made
 
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from loom_worker.backends.mcp.config import environment, filled, key, used
+from loom_worker.backends.mcp.servers import environment, filled, key, used
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.agents import McpServer
 

@@ -4,7 +4,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from loom_worker.backends.mcp.loop import Loop
+from loom_worker.backends.mcp.connection import Loop
 from loom_worker.core.errors import ToolFailed
 
 

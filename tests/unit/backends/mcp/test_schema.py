@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from loom_worker.backends.mcp.schema import MAX_BYTES, MAX_DEPTH, fitted, plain, short, visible
+from loom_worker.backends.mcp.listing import MAX_BYTES, MAX_DEPTH, fitted, plain, short, visible
 from loom_worker.backends.tool_schemas import Unfit
 from tests.support.until import AT_ONCE_S
 

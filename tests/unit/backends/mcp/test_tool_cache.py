@@ -5,7 +5,7 @@ from concurrent.futures import Future
 import pytest
 
 from loom_worker.backends.mcp.listing import ListedTool, ToolListing
-from loom_worker.backends.mcp.tool_cache import Known
+from loom_worker.backends.mcp.servers import Known
 from loom_worker.core.errors import ToolFailed, Unavailable
 
 ONE = ToolListing((ListedTool("a", "", {"type": "object"}),))

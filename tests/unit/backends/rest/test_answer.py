@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from urllib3 import HTTPHeaderDict
 
-from loom_worker.backends.rest.answer import MAX_SHOWN_CHARS, failure, read
-from loom_worker.backends.rest.auth import Veil
+from loom_worker.backends.rest.client import MAX_SHOWN_CHARS, SecretMask, failure_text, read_answer
 from loom_worker.core.errors import ToolFailed
 from loom_worker.guard.net.http import HttpResponse
 
@@ -25,7 +24,7 @@ def answer(
 
 
 def got(given: HttpResponse, *, method: str = "GET", secret: str = "s3cret", max_bytes: int = LIMIT) -> object:
-    return read(given, method=method, veil=Veil((secret,)), max_bytes=max_bytes)
+    return read_answer(given, method=method, mask=SecretMask((secret,)), max_bytes=max_bytes)
 
 
 @pytest.mark.cases(
@@ -106,7 +105,7 @@ def test_what_is_packed_otherwise_or_broken_is_a_failure(body: bytes, encoding: 
     with pytest.raises(ToolFailed) as failed:
         got(answer(body, Content_Encoding=encoding))
     assert failed.value.code == "UNAVAILABLE"
-    assert failure(answer(body, Content_Encoding=encoding), veil=Veil(), max_bytes=LIMIT) == ""
+    assert failure_text(answer(body, Content_Encoding=encoding), mask=SecretMask(), max_bytes=LIMIT) == ""
 
 
 def test_a_head_gives_the_headers_worth_knowing() -> None:
@@ -127,4 +126,4 @@ def test_a_head_gives_the_headers_worth_knowing() -> None:
 )
 def test_a_failure_is_explained_in_a_line(body: bytes, content_type: str | None, shown: str) -> None:
     given = answer(body, content_type, status=400)
-    assert failure(given, veil=Veil(("s3cret",)), max_bytes=100_000) == shown
+    assert failure_text(given, mask=SecretMask(("s3cret",)), max_bytes=100_000) == shown

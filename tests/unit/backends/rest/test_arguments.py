@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from loom_worker.backends.rest.arguments import RequestBody, RestParameter, fit, free, may_be_sent
-from loom_worker.backends.rest.openapi import listed, operation
+from loom_worker.backends.rest.openapi import RequestBody, RestParameter, fit, free, listed, may_be_sent, operation
 from loom_worker.core.errors import BadFile
 from tests.unit.backends.rest.documents import body, document, one, parameter
 

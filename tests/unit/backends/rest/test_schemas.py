@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 from referencing import Registry
 
-from loom_worker.backends.rest.schemas import MAX_VALUES, Inliner
+from loom_worker.backends.rest.document import MAX_VALUES, Inliner
 from loom_worker.core.errors import BadFile
 from tests.unit.backends.rest.documents import document
 

@@ -1,7 +1,7 @@
 import pytest
 
-from loom_worker.backends.rest.arguments import RestParameter
-from loom_worker.backends.rest.values import encoded, pairs, simple, text
+from loom_worker.backends.rest.openapi import RestParameter
+from loom_worker.backends.rest.request import encoded, pairs, simple, text
 
 
 @pytest.mark.cases(

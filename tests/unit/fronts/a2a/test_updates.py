@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.notifications import Event
-from loom_worker.fronts.a2a.updates import TaskUpdates
+from loom_worker.fronts.a2a.tasks import TaskUpdates
 from loom_worker.fronts.a2a.version_03 import old_response
 from tests.support.a2a_client import Heard
 from tests.unit.fronts.a2a.made import Json, call, turn

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from loom_worker.llm.tokens import cl100k_tokens, count
 from loom_worker.memory.results import references as references_in
-from loom_worker.tools.result_preview import preview, shape_json, shortened, size
-from loom_worker.tools.result_rows import content_of, parsed
+from loom_worker.tools.result_rows import content_of, parsed, preview, shape_json, shortened, size
 from tests.unit.tools.results.made import COLUMNS, csv_text, objects, table
 from tests.unit.tools.results.test_result_rows import VALUES
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from loom_worker.blobs.derived import DerivedFiles
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
-from loom_worker.tools.result_query import CELL_BYTES, MOST_ROWS, ask, ask_copy, build, column_names
 from loom_worker.tools.result_rows import ResultContent, content_of, parsed
+from loom_worker.tools.result_tools import CELL_BYTES, MOST_ROWS, ask, ask_copy, build, column_names
 from tests.unit.blobs.made import new_ref
 from tests.unit.tools.results.made import csv_text, objects, table
 
