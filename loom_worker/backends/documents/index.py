@@ -1,8 +1,8 @@
 """The index of a folder: a SQLite file with every passage and a full-text index over them.
 
 It is a cache: made by another version of Loom, or damaged, it is made anew. One process at a time fills it,
-as far as the time allows (``refresh``; the next call goes on), any number reads it meanwhile, and each file is stored in
-one transaction, so a kill loses one file.
+as far as the time allows (``refresh``; the next call goes on), any number reads it meanwhile, and each file is stored
+in one transaction, so a kill loses one file.
 """
 
 import contextlib
