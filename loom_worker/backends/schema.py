@@ -297,11 +297,6 @@ def narrow(tables: Iterable[Table], scope: Scope, kind: str) -> TableCatalog:
     return TableCatalog(kind, kept, hidden, unknown)
 
 
-def is_narrow(scope: Scope) -> bool:
-    """True if the scope leaves anything out."""
-    return scope != Scope()
-
-
 def _key(name: str, kind: str) -> str:
     return fold(name) if kind in CASELESS else name
 

@@ -21,7 +21,7 @@ from sqlalchemy.exc import ArgumentError
 from loom_worker.backends import schema
 from loom_worker.backends.error_text import hint, translated
 from loom_worker.backends.results import encode
-from loom_worker.backends.schema import CatalogCache, TableCatalog, is_narrow, narrow
+from loom_worker.backends.schema import CatalogCache, TableCatalog, narrow
 from loom_worker.backends.servers import SERVERS, Caps, server_engine, server_query
 from loom_worker.backends.sqlite_guard import GuardRequest
 from loom_worker.backends.statements import (
@@ -32,6 +32,7 @@ from loom_worker.backends.statements import (
     has_lone_surrogate,
     names_in_backticks,
     only_statement,
+    refused,
 )
 from loom_worker.core.child_process import module_command
 from loom_worker.core.errors import BadSettings, ToolFailed
@@ -181,11 +182,7 @@ class SqlBackend:
         return schema.describe(self._catalogs.get().tables, self._kind)
 
     def unknown_names(self) -> tuple[str, ...]:
-        """Schemas, tables and columns that the scope names and the database does not have.
-
-        Raises:
-            ToolFailed, BadSettings: see describe.
-        """
+        """Schemas, tables and columns that the scope names and the database does not have."""
         return self._catalogs.get().unknown
 
     def close(self) -> None:
@@ -236,7 +233,7 @@ class SqlBackend:
 
     def _on_file(self, path: Path, sql: str, parameters: Any) -> Json:
         text, values, seen = only_statement(sql), parameters or [], None
-        if is_narrow(self._scope):
+        if self._scope != EVERYTHING:
             statement, catalog = self._authorized(text, parameters), self._catalogs.get()
             text, values = statement.sql, list(statement.values)
             seen = {
@@ -264,11 +261,11 @@ class SqlBackend:
     def _authorized(self, sql: str, parameters: Any) -> "Statement":
         """Parse a statement and judge what it reads, by a newer catalog if the kept one lacks a name."""
         # Imported here: sqlglot takes 0.2 s to load, and a SQLite file without a scope never needs it.
-        from loom_worker.backends.parse import Missing, judge, parse, refused
+        from loom_worker.backends.parse import Missing, judge, parse
 
         marker = SERVERS[self._kind].marker if self._kind in SERVERS else "?"
         statement = parse(sql, self._kind, parameters=parameters, marker=marker)
-        if statement.is_explain and is_narrow(self._scope):
+        if statement.is_explain and self._scope != EVERYTHING:
             raise refused("EXPLAIN may not be used here: a plan names tables outside of the scope")
         try:
             judge(statement.tree, self._catalogs.get())

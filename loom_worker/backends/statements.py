@@ -15,6 +15,8 @@ Parameters = Mapping[str, object] | Sequence[object]
 
 MAX_SQL_CHARS = 20_000
 READING = ("SELECT", "WITH", "VALUES", "EXPLAIN")
+ONLY_READING = "read-only: a statement begins with " + ", ".join(READING)
+ONE_AT_A_TIME = "one statement at a time: send the others in calls of their own"
 """First words a statement may have. Authorizer or read-only transaction of the database judge what follows."""
 SQLITE_BITS = 63
 """Of a whole number, without its sign."""
@@ -75,22 +77,32 @@ _PIECE = re.compile(
 )
 
 
+def refused(text: str) -> ToolFailed:
+    """The failure of a statement that the model can correct."""
+    return ToolFailed(text, "INVALID_INPUT")
+
+
+def check_length(sql: str) -> None:
+    """Refuse a text that is too long, or that a driver would end at a NUL."""
+    if len(sql) > MAX_SQL_CHARS or "\0" in sql:
+        raise refused(f"the SQL is longer than {MAX_SQL_CHARS} characters or holds a NUL")
+
+
 def only_statement(sql: str) -> str:
     """Return the one statement of ``sql``, without surrounding blanks and comments or a final semicolon.
 
     Raises:
         ToolFailed: there is no statement or more than one, it is too long, or its first word is not in READING.
     """
-    if len(sql) > MAX_SQL_CHARS or "\0" in sql:
-        raise ToolFailed(f"the SQL is longer than {MAX_SQL_CHARS} characters or holds a NUL", "INVALID_INPUT")
+    check_length(sql)
     pieces = [piece for piece in _PIECE.finditer(sql) if piece.lastgroup != "blank"]
     kinds = [piece.lastgroup for piece in pieces]
     last = kinds.index("end") if "end" in kinds else len(pieces)
     if set(kinds[last:]) - {"end"}:
-        raise ToolFailed("one statement at a time: send the others in calls of their own", "INVALID_INPUT")
+        raise refused(ONE_AT_A_TIME)
     words = [piece.group() for piece in pieces[:last]]
     if not words or not words[0].lstrip("(").upper().startswith(READING):
-        raise ToolFailed("read-only: a statement begins with " + ", ".join(READING), "INVALID_INPUT")
+        raise refused(ONLY_READING)
     return sql[pieces[0].start() : pieces[last - 1].end()]
 
 

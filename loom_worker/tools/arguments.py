@@ -25,7 +25,7 @@ from referencing.jsonschema import DRAFT202012
 
 from loom_worker.backends.tool_schemas import NAMED, SentSchema, Unfit, normal, sent
 from loom_worker.core.errors import BadSettings
-from loom_worker.core.text import did_you_mean
+from loom_worker.core.text import did_you_mean, short
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json, pointer_step
 from loom_worker.llm.sanitize import REPLACEMENT, clean
@@ -205,12 +205,7 @@ def _candidates(error: ValidationError, validator: Any) -> Iterator[Any]:
 def error_in(arguments: Any, validator: Any) -> str | None:
     """The most relevant error of arguments, None if they are valid."""
     error = best_match(validator.iter_errors(arguments))
-    return None if error is None else short(f"{pointer(error)}: {_explained(error)}")
-
-
-def short(text: str, limit: int = MAX_ERROR_CHARS) -> str:
-    """The beginning of a text, with an ellipsis if it is cut."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return None if error is None else short(f"{pointer(error)}: {_explained(error)}", MAX_ERROR_CHARS)
 
 
 def nearest(name: str, names: list[str]) -> str:

@@ -72,7 +72,7 @@ class Failures:
         if error_id is None:
             whole = _read(outcome.content).strip() or NOTHING_SAID
             return f"Tool '{tool_name}' failed: {shortened(_coded(whole, outcome.code), FALLBACK_CHARS)}", None
-        return _line(tool_name, new.short_summary, error_id, self._count), error_id
+        return error_line(tool_name, new.short_summary, error_id, self._count), error_id
 
     def keep_turn(self, turn: Turn, why: Outcome, *, span_id: str) -> str | None:
         """Keep why a turn failed; return the error's id if it was kept."""
@@ -96,12 +96,9 @@ class Failures:
         return None
 
 
-def error_line(tool: str, outcome: Outcome, error_id: str, *, count: Callable[[str], int] = cl100k_tokens) -> str:
+def error_line(tool: str, line: str, error_id: str, count: Callable[[str], int] = cl100k_tokens) -> str:
     """What the model reads of a stored failure; less of its summary in scripts with many tokens per character."""
-    return _line(tool, summary(outcome.content, outcome.code), error_id, count)
 
-
-def _line(tool: str, line: str, error_id: str, count: Callable[[str], int]) -> str:
     def written(chars: int) -> str:
         return f"Tool '{tool}' failed: {shortened(line, chars)} [Error ID: {error_id}]"
 

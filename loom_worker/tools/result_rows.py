@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Literal, cast
 
 from loom_worker.core.errors import ToolFailed
-from loom_worker.core.text import longest
+from loom_worker.core.text import longest, short
 from loom_worker.core.values.json import Json, pointer_name, pointer_step
 
 Kind = Literal["rows", "items", "entries", "lines"]
@@ -336,11 +336,10 @@ def _line(row: Sequence[object], content: ResultContent) -> str:
 
 def _cell(value: object) -> str:
     if isinstance(value, str):
-        value = value if len(value) <= CELL_CHARS else value[: CELL_CHARS - 1] + "…"
+        value = short(value, CELL_CHARS)
     elif isinstance(value, list | dict) and len(value) > CELL_CHARS:
         return f"({type_of(value)})"
-    text = _clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
-    return text if len(text) <= 2 * CELL_CHARS else text[: 2 * CELL_CHARS - 1] + "…"
+    return short(_clean(json.dumps(value, ensure_ascii=False, separators=(",", ":"))), 2 * CELL_CHARS)
 
 
 def _clean(text: str) -> str:

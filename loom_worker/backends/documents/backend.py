@@ -83,7 +83,7 @@ class DocumentsBackend:
         self._index_folder = index_folder
         self._timeout_s = timeout_s
         third_s = timeout_s / 3
-        self._patience = RefreshDeadlines(refresh_s=third_s, file_s=third_s, wait_s=min(third_s, 3.0))
+        self._deadlines = RefreshDeadlines(refresh_s=third_s, file_s=third_s, wait_s=min(third_s, 3.0))
 
     def check(self) -> None:
         """Look whether the folder is there.
@@ -151,7 +151,7 @@ class DocumentsBackend:
         file = index.file_of(root, self._index_folder)
         try:
             with index.connected(file) as connection:
-                refresh(connection, root, file, first=lookup.plain(first), patience=self._patience)
+                refresh(connection, root, file, first=lookup.plain(first), deadlines=self._deadlines)
                 yield connection
         except index.Damaged as error:
             index.remove(file)

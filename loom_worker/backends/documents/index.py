@@ -206,7 +206,7 @@ class RefreshDeadlines:
 
 
 def refresh(
-    connection: sqlite3.Connection, root: Path, index_file: Path, *, first: str = "", patience: RefreshDeadlines
+    connection: sqlite3.Connection, root: Path, index_file: Path, *, first: str = "", deadlines: RefreshDeadlines
 ) -> None:
     """Take over what changed in the folder, unless somebody else is at it and stays at it.
 
@@ -216,21 +216,17 @@ def refresh(
     Raises:
         ToolFailed: the folder cannot be read.
     """
-    until = time.monotonic() + patience.refresh_s
-    with _locked(index_file.with_suffix(".lock"), until=time.monotonic() + patience.wait_s) as is_ours:
+    until = time.monotonic() + deadlines.refresh_s
+    with _locked(index_file.with_suffix(".lock"), until=time.monotonic() + deadlines.wait_s) as is_ours:
         if not is_ours:
             return
         with _opened(root) as root_fd:
             _take_over(connection, folder.listed(root_fd, skip=_identity(index_file.parent)))
-            _read_waiting(connection, root_fd, first=first, until=until, file_s=patience.file_s)
+            _read_waiting(connection, root_fd, first=first, until=until, file_s=deadlines.file_s)
 
 
 def listing(root: Path, index_folder: Path) -> FolderListing:
-    """What the folder holds, by the names alone.
-
-    Raises:
-        ToolFailed: the folder cannot be read.
-    """
+    """The files of the folder, by their names alone."""
     with _opened(root) as root_fd:
         return folder.listed(root_fd, skip=_identity(index_folder))
 

@@ -101,7 +101,7 @@ def answer(file: BinaryIO, order: ReadRequest, clock: Callable[[], float] = time
     """Read a file, or as much of it as there is time and room for.
 
     Raises:
-        Unreadable: it cannot be read, or holds no text.
+        UnreadableDocument: it cannot be read, or holds no text.
     """
     document = extract(file, order["kind"], from_page=order["from_page"])
     reading = _Reading(document, order, clock)
@@ -186,7 +186,7 @@ class Reading:
         """What is in an open file.
 
         Raises:
-            Unreadable: it cannot be read; if its reader had to be killed or died, the text is TOO_MUCH.
+            UnreadableDocument: it cannot be read; if its reader had to be killed or died, the text is TOO_MUCH.
         """
         orders = self._socket or self._start()
         try:

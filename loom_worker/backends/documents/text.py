@@ -88,11 +88,7 @@ _LONG_ASCII = re.compile(rb"([\x00-\x7f]{8})[\x00-\x7f]+([\x00-\x7f]{8})")
 
 
 def read(file: BinaryIO, kind: str, _from_page: int) -> Extract:
-    """The lines of a text, or a line for each block of a page; those of CSV stand under the names of the columns.
-
-    Raises:
-        Unreadable: it holds binary data.
-    """
+    """The lines of a text, or a line for each block of a page; those of CSV stand under the names of the columns."""
     if kind == "HTML":
         return _read_html(file)
     text, encoding = decode(file.read(MAX_TEXT_BYTES))
@@ -133,7 +129,7 @@ def decode(data: bytes, *, declared: str | None = None) -> tuple[str, str]:
     Of an unknown one the ASCII characters are legible.
 
     Raises:
-        Unreadable: it holds NUL, as no text does.
+        UnreadableDocument: it holds NUL, as no text does.
     """
     marked = next((name for mark, name in _BOMS.items() if data.startswith(mark)), None)
     plain = "iso2022_kr" if b"\x1b$)C" in data else "iso2022_jp_ext" if b"\x1b$" in data else "utf-8"

@@ -128,7 +128,7 @@ class Connection:
         self._limits = limits
         self._session: McpSession | None = None
         self._opening: asyncio.Task[McpSession] | None = None
-        self._patience = RestartDelays()
+        self._delays = RestartDelays()
         self._works: set[asyncio.Task[None]] = set()
         self._examining: asyncio.Task[None] | None = None
         self._used_s = 0.0
@@ -155,7 +155,7 @@ class Connection:
             raise ToolFailed(str(lost), "UNAVAILABLE") from lost
         finally:
             self._used_s = time.monotonic()
-        self._patience.deaths = 0
+        self._delays.deaths = 0
         return value(result)
 
     async def refresh(self) -> None:
@@ -198,7 +198,7 @@ class Connection:
         if self._session is not None and self._session.is_open:
             return self._session
         if self._opening is None:
-            self._patience.check(time.monotonic())
+            self._delays.check(time.monotonic())
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._opened)
         return await asyncio.shield(self._opening)
@@ -218,7 +218,7 @@ class Connection:
     def _opened(self, task: asyncio.Task[McpSession]) -> None:
         self._opening = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._patience.died(str(error), time.monotonic())
+            self._delays.died(str(error), time.monotonic())
 
     async def _watch(self, session: McpSession) -> None:
         """See its end, or end it when nobody has used it for long."""
@@ -231,7 +231,7 @@ class Connection:
                     await session.ended()
         await session.ended()
         if session.is_wanted:
-            self._patience.died(session.exit_reason, time.monotonic())
+            self._delays.died(session.exit_reason, time.monotonic())
 
     async def _relist(self, session: McpSession) -> None:
         with contextlib.suppress(ToolFailed, Lost):  # the next use says so

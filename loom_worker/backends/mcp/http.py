@@ -99,7 +99,7 @@ class _Pinned(httpx2.AsyncBaseTransport):
         try:
             self._check(request)
             response = await self._send(request)
-            return await _judged(request, response) if request.method == "POST" else response
+            return await _checked(request, response) if request.method == "POST" else response
         except (httpx2.TransportError, OSError) as error:
             if request.method != "POST":
                 raise
@@ -143,7 +143,7 @@ class _Pinned(httpx2.AsyncBaseTransport):
         )
 
 
-async def _judged(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+async def _checked(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
     """The response, bounded and read if it is no stream; an error instead of one that is refused."""
     is_packed = response.headers.get("content-encoding", "identity").lower() != "identity"
     if is_packed and response.status_code < 400:
@@ -155,7 +155,7 @@ async def _judged(request: httpx2.Request, response: httpx2.Response) -> httpx2.
             response.status_code, headers=response.headers, stream=_Bounded(response), request=request
         )
     try:
-        body = b"" if is_packed else await _body(response)
+        body = b"" if is_packed else b"".join([piece async for piece in _Bounded(response)])
     finally:
         await response.aclose()
     status = response.status_code
@@ -189,10 +189,6 @@ class _Bounded(httpx2.AsyncByteStream):
             async with asyncio.timeout(_REST_S):
                 await anext(self._pieces)
         await self._response.aclose()
-
-
-async def _body(response: httpx2.Response) -> bytes:
-    return b"".join([piece async for piece in _Bounded(response)])
 
 
 def _reason(body: bytes) -> tuple[int, str]:

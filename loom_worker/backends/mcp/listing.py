@@ -10,12 +10,12 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from loom_worker.backends.tool_schemas import Unfit, normal, pointed
-from loom_worker.core.text import clean
+from loom_worker.core.text import clean, short
 from loom_worker.core.values.agents import McpServer
 from loom_worker.core.values.json import Json
 
@@ -59,7 +59,8 @@ class _Copy:
     def schema(self, node: Mapping[str, Any], inside: tuple[str, ...], depth: int) -> Json:
         """Copy one schema; ``inside`` are the references it is written out for."""
         self._count(depth)
-        copy = {key: self._keyword(key, value, inside, depth + 1) for key, value in _kept(node)}
+        kept = {_name(key): value for key, value in node.items() if key not in _DROPPED and key != "$ref"}
+        copy = {key: self._keyword(key, value, inside, depth + 1) for key, value in kept.items()}
         if isinstance(node.get("pattern"), str):
             note = f"(pattern: {visible(node['pattern'])})"
             copy["description"] = short(f"{copy.get('description', '')} {note}".strip(), MAX_TEXT_CHARS)
@@ -117,10 +118,6 @@ class _Copy:
             raise Unfit(f"its input schema is nested more than {MAX_DEPTH} deep")
 
 
-def _kept(node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    return ((_name(key), value) for key, value in node.items() if key not in _DROPPED and key != "$ref")
-
-
 def _name(name: str) -> str:
     """A name or value that must reach the server as it is."""
     if visible(name) != name or len(name) > MAX_TEXT_CHARS:
@@ -140,11 +137,6 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return clean("".join(char for char in text if char in _KEPT or char in _JOINERS or not _is_hidden(char)))
-
-
-def short(text: str, limit: int) -> str:
-    """The text, its end replaced by an ellipsis if it is longer than ``limit`` characters."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def plain(text: str, limit: int) -> str:

@@ -55,11 +55,7 @@ def used(server: McpServer, secrets: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def environment(server: McpServer, secrets: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a command: a few harmless variables of ours, and what its file gives it.
-
-    Raises:
-        ToolFailed: as filled.
-    """
+    """The whole environment of a command: a few harmless variables of ours, and what its file gives it."""
     return {name: ours[name] for name in _INHERITED if name in ours} | filled(server.env, secrets)
 
 
@@ -128,10 +124,7 @@ class Known:
         with self._lock:
             if time.monotonic() - self._looked_s >= self._look_every_s:
                 self._looked_s = time.monotonic()
-                recalled = self._recalled()
-                if recalled is not None:
-                    self._listing = recalled
-                else:
+                if not self._take_up():
                     self._begin()
             return self._reading
 
@@ -147,9 +140,7 @@ class Known:
     def renew(self) -> None:
         """Take up what all processes know of it now; the server is not asked."""
         with self._lock:
-            recalled = self._recalled()
-            if recalled is not None:
-                self._listing = recalled
+            self._take_up()
 
     def found(self, listing: ToolListing) -> None:
         """Keep what was read, here and for all."""
@@ -181,15 +172,17 @@ class Known:
         self.problem, self._reading = problem, None
         ended.set_result(None)
 
-    def _recalled(self) -> ToolListing | None:
+    def _take_up(self) -> bool:
+        """Use what all processes know; False if that is nothing."""
         try:
-            text = self._recall(self._key)
-            return None if text is None else ToolListing.from_json(json.loads(text))
+            if (text := self._recall(self._key)) is not None:
+                self._listing = ToolListing.from_json(json.loads(text))
+                return True
         except LoomError as error:
             log.warning("the tools of MCP server %s could not be recalled: %s", self._name, error)
         except (ValueError, KeyError, TypeError) as error:
             log.warning("what was remembered of MCP server %s is not readable: %r", self._name, error)
-        return None
+        return False
 
 
 DEFAULT = Limits()

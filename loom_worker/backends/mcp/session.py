@@ -233,11 +233,7 @@ class McpSession:
         return await self._ask("tools/call", {"name": tool, "arguments": arguments})
 
     async def tools(self) -> list[object]:
-        """Ask for all tools, as the server sends them.
-
-        Raises:
-            Lost, ToolFailed: as call.
-        """
+        """Ask for all tools, as the server sends them; raises what ``call`` raises."""
         found: list[object] = []
         params: Json = {}
         for _ in range(MAX_PAGES):
@@ -290,7 +286,6 @@ class McpSession:
             self._opened.exception()  # the opener may have gone by now
 
     def _why_not(self, error: Exception) -> str:
-        """Why it could not be opened."""
         first = next(leaves(error))
         if isinstance(first, LoomError | OSError | Lost) or _data(first):
             return str(first)
@@ -345,7 +340,6 @@ class McpSession:
             task.exception()
 
     def _meant(self, error: "MCPError") -> Exception:
-        """Ours of the SDK's."""
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
 
         kind = _data(error)
@@ -386,12 +380,7 @@ async def _ping(client: "ClientSession") -> None:
 
 async def _modern(client: "ClientSession", method: str, params: Json) -> Json:
     """Ask a server of 2026 and later, whose requests carry more than their params."""
-    from mcp_types import (
-        CallToolRequest,
-        CallToolRequestParams,
-        CallToolResult,
-        PaginatedRequestParams,
-    )
+    from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, PaginatedRequestParams
 
     if method == "tools/list":
         listed = await client.list_tools(params=PaginatedRequestParams(**params))

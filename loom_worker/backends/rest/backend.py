@@ -135,7 +135,6 @@ class RestBackend:
 
 
 def _base(backend: Backend, read: document.OpenApiFile) -> Target:
-    """The API's own place."""
     url = backend.url or _server(read)
     if url is None:
         raise BadSettings(f"{read.file}: no server with an https URL; the agent's backend needs a url")

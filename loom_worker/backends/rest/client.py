@@ -14,6 +14,7 @@ from urllib.parse import quote, quote_plus, urljoin, urlsplit
 
 from loom_worker.backends.rest.openapi import BODILESS, READING, may_be_sent
 from loom_worker.core.errors import BadSettings, Invalid, ToolFailed, Transient
+from loom_worker.core.text import one_line
 from loom_worker.core.values.agents import Auth
 from loom_worker.guard.net.address import Lookup, Target, target
 from loom_worker.guard.net.dial import Deadline, resolve_in_time
@@ -82,7 +83,7 @@ def auth_headers(auth: Auth | None, secret: str | None, *, needed_by: str = "bac
 
 
 def secret_mask(auth: Auth | None, secret: str | None) -> SecretMask:
-    """What hides the secret."""
+    """The mask of what ``auth_headers`` sends."""
     if auth is None or not secret:
         return SecretMask()
     return SecretMask((secret, _pair(auth, secret)) if auth.kind == "basic" else (secret,))
@@ -163,8 +164,7 @@ def failure_text(answer: HttpResponse, *, mask: SecretMask, max_bytes: int) -> s
     if content.media_type and not _TEXT.fullmatch(content.media_type):
         return ""
     # The secret is looked for before the text is cut, which could otherwise leave half of it.
-    line = " ".join(mask.text(content.text).split())
-    return line if len(line) <= MAX_SHOWN_CHARS else line[: MAX_SHOWN_CHARS - 1] + "…"
+    return one_line(mask.text(content.text), MAX_SHOWN_CHARS)
 
 
 def _parsed(content: _Content, mask: SecretMask) -> object:
@@ -246,9 +246,8 @@ class RestClient:
 
     def _once(self, question: HttpRequest, deadline: Deadline) -> HttpResponse:
         """Resolve and ask anew at each hop: the addresses that were checked are the ones that are dialled."""
-        may_be_private = self.allow_private
         try:
-            addresses = resolve_in_time(self.base, deadline, allow_private=may_be_private, lookup=self.lookup)
+            addresses = resolve_in_time(self.base, deadline, allow_private=self.allow_private, lookup=self.lookup)
             answer = send_request(self.base, addresses, question, deadline=deadline, max_bytes=MAX_ANSWER_BYTES)
         except Invalid as error:
             raise _unavailable(f"{self.base.host} may not be called: {error}") from error
@@ -257,7 +256,9 @@ class RestClient:
         except Transient as error:
             raise _unavailable(str(error)) from error
         if answer.error is not None and not answer.is_longer:
-            raise _unavailable(f"HTTP {answer.status}, but {_cut(answer.error)}{_doubt(question.method, True)}")
+            raise _unavailable(
+                f"HTTP {answer.status}, but the body is not whole: {answer.error}{_doubt(question.method, True)}"
+            )
         return answer
 
     def _next(self, question: HttpRequest, answer: HttpResponse) -> str:
@@ -283,10 +284,6 @@ def _doubt(method: str, may_have_arrived: bool) -> str:
     if method in READING or not may_have_arrived:
         return ""
     return f"; whether this {method} was done is unknown"
-
-
-def _cut(flaw: str) -> str:
-    return f"the body is not whole: {flaw}"
 
 
 def _unavailable(detail: str) -> ToolFailed:

@@ -54,11 +54,7 @@ class OpenApiFile:
         raise self.wrong(place, f"references lead in a circle, or through more than {MAX_HOPS} others")
 
     def mapping(self, node: Any, place: str) -> tuple[Json, str]:
-        """As follow, for what must be an object.
-
-        Raises:
-            BadFile: it is none, or as follow.
-        """
+        """As follow, for what must be an object; anything else raises BadFile."""
         found, where = self.follow(node, place)
         if not isinstance(found, dict):
             raise self.wrong(where, "expected an object")

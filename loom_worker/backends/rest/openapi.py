@@ -8,6 +8,7 @@ from typing import Literal
 from loom_worker.backends.rest.document import MAX_DESCRIPTION_CHARS, Inliner, OpenApiFile
 from loom_worker.core.errors import BadFile
 from loom_worker.core.text import one_line
+from loom_worker.core.values.chat import object_schema
 from loom_worker.core.values.json import Json, pointer_step
 
 Place = Literal["path", "query", "header"]
@@ -107,10 +108,7 @@ class Arguments:
 
     def schema(self) -> Json:
         """The schema of all arguments; whether it is a valid one is not looked at."""
-        found: Json = {"type": "object", "properties": self._properties, "additionalProperties": False}
-        if self._required:
-            found["required"] = self._required
-        return found
+        return object_schema(*self._required, **self._properties)
 
     def _add(self, argument: str, schema: Json, *, is_required: bool) -> None:
         self._properties[argument] = schema

@@ -30,12 +30,8 @@ def state_of(turn: Json) -> str:
 
 def waiting_calls(turn: Json) -> list[Json]:
     """The tool calls that wait for a person."""
-    return [call for call in turn["tool_calls"] if is_waiting(call)]
-
-
-def is_waiting(call: Json) -> bool:
-    """True for a tool call that waits for a person."""
-    return call["approval"] == "waiting" and call["status"] in ("pending", "running")
+    calls: list[Json] = turn["tool_calls"]
+    return [call for call in calls if call["approval"] == "waiting" and call["status"] in ("pending", "running")]
 
 
 def task_of(turn: Json, *, history_length: int | None = None) -> Json:
@@ -124,7 +120,8 @@ class TaskUpdates:
         self.is_over = False
         """True once the task has ended or waits for a person: the stream ends there."""
         self._turn = turn
-        self._decided = {call["id"] for call in turn["tool_calls"] if not is_waiting(call)}
+        waiting = waiting_calls(turn)
+        self._decided = {call["id"] for call in turn["tool_calls"] if call not in waiting}
         self._said: list[str] = []
         """What the reader has been given of the text and still holds."""
         self._is_working = self._is_told = False

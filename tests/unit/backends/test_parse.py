@@ -1,7 +1,6 @@
 import pytest
 
-from loom_worker.backends.functions import FUNCTIONS, GRAMMAR
-from loom_worker.backends.parse import Missing, Statement, judge, parse
+from loom_worker.backends.parse import FUNCTIONS, GRAMMAR, Missing, Statement, judge, parse
 from loom_worker.backends.schema import Table, TableCatalog, narrow
 from loom_worker.backends.statements import MAX_SQL_CHARS, Parameters
 from loom_worker.core.errors import ToolFailed
