@@ -159,7 +159,6 @@ def _die_with_worker(life: int) -> None:
 
 
 def _limit_memory() -> None:
-    """Limit memory, so that a tool that uses too much ends this process and not the machine."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError, ValueError):  # no /proc, or a lower limit is set already
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])

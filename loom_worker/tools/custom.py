@@ -95,11 +95,7 @@ class ToolFiles:
     """All tool files of this process. Any thread may ask; a file that is slow to load does not delay the others."""
 
     def __init__(self, clock: Clock = time, content: Content | None = None) -> None:
-        """Read nothing yet.
-
-        Args:
-            content: compares the files with those of other processes; None compares nothing.
-        """
+        """Args: content: compares the files with those of other processes; None compares nothing."""
         self._clock = clock
         self._content = content or Alone()
         self._lock = threading.Lock()
@@ -139,7 +135,6 @@ class ToolFile(Follower):
     """One target's file, in its newest working version. Only the first version waits for another thread's loading."""
 
     def __init__(self, target: str, folder: Path, clock: Clock) -> None:
-        """Read nothing yet."""
         # Other folders may have files of the same name.
         place = hashlib.sha256(str(folder).encode("utf-8", "surrogatepass")).hexdigest()[:8]
         super().__init__(f"tools:{place}:{target}", clock=clock, look_s=0.0)

@@ -53,12 +53,7 @@ class Failures:
         clock_ms: Callable[[], int] = now_ms,
         count: Callable[[str], int] = cl100k_tokens,
     ) -> None:
-        """Choose where failures are kept.
-
-        Args:
-            errors: None: nowhere; the model reads more of each failure instead.
-            count: tokens of a text.
-        """
+        """Args: errors: None: nowhere; the model reads more of each failure instead; count: tokens of a text."""
         self._errors = errors
         self._clock_ms = clock_ms
         self._count = count

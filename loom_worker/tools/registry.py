@@ -115,7 +115,6 @@ def more_tool(tools: Sequence[ToolSpec]) -> Tool:
 
 
 def _found(query: str, tools: Sequence[ToolSpec]) -> list[str]:
-    """The tools that have the most words of a query in name and description, a line for each."""
     wanted = _stems(query)
     telling = wanted - STOP_WORDS
 

@@ -301,12 +301,10 @@ def _content(parts: ResultParts, ref: str, caller: Caller, path: str | None) -> 
 
 
 def _shown(content: ResultContent, row: Sequence[object]) -> object:
-    """A row for the model: items and lines as themselves, others as an array of cells."""
     return row[0] if content.kind in ("items", "lines") else list(row)
 
 
 def _elided(content: ResultContent, base: str, n: int, *, most_chars: int) -> list[object]:
-    """A row with each long cell cut, and the path of the whole cell."""
     row = content.rows[n]
     most = max(16, min(ELIDED_CHARS, most_chars // len(row)))
 

@@ -74,11 +74,7 @@ class DocumentsBackend:
     """The tools over one folder; keeps nothing open between calls, and may be used from many threads."""
 
     def __init__(self, path: Path, index_folder: Path, *, timeout_s: float = 30.0) -> None:
-        """Take the folder and where indexes are kept; neither is touched before the first use.
-
-        Args:
-            timeout_s: of one call; a third of it is spent on files that are new or changed.
-        """
+        """Args: timeout_s: of one call; a third of it is spent on files that are new or changed."""
         self._path = path
         self._index_folder = index_folder
         self._timeout_s = timeout_s
@@ -209,7 +205,6 @@ def _extent(document: IndexedFile) -> str:
 
 
 def _end(document: IndexedFile, next_line: int | None, next_skip: int, last: int | None) -> str:
-    """Where to go on, in words a model can act on."""
     if next_line is not None:
         skip = f", skip={next_skip}" if next_skip else ""
         return f"[cut here; go on with from={next_line}{skip}]"

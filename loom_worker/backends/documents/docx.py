@@ -148,7 +148,6 @@ class _Paragraphs:
         self._parser.CharacterDataHandler = self._data
 
     def feed(self, chunk: bytes) -> None:
-        """The next bytes; none: this is the end."""
         self._parser.Parse(chunk, not chunk)
 
     def taken(self) -> list[Line]:
@@ -204,13 +203,11 @@ class _Paragraphs:
 
 
 def _local(name: str) -> str:
-    """The name without its namespace; empty if that is none of ours."""
     namespace, _, local = name.rpartition(" ")
     return local if namespace.endswith(_OURS) else ""
 
 
 def _level(style: str) -> int | None:
-    """The level of a heading's style: Title, Heading1, heading 2."""
     plain = style.lower().replace(" ", "")
     if plain == "title":
         return 0

@@ -58,8 +58,6 @@ class Answer(TypedDict):
 
 
 class _Reading:
-    """The lines of a document until it is too long or takes too long."""
-
     def __init__(self, document: Extract, order: ReadRequest, clock: Callable[[], float]) -> None:
         self.next_page: int | None = None
         self.cut = ""

@@ -221,7 +221,7 @@ class Connection:
             self._delays.died(str(error), time.monotonic())
 
     async def _watch(self, session: McpSession) -> None:
-        """See its end, or end it when nobody has used it for long."""
+        """Notice its end, or end it when nobody has used it for long."""
         while session.is_open:
             left_s = self._used_s + self._limits.idle_s - time.monotonic()
             if left_s <= 0 and not session.under_way:

@@ -39,11 +39,7 @@ class HttpTransport:
     """One session's connections."""
 
     def __init__(self, server: McpServer, headers: Mapping[str, str], *, silence_s: float) -> None:
-        """Take the parts; nothing is connected yet.
-
-        Args:
-            silence_s: an answer that stays silent for so long is given up; longer than any call waits.
-        """
+        """Args: silence_s: an answer that stays silent for so long is given up; longer than any call waits."""
         self._server = server
         self._headers = headers
         self._silence_s = silence_s
@@ -95,7 +91,6 @@ class _Pinned(httpx2.AsyncBaseTransport):
         self._opened_s: deque[float] = deque(maxlen=_STREAMS)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send it; a POST is always answered."""
         try:
             self._check(request)
             response = await self._send(request)
@@ -107,7 +102,6 @@ class _Pinned(httpx2.AsyncBaseTransport):
             return _error(request, kind, _why(error))
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._inner.aclose()
 
     def _check(self, request: httpx2.Request) -> None:

@@ -119,7 +119,6 @@ class _Copy:
 
 
 def _name(name: str) -> str:
-    """A name or value that must reach the server as it is."""
     if visible(name) != name or len(name) > MAX_TEXT_CHARS:
         raise Unfit("its input schema has names or values with invisible characters, or very long ones")
     return name

@@ -92,11 +92,7 @@ class Known:
         read: Callable[[], Future[None]],
         look_every_s: float = LOOK_EVERY_S,
     ):
-        """Take the parts.
-
-        Args:
-            read: begins to read the list of tools; ``found`` is called before its future is done.
-        """
+        """Args: read: begins to read the list of tools; ``found`` is called before its future is done."""
         self._key = key
         self._name = name
         self._remember = remember

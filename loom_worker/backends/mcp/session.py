@@ -76,7 +76,6 @@ def _bytes(kind: str, mime_type: object, data: str) -> Json:
 
 
 def _with_bytes(structured: object, parts: Sequence[str | Json]) -> object:
-    """Structured content, and any other content that is not text."""
     others = [part for part in parts if not isinstance(part, str)]
     return {"structured": structured, "content": others} if others else structured
 
@@ -148,11 +147,7 @@ class McpSession:
     """Lives in a task of its own: the SDK wants its contexts left by the task that entered them."""
 
     def __init__(self, transport: Transport, *, changed: Callable[[], None]) -> None:
-        """Take the parts; nothing is opened yet.
-
-        Args:
-            changed: called when the server says that its tools are others now.
-        """
+        """Args: changed: called when the server says that its tools are others now."""
         self._transport = transport
         self._changed = changed
         self._over = asyncio.Event()
@@ -366,7 +361,6 @@ def _is_closed(error: BaseException) -> bool:
 
 
 def _data(error: BaseException) -> str | None:
-    """The kind of an error that http.py made."""
     data = getattr(error, "data", None)
     return data.get("loom") if isinstance(data, dict) and isinstance(data.get("loom"), str) else None
 
