@@ -1,7 +1,7 @@
 """Files that are followed while a process runs: looked at, read once they have settled, and swapped as a whole.
 
 ``Follower`` decides when files are read; ``LiveFiles`` follows a folder whose files define things by name. Files of
-tools (``tools/live.py``) and the pattern library (``patterns/live.py``) are followers, too.
+tools (``tools/custom.py``) and the pattern library (``patterns/live.py``) are followers, too.
 """
 
 import hashlib

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from loom_worker.agents import check
 from loom_worker.agents.load import Agents, files_of
-from loom_worker.backends.mcp import config
+from loom_worker.backends.mcp import servers
 from loom_worker.backends.rest.backend import RestBackend
 from loom_worker.backends.sql import SqlBackend
 from loom_worker.core.errors import LoomError, Transient
@@ -221,7 +221,7 @@ class _ServerLook:
         for member, values in (("env", server.env), ("headers", server.headers)):
             for name, value in values.items():
                 try:
-                    config.filled({name: value}, secrets)
+                    servers.filled({name: value}, secrets)
                 except LoomError as error:
                     yield self.agent.problem(f"{path}.{member}.{name}", str(error))
         if server.command is not None and shutil.which(server.command) is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from importlib import import_module
 
-from loom_worker.backends.rest import auth
+from loom_worker.backends.rest import client
 from loom_worker.core.errors import BadSettings, Interrupted, LoomError, ProviderFailed
 from loom_worker.core.settings import Settings
 from loom_worker.core.settings_tree import LlmSettings
@@ -144,7 +144,7 @@ class Models:
             raise BadSettings("a2a.url: a secret does not go out unencrypted; use https")
         address = RemoteAddress(
             remote.url,
-            auth.headers(remote.auth, secret, needed_by="a2a"),
+            client.auth_headers(remote.auth, secret, needed_by="a2a"),
             allow_private=remote.allow_private,
             timeout_s=remote.timeout_s or self._settings.llm.call_timeout_s,
             max_reply_bytes=self._settings.llm.max_reply_bytes,

@@ -35,7 +35,7 @@ from loom_worker.core.values.workflows import (
     Swarm,
     Task,
 )
-from loom_worker.tools.schemas import check_references, pointer
+from loom_worker.tools.arguments import check_references, pointer
 from loom_worker.workflows.members import key_of
 from loom_worker.workflows.placeholders import renamed
 

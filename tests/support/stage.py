@@ -53,9 +53,9 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
 from loom_worker.store.turns import Turns
 from loom_worker.store.verdicts import Verdicts
+from loom_worker.tools.custom import ToolFiles
 from loom_worker.tools.error_channel import Failures
 from loom_worker.tools.execution import call_tool
-from loom_worker.tools.live import ToolFiles
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from loom_worker.backends.documents import index, lookup
 from loom_worker.backends.documents.folder import FolderListing
+from loom_worker.backends.documents.index import RefreshDeadlines, listing, refresh
 from loom_worker.backends.documents.lookup import IndexedFile, numbered, printed
-from loom_worker.backends.documents.refresh import RefreshDeadlines, listing, refresh
 from loom_worker.core.errors import BadSettings, ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.text import one_line
-from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
 
@@ -28,51 +28,41 @@ _PREFIX = _PATH | {"description": "Only documents whose path begins so, such as 
 LIST_DOCUMENTS = ToolSpec(
     "list_documents",
     "List the documents by path: kind, title, length; those that cannot be read with the reason.",
-    {
-        "type": "object",
-        "properties": {
-            "prefix": _PREFIX,
-            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LISTED, "default": 50},
-            "offset": {"type": "integer", "minimum": 0, "default": 0},
-        },
-        "additionalProperties": False,
-    },
+    object_schema(
+        prefix=_PREFIX,
+        limit={"type": "integer", "minimum": 1, "maximum": MAX_LISTED, "default": 50},
+        offset={"type": "integer", "minimum": 0, "default": 0},
+    ),
 )
 SEARCH_DOCUMENTS = ToolSpec(
     "search_documents",
     "Full-text search in all documents. Returns the passages that fit best, each with path, lines, page (PDF), heading "
     "and snippet; read_document shows what stands around them. Name path and page or lines when you quote.",
-    {
-        "type": "object",
-        "properties": {
-            "query": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": 2000,
-                "description": "Words that the passage would use; any of them may match.",
-            },
-            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_FOUND, "default": 8},
-            "path_prefix": _PREFIX,
+    object_schema(
+        "query",
+        query={
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 2000,
+            "description": "Words that the passage would use; any of them may match.",
         },
-        "required": ["query"],
-        "additionalProperties": False,
-    },
+        limit={"type": "integer", "minimum": 1, "maximum": MAX_FOUND, "default": 8},
+        path_prefix=_PREFIX,
+    ),
 )
 READ_DOCUMENT = ToolSpec(
     "read_document",
     "Show a document's text with line numbers (and page marks of a PDF), at most 12 KiB; the end says where to go on.",
-    {
-        "type": "object",
-        "properties": {
+    object_schema(
+        "path",
+        **{
             "path": _PATH | {"minLength": 1, "description": "As list_documents or search_documents give it."},
             "from": {"type": "integer", "minimum": 1, "description": "First line; default: the first."},
             "to": {"type": "integer", "minimum": 1, "description": "Last line; default: as many as fit."},
             "page": {"type": "integer", "minimum": 1, "description": "A page of a PDF, in place of from and to."},
             "skip": {"type": "integer", "minimum": 0, "description": "Characters of the first line to leave out."},
         },
-        "required": ["path"],
-        "additionalProperties": False,
-    },
+    ),
 )
 
 
@@ -89,7 +79,7 @@ class DocumentsBackend:
         self._index_folder = index_folder
         self._timeout_s = timeout_s
         third_s = timeout_s / 3
-        self._patience = RefreshDeadlines(refresh_s=third_s, file_s=third_s, wait_s=min(third_s, 3.0))
+        self._deadlines = RefreshDeadlines(refresh_s=third_s, file_s=third_s, wait_s=min(third_s, 3.0))
 
     def check(self) -> None:
         """Look whether the folder is there.
@@ -157,7 +147,7 @@ class DocumentsBackend:
         file = index.file_of(root, self._index_folder)
         try:
             with index.connected(file) as connection:
-                refresh(connection, root, file, first=lookup.plain(first), patience=self._patience)
+                refresh(connection, root, file, first=lookup.plain(first), deadlines=self._deadlines)
                 yield connection
         except index.Damaged as error:
             index.remove(file)

@@ -36,11 +36,7 @@ _OURS = tuple("/2006/main /2006/math /markup-compatibility/2006 /wordprocessingm
 
 
 def read(file: BinaryIO, _kind: str, _from_page: int) -> Extract:
-    """A line for each paragraph.
-
-    Raises:
-        Unreadable: no Word document, encrypted, a bomb, or broken; the lines may raise it too.
-    """
+    """A line for each paragraph."""
     try:
         archive = ZipFile(file)
     except (BadZipFile, OSError, ValueError, NotImplementedError) as error:

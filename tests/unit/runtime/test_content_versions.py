@@ -18,7 +18,7 @@ from loom_worker.core.values.agents import ContentChange
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime.content_versions import APART_S, KEY, ContentVersions
 from loom_worker.store.database import Database
-from loom_worker.tools.live import ToolFiles
+from loom_worker.tools.custom import ToolFiles
 from loom_worker.workflows.load import LiveWorkflows
 from tests.support.callers import CALLER
 from tests.support.clock import Clock

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from loom_worker.backends.mcp.answers import MAX_RESULT_BYTES, leaves, said, value
+from loom_worker.backends.mcp.session import MAX_RESULT_BYTES, leaves, said, value
 from loom_worker.core.errors import ToolFailed
 
 

@@ -7,7 +7,7 @@ from a2a.client.card_resolver import parse_agent_card
 from a2a.compat.v0_3 import types as types_03
 
 from loom_worker.core.values.agents import Agent, CardSkill
-from loom_worker.fronts.a2a.cards import card
+from loom_worker.fronts.a2a.front import card
 
 SKILL = CardSkill("sales", "Sales", "Answers about orders", ("sql",), ("Best month?",))
 

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from loom_worker.backends.mcp.server_log import MAX_LINES, MOST_AT_ONCE, Flood, Said
+from loom_worker.backends.mcp.stdio import MAX_LINES, MOST_AT_ONCE, Flood, Said
 
 
 def heard(said: Said, *pieces: bytes) -> None:
@@ -51,7 +51,7 @@ def test_a_flood_is_noticed_however_slowly_it_is_read_and_a_stream_is_not(
     monkeypatch: pytest.MonkeyPatch, per_s: int, is_flood: bool
 ) -> None:
     now = count(100.0, 1 / per_s)
-    monkeypatch.setattr("loom_worker.backends.mcp.server_log.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("loom_worker.backends.mcp.stdio.time.monotonic", lambda: next(now))
     flood = Flood()
     for _ in range(MOST_AT_ONCE):
         flood.count()
