@@ -14,13 +14,11 @@ from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.sessions import DEFAULT_AGENT
 from loom_worker.core.values.turns import NewTurn, Turn
 from loom_worker.fronts.a2a import rpc, tasks, version_03
-from loom_worker.fronts.a2a.cards import CARD_PATH, card
-from loom_worker.fronts.a2a.front import A2aClient, A2aFront
+from loom_worker.fronts.a2a.front import CARD_PATH, A2aClient, A2aFront, card
 from loom_worker.fronts.a2a.messages import SentMessage, history_length, task_id
-from loom_worker.fronts.a2a.methods import METHODS, VERSION_HEADER, Method, Version, method
 from loom_worker.fronts.a2a.push import webhook_of
-from loom_worker.fronts.a2a.rpc import RpcError, RpcId, RpcRequest
-from loom_worker.fronts.a2a.updates import TaskUpdates
+from loom_worker.fronts.a2a.rpc import METHODS, VERSION_HEADER, Method, RpcError, RpcId, RpcRequest, Version, method
+from loom_worker.fronts.a2a.tasks import TaskUpdates
 from web import rate_limits
 from web.answers import encode, json_answer
 from web.bodies import Body, fingerprint, json_body

@@ -11,7 +11,7 @@ from loom_worker.core.errors import NotFound
 from loom_worker.core.settings import WebSettings
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.traces import TurnTrace
-from loom_worker.fronts.a2a.cards import CARD_PATH
+from loom_worker.fronts.a2a.front import CARD_PATH
 from web import (
     a2a,
     agents,

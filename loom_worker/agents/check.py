@@ -162,7 +162,6 @@ def _advice(agent: Agent, name: str, known: Mapping[str, bool]) -> str:
 
 
 def _servers(agent: Agent) -> Iterator[Problem]:
-    """Report servers that are configured although the agent gets no tool of them."""
     prefix = f"{agent.at('mcp_servers')}."
     configured = [path.removeprefix(prefix) for path in agent.lines if path.startswith(prefix)]
     chosen = {server.name: server.tools for server in agent.mcp_servers}
@@ -177,7 +176,6 @@ def _servers(agent: Agent) -> Iterator[Problem]:
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """All texts below a value, each with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

@@ -102,7 +102,6 @@ class DefiningFiles(ABC, Generic[EntryT]):
             self.problems.append(Problem(text, "rename one of them, or take it out", file, int(line)))
 
     def _refuse(self, path: Path, document: Document, error: InvalidField) -> None:
-        """Note a document with an error, under the name that it gives."""
         content = document.content if isinstance(document.content, dict) else {}
         head, is_ours = self.head(content)
         given = head.get("name") if isinstance(head, dict) else None

@@ -112,7 +112,6 @@ def _grounded_parts(entry: Fields) -> list[str]:
 
 
 def _texts(entry: Fields, what: str) -> list[str]:
-    """One text, or several."""
     given = entry.get("criteria")
     texts = [given] if isinstance(given, str) else list(entry.texts("criteria") or ())
     if not texts or any(not text.strip() for text in texts):

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from loom_worker.agents.live import LiveAgents
-from loom_worker.agents.load import DEFAULT, Agents
+from loom_worker.agents.load import DEFAULT, Agents, LiveAgents
 from loom_worker.agents.versions import RecordedAgents
 from loom_worker.core.values.agents import Agent, Content
 from loom_worker.core.values.learned import AS_ACTIVATED, LearnedPolicy
@@ -29,7 +28,7 @@ class AgentSource(Protocol):
 
 
 class DefinedAgents(Protocol):
-    """Agents that other files define (``workflows/live.py``: LiveWorkflows)."""
+    """Agents that other files define (``workflows/load.py``: LiveWorkflows)."""
 
     def agents(self, wanted: str) -> Mapping[str, Agent]:
         """By name, ``workflow:agent``; as of now if ``wanted`` was not among them a moment ago."""
@@ -51,14 +50,14 @@ class KnownAgents:
         self._inline.share(content)
 
     def current(self, wanted: str = DEFAULT) -> Agents:
-        """See AgentSource; those of workflows are among them only if one is wanted."""
+        """Those of workflows are among them only if one is wanted."""
         if ":" not in wanted:
             return self._own.current(wanted)
         agents = self._own.current()
         return replace(agents, agents={**agents.agents, **self._inline.agents(wanted)})
 
     def kept(self, name: str, version: str | None) -> Agent | None:
-        """See AgentSource; agents of workflows follow their files."""
+        """Agents of workflows follow their files."""
         return self._own.kept(name, version) if ":" not in name else self.find(name)
 
     def find(self, name: str) -> Agent | None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -14,6 +15,7 @@ from loom_worker.agents.folder import SUFFIXES as _SUFFIXES
 from loom_worker.agents.folder import DefiningFiles, check_kind, without_effect
 from loom_worker.agents.schedules import schedules_of
 from loom_worker.core.fields import Fields, present
+from loom_worker.core.live_files import Clock, LiveFiles, Marks, marks_of
 from loom_worker.core.values.agents import PROVIDERS, Agent
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem
@@ -195,3 +197,30 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
     if "remote" in known:
         return Agent(name=name, backend=None, **{**known, **work.ELSEWHERE})
     return Agent(name=name, backend=backend, **known)
+
+
+class LiveAgents(LiveFiles[Agents]):
+    """Agents as their files are; an error in a file leaves its agents as they last were."""
+
+    def __init__(self, folder: Path | None, *, clock: Clock = time) -> None:
+        self._folder = folder
+        super().__init__("agents", clock=clock)
+
+    def current(self, wanted: str = DEFAULT) -> Agents:
+        return self.latest(wanted)
+
+    def kept(self, name: str, version: str | None) -> Agent | None:
+        """The agent of that name as its file is now, for nobody stores what it was."""
+        return self.current(name).agents.get(name)
+
+    def _marks(self) -> Marks:
+        return marks_of(files_of(self._folder))
+
+    def _load(self) -> Agents:
+        return load(self._folder)
+
+    def _entries(self, found: Agents) -> Mapping[str, Agent]:
+        return found.agents
+
+    def _with(self, found: Agents, entries: Mapping[str, Agent], refused: Mapping[str, Problem]) -> Agents:
+        return replace(found, agents=entries, refused=refused)

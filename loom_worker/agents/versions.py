@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from loom_worker.agents import load
-from loom_worker.agents.live import LiveAgents
-from loom_worker.agents.load import DEFAULT, Agents
+from loom_worker.agents.load import DEFAULT, Agents, LiveAgents
 from loom_worker.core import metrics
 from loom_worker.core.errors import BadFile, Unavailable
 from loom_worker.core.fields import InvalidField
@@ -52,11 +51,7 @@ class RecordedAgents:
         pins: bool = True,
         now_ms: Callable[[], int] = moment_ms,
     ) -> None:
-        """Nothing is stored before the agents are first asked for.
-
-        Args:
-            pins: False: sessions keep no version, and follow the files.
-        """
+        """Args: pins: False: sessions keep no version, and follow the files."""
         self._live = live
         self._versions = versions
         self._pins = pins
@@ -72,7 +67,7 @@ class RecordedAgents:
         self._live.share(content)
 
     def current(self, wanted: str = DEFAULT) -> Agents:
-        """See AgentSource; each agent has the version as which it is stored."""
+        """Each agent has the version as which it is stored."""
         found, recorded = self._live.current(wanted), self._recorded
         if recorded is not None and recorded.found is found:
             return recorded.named
@@ -90,7 +85,7 @@ class RecordedAgents:
                 return found
 
     def kept(self, name: str, version: str | None) -> Agent | None:
-        """See AgentSource; the database is read once for each version.
+        """The database is read once for each version.
 
         Raises:
             BadFile: this Loom refuses the version, or there is none of that name.
@@ -157,7 +152,6 @@ class RecordedAgents:
 
 
 def _changed(found: Agents, known: Mapping[str, AgentVersion]) -> Sequence[Seen]:
-    """Those that are not as their newest stored version is."""
     all_seen = (seen(agent.name, agent.version, agent.raw) for agent in found.agents.values())
     return [each for each in all_seen if each.agent not in known or known[each.agent].digest != each.digest]
 

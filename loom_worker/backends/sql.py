@@ -4,8 +4,11 @@ On SQLite statements run in a guarded child process; ``servers`` runs them on th
 """
 
 import hashlib
+import json
+import logging
 import os
 import re
+import subprocess
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -18,18 +21,22 @@ from sqlalchemy.exc import ArgumentError
 from loom_worker.backends import schema
 from loom_worker.backends.error_text import hint, translated
 from loom_worker.backends.results import encode
-from loom_worker.backends.scope import CatalogCache, TableCatalog, is_narrow, narrow
+from loom_worker.backends.schema import CatalogCache, TableCatalog, narrow
 from loom_worker.backends.servers import SERVERS, Caps, server_engine, server_query
-from loom_worker.backends.sqlite_process import query
+from loom_worker.backends.sqlite_guard import GuardRequest
 from loom_worker.backends.statements import (
     EXECUTE_SQL,
     GET_SCHEMA,
     LIST_TABLES,
     checked,
     has_lone_surrogate,
+    names_in_backticks,
     only_statement,
+    refused,
 )
+from loom_worker.core.child_process import module_command
 from loom_worker.core.errors import BadSettings, ToolFailed
+from loom_worker.core.isolation import process_env
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.agents import Scope
 from loom_worker.core.values.json import Json
@@ -37,6 +44,52 @@ from loom_worker.core.values.tools import Caller, Tool
 
 if TYPE_CHECKING:
     from loom_worker.backends.parse import Statement
+
+
+log = logging.getLogger(__name__)
+
+START_S = 0.5
+"""Time for the child to start, on top of the query's own."""
+
+
+def run_guarded(request: GuardRequest) -> Json:
+    """Run one statement on a SQLite file that must exist; returns columns, rows, row_count and truncated.
+
+    Raises:
+        ToolFailed: the statement is refused, fails, takes too long or needs too much memory.
+    """
+    # -I -S: no site packages, no PYTHON* variables; the child starts in 20 ms and imports nothing but the guard.
+    # Our pid lets it end with us: once the child runs, getppid could already name another process.
+    command = [*module_command("loom_worker.backends.sqlite_guard", "-I", "-S"), str(os.getpid())]
+    timeout_s = request["timeout_s"]
+    if (named := names_in_backticks(request["sql"])) != request["sql"]:
+        request = {**request, "named_sql": named if named[:7].upper() == "EXPLAIN" else f"EXPLAIN {named}"}
+    try:
+        sent = encode(request).encode()
+    except UnicodeEncodeError as error:
+        raise ToolFailed("the query contains half of a character (a lone surrogate)", "INVALID_INPUT") from error
+    try:
+        done = subprocess.run(
+            command,
+            input=sent,
+            env=process_env.inherited(os.environ),
+            capture_output=True,
+            timeout=timeout_s + START_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        text = f"the query took longer than {timeout_s:g} s: select or group less"
+        raise ToolFailed(text, "DATABASE_ERROR") from error
+    if done.returncode != 0:
+        text = "the query needs too much memory or processor time: select or group less"
+        log.error("the guard ended with %d: %s", done.returncode, done.stderr.decode("utf-8", "replace"))
+        raise ToolFailed(text, "DATABASE_ERROR")
+    answer: Json = json.loads(done.stdout)
+    if "failure" in answer:
+        raise ToolFailed(answer["failure"], answer["code"])
+    result: Json = answer["result"]
+    return result
+
 
 MAX_ROWS = 10_000
 MAX_RESULT_BYTES = 10_000_000
@@ -129,11 +182,7 @@ class SqlBackend:
         return schema.describe(self._catalogs.get().tables, self._kind)
 
     def unknown_names(self) -> tuple[str, ...]:
-        """Schemas, tables and columns that the scope names and the database does not have.
-
-        Raises:
-            ToolFailed, BadSettings: see describe.
-        """
+        """Schemas, tables and columns that the scope names and the database does not have."""
         return self._catalogs.get().unknown
 
     def close(self) -> None:
@@ -172,7 +221,7 @@ class SqlBackend:
         try:
             if self._file is not None:
                 return encode(self._on_file(self._file, sql, parameters))
-            statement = self._judged(sql, parameters)
+            statement = self._authorized(sql, parameters)
             with translated(self._caps.timeout_s):
                 is_streamed = not statement.is_explain
                 found = server_query(self._open(), statement.sql, statement.values, self._caps, is_streamed=is_streamed)
@@ -184,8 +233,8 @@ class SqlBackend:
 
     def _on_file(self, path: Path, sql: str, parameters: Any) -> Json:
         text, values, seen = only_statement(sql), parameters or [], None
-        if is_narrow(self._scope):
-            statement, catalog = self._judged(text, parameters), self._catalogs.get()
+        if self._scope != EVERYTHING:
+            statement, catalog = self._authorized(text, parameters), self._catalogs.get()
             text, values = statement.sql, list(statement.values)
             seen = {
                 table.name.lower(): [name.lower() for name, _ in table.columns]
@@ -194,7 +243,7 @@ class SqlBackend:
                 for table in catalog.tables
             }
         uri, stamp = self._uri(path), path.stat().st_mtime_ns
-        found = query(
+        found = run_guarded(
             {
                 "uri": uri,
                 "sql": text,
@@ -209,15 +258,14 @@ class SqlBackend:
             raise ToolFailed("the database was changed meanwhile: ask again", "DATABASE_ERROR")
         return found
 
-    def _judged(self, sql: str, parameters: Any) -> "Statement":
+    def _authorized(self, sql: str, parameters: Any) -> "Statement":
         """Parse a statement and judge what it reads, by a newer catalog if the kept one lacks a name."""
         # Imported here: sqlglot takes 0.2 s to load, and a SQLite file without a scope never needs it.
-        from loom_worker.backends.parse import parse, refused
-        from loom_worker.backends.resolve import Missing, judge
+        from loom_worker.backends.parse import Missing, judge, parse
 
         marker = SERVERS[self._kind].marker if self._kind in SERVERS else "?"
         statement = parse(sql, self._kind, parameters=parameters, marker=marker)
-        if statement.is_explain and is_narrow(self._scope):
+        if statement.is_explain and self._scope != EVERYTHING:
             raise refused("EXPLAIN may not be used here: a plan names tables outside of the scope")
         try:
             judge(statement.tree, self._catalogs.get())

@@ -8,7 +8,7 @@ memory and processor time, is killed by its parent. The last is not optional: a 
 twice, doubles 29 times while it is *prepared*, where SQLite 3.40 calls neither handler and heeds no interrupt (it
 took a machine's memory in seconds).
 
-Request and answer are one JSON object each, on stdin and stdout. ``sqlite_process`` is the other end.
+Request and answer are one JSON object each, on stdin and stdout. ``sql`` is the other end.
 """
 
 import contextlib

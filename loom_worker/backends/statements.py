@@ -9,12 +9,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from loom_worker.core.errors import ToolFailed
-from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec, object_schema
 
 Parameters = Mapping[str, object] | Sequence[object]
 
 MAX_SQL_CHARS = 20_000
 READING = ("SELECT", "WITH", "VALUES", "EXPLAIN")
+ONLY_READING = "read-only: a statement begins with " + ", ".join(READING)
+ONE_AT_A_TIME = "one statement at a time: send the others in calls of their own"
 """First words a statement may have. Authorizer or read-only transaction of the database judge what follows."""
 SQLITE_BITS = 63
 """Of a whole number, without its sign."""
@@ -28,50 +30,42 @@ _SCALAR = {"type": ["string", "number", "boolean", "null"]}
 LIST_TABLES = ToolSpec(
     "list_tables",
     "List the tables of the database, each with its number of columns.",
-    {"type": "object", "properties": {}, "additionalProperties": False},
+    object_schema(),
 )
 GET_SCHEMA = ToolSpec(
     "get_schema",
     "Show columns, types and keys of tables. Use it before you write SQL on a table whose columns you do not know.",
-    {
-        "type": "object",
-        "properties": {
-            "tables": {
-                "type": "array",
-                "items": {"type": "string", "minLength": 1, "maxLength": 200},
-                "minItems": 1,
-                "maxItems": MAX_TABLES,
-                "description": "Names as list_tables gives them.",
-            }
+    object_schema(
+        "tables",
+        tables={
+            "type": "array",
+            "items": {"type": "string", "minLength": 1, "maxLength": 200},
+            "minItems": 1,
+            "maxItems": MAX_TABLES,
+            "description": "Names as list_tables gives them.",
         },
-        "required": ["tables"],
-        "additionalProperties": False,
-    },
+    ),
 )
 EXECUTE_SQL = ToolSpec(
     "execute_sql",
     "Run one SELECT (or WITH … SELECT) and return its columns and rows. Results are capped, and truncated says so: "
     "aggregate, filter and LIMIT in SQL rather than fetch many rows.",
-    {
-        "type": "object",
-        "properties": {
-            "sql": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": MAX_SQL_CHARS,
-                "description": "One statement in the database's own dialect.",
-            },
-            "parameters": {
-                "description": "Values bound to the statement: an object for :name, an array for ?.",
-                "anyOf": [
-                    {"type": "object", "additionalProperties": _SCALAR, "maxProperties": 100},
-                    {"type": "array", "items": _SCALAR, "maxItems": 100},
-                ],
-            },
+    object_schema(
+        "sql",
+        sql={
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_SQL_CHARS,
+            "description": "One statement in the database's own dialect.",
         },
-        "required": ["sql"],
-        "additionalProperties": False,
-    },
+        parameters={
+            "description": "Values bound to the statement: an object for :name, an array for ?.",
+            "anyOf": [
+                {"type": "object", "additionalProperties": _SCALAR, "maxProperties": 100},
+                {"type": "array", "items": _SCALAR, "maxItems": 100},
+            ],
+        },
+    ),
 )
 
 _PIECE = re.compile(
@@ -83,22 +77,32 @@ _PIECE = re.compile(
 )
 
 
+def refused(text: str) -> ToolFailed:
+    """The failure of a statement that the model can correct."""
+    return ToolFailed(text, "INVALID_INPUT")
+
+
+def check_length(sql: str) -> None:
+    """Refuse a text that is too long, or that a driver would end at a NUL."""
+    if len(sql) > MAX_SQL_CHARS or "\0" in sql:
+        raise refused(f"the SQL is longer than {MAX_SQL_CHARS} characters or holds a NUL")
+
+
 def only_statement(sql: str) -> str:
     """Return the one statement of ``sql``, without surrounding blanks and comments or a final semicolon.
 
     Raises:
         ToolFailed: there is no statement or more than one, it is too long, or its first word is not in READING.
     """
-    if len(sql) > MAX_SQL_CHARS or "\0" in sql:
-        raise ToolFailed(f"the SQL is longer than {MAX_SQL_CHARS} characters or holds a NUL", "INVALID_INPUT")
+    check_length(sql)
     pieces = [piece for piece in _PIECE.finditer(sql) if piece.lastgroup != "blank"]
     kinds = [piece.lastgroup for piece in pieces]
     last = kinds.index("end") if "end" in kinds else len(pieces)
     if set(kinds[last:]) - {"end"}:
-        raise ToolFailed("one statement at a time: send the others in calls of their own", "INVALID_INPUT")
+        raise refused(ONE_AT_A_TIME)
     words = [piece.group() for piece in pieces[:last]]
     if not words or not words[0].lstrip("(").upper().startswith(READING):
-        raise ToolFailed("read-only: a statement begins with " + ", ".join(READING), "INVALID_INPUT")
+        raise refused(ONLY_READING)
     return sql[pieces[0].start() : pieces[last - 1].end()]
 
 

@@ -24,11 +24,7 @@ class DerivedFiles:
     """A flat folder of derived files, mode 0700."""
 
     def __init__(self, folder: Path, *, most_bytes: int) -> None:
-        """Create nothing yet.
-
-        Args:
-            most_bytes: for all files together; when one is added, those used least recently go.
-        """
+        """Args: most_bytes: for all files together; when one is added, those used least recently go."""
         self._folder = folder
         self._most_bytes = most_bytes
 

@@ -23,7 +23,6 @@ class DiskTier:
     """A folder that all processes, and over a network file system all machines, may share."""
 
     def __init__(self, folder: Path) -> None:
-        """Create nothing before the first result is stored."""
         self._folder = folder
 
     def put(self, ref: str, data: bytes) -> None:

@@ -259,7 +259,6 @@ def agents(settings: Settings, problems: Sequence[Problem]) -> Iterator[Installa
 
 
 def _subject(problem: Problem, settings: Settings) -> str:
-    """What a problem is of."""
     if not problem.file:
         return "tools" if problem.field == "loom.tools" else "settings"
     return "workflows" if Path(problem.file).parent == settings.workflows_dir else "agents"

@@ -39,7 +39,10 @@ def doctor(
     """Check the installation and say what grows, problems first; exit code 1 if there are any."""
     project = ctx.find_object(dict) or {}
     with waiting("looking at the installation"):
-        report = _problems() if only_problems else _look(is_full=is_full, project=project, asks_model=not is_offline)
+        if only_problems:
+            report = Report(problems=_found(from_env(checks=setting_checks.LIGHT)))
+        else:
+            report = _look(is_full=is_full, project=project, asks_model=not is_offline)
     if as_json:
         click.echo(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
     elif only_problems:
@@ -121,10 +124,6 @@ def _look(*, is_full: bool, project: Container[str], asks_model: bool) -> Report
     found = _found(settings)
     checks = (*of_installation(), *of_settings(settings, found, is_full=is_full, asks_model=asks_model))
     return Report(checks, rows, tuple(growth(settings)), found)
-
-
-def _problems() -> Report:
-    return Report(problems=_found(from_env(checks=setting_checks.LIGHT)))
 
 
 def _found(settings: Settings) -> tuple[Problem, ...]:

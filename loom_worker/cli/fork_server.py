@@ -1,4 +1,4 @@
-"""The main of the fork server: imports Loom, then forks a process for each request (``supervisor/fork_server.py``).
+"""The main of the fork server: imports Loom, then forks a process for each request (``supervisor/launcher.py``).
 
 Importing takes a process most of its start, and most of its memory. Forked, all have it from one process, and share
 what they do not change. What is forked has no more than that: no thread, no connection, no lock, no secret; everything
@@ -18,7 +18,7 @@ from loom_worker.cli.main import main as loom
 from loom_worker.core.child_process import ORPHANED, die_with_parent
 from loom_worker.core.isolation import process
 from loom_worker.llm import tokens
-from loom_worker.supervisor.fork_server import PID_BYTES
+from loom_worker.supervisor.launcher import PID_BYTES
 
 MODULES = (
     "loom_worker.cli.process",

@@ -11,7 +11,7 @@ from loom_worker.core.errors import BadSettings, LoomError, Rejected, StreamBrok
 from loom_worker.core.settings import Settings
 from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
-from loom_worker.supervisor import home, web_address
+from loom_worker.supervisor import home
 
 TIMEOUT_S = 75.0
 """Longer than the longest wait that may be asked for (60 s)."""
@@ -32,35 +32,8 @@ def address(settings: Settings, url: str | None) -> str | None:
     Raises:
         BadSettings: the given URL is not the address of a server.
     """
-    return _checked(url).rstrip("/") if url else web_address.url_of(settings.home)
-
-
-def in_path(name: str) -> str:
-    """A name as one step of a path; what was no UTF-8 on the command line becomes U+FFFD.
-
-    Raises:
-        Rejected: it is ``.`` or ``..``, which would lead to another address.
-    """
-    if name in (".", ".."):
-        raise Rejected(f"there is nothing called {name!r}")
-    return quote(sendable(name), safe="")
-
-
-def path_to(*steps: str) -> str:
-    """The path below ``/v1`` that leads to a thing by these steps.
-
-    Raises:
-        Rejected: as ``in_path``.
-    """
-    return "/v1/" + "/".join(map(in_path, steps))
-
-
-def sendable(text: str) -> str:
-    """The text as it can be encoded: what was no UTF-8 on the command line (a lone surrogate here) becomes U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _checked(url: str) -> str:
+    if not url:
+        return home.url_of(settings.home)
     refusal = f"--url (LOOM_URL): {one_line(url)!r} is no address such as http://127.0.0.1:8000"
     try:
         # Without a scheme urllib3 would guess, and warn that it does.
@@ -69,7 +42,23 @@ def _checked(url: str) -> str:
         raise BadSettings(refusal) from error
     if parts is None or parts.scheme not in ("http", "https") or not parts.host or parts.query or parts.fragment:
         raise BadSettings(refusal)
-    return url
+    return url.rstrip("/")
+
+
+def path_to(*steps: str) -> str:
+    """The path below ``/v1`` that leads to a thing by these steps.
+
+    Raises:
+        Rejected: one is ``.`` or ``..``, which would lead to another address.
+    """
+    if astray := {".", ".."}.intersection(steps):
+        raise Rejected(f"there is nothing called {astray.pop()!r}")
+    return "/v1/" + "/".join(quote(sendable(step), safe="") for step in steps)
+
+
+def sendable(text: str) -> str:
+    """The text as it can be encoded: what was no UTF-8 on the command line (a lone surrogate here) becomes U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 class LoomClient:
@@ -80,9 +69,7 @@ class LoomClient:
         self._headers = {"User-Agent": "loom-cli", **({"Authorization": f"Bearer {key}"} if key else {})}
         self._pool = urllib3.PoolManager(retries=False)
 
-    def call(
-        self, method: str, path: str, *, body: Json | None = None, headers: Mapping[str, str] | None = None
-    ) -> Json:
+    def call(self, method: str, path: str, *, body: Json | None = None) -> Json:
         """One request; the answer's JSON object.
 
         Raises:
@@ -90,14 +77,10 @@ class LoomClient:
             Transient: the connection broke, or Loom answered 5xx.
             Rejected: Loom answered 4xx, the text is its problem's title and detail; or what answers is not Loom.
         """
-        return self._answered(method, path, body=body, headers=headers or {})[0]
+        return self._answered(method, path, body=body, headers={})[0]
 
     def every(self, path: str, query: Json | None = None) -> Iterator[Json]:
-        """The entries of all pages of a list, in its order; a page is asked for when it is needed.
-
-        Raises:
-            NotRunning, Transient, Rejected: as ``call``.
-        """
+        """The entries of all pages of a list, in its order; a page is asked for when it is needed."""
         asked = query or {}
         while True:
             page = self.call("GET", f"{path}?{urlencode(asked)}" if asked else path)
@@ -106,16 +89,13 @@ class LoomClient:
                 return
             asked = {**asked, "after": page["next"]}
 
-    def call_once(self, path: str, *, key: str) -> tuple[Json, bool]:
+    def call_once(self, path: str, *, key: str, body: Json | None = None) -> tuple[Json, bool]:
         """POST under an Idempotency-Key, which does nothing the second time.
 
         Returns:
             The answer's JSON object, and True if an earlier request made what it shows.
-
-        Raises:
-            NotRunning, Transient, Rejected: as ``call``.
         """
-        content, headers = self._answered("POST", path, body=None, headers={"Idempotency-Key": key})
+        content, headers = self._answered("POST", path, body=body, headers={"Idempotency-Key": key})
         return content, "Idempotency-Replayed" in headers
 
     def _answered(
@@ -149,7 +129,9 @@ class LoomClient:
         try:
             answer = self._pool.request("GET", self.url + path, headers=headers, timeout=timeout, preload_content=False)
             try:
-                self._check(answer)
+                if answer.status != 200:
+                    problem = _problem(answer.status, _json(answer.data), self.url)
+                    raise StreamBroken(problem) if answer.status >= 500 else Rejected(problem)
                 while piece := answer.read1(_PIECE_BYTES):
                     yield piece
             finally:
@@ -157,12 +139,6 @@ class LoomClient:
                 answer.close()
         except urllib3.exceptions.HTTPError as error:
             raise StreamBroken(f"the event stream broke off: {error}") from error
-
-    def _check(self, answer: urllib3.BaseHTTPResponse) -> None:
-        if answer.status == 200:
-            return
-        problem = _problem(answer.status, _json(answer.data), self.url)
-        raise StreamBroken(problem) if answer.status >= 500 else Rejected(problem)
 
 
 def client(settings: Settings, url: str | None) -> LoomClient:

@@ -1,36 +1,41 @@
-"""`loom keys`: API keys, made, replaced and revoked in the database of this LOOM_HOME; no Loom needs to run.
+"""`loom keys` and `loom audit`: who may do what, and who did.
 
-Whoever can write the database needs no key to make one, so nobody is locked out by a key that was lost.
+API keys are made, replaced and revoked in the database of this LOOM_HOME; no Loom needs to run. Whoever can write the
+database needs no key to make one, so nobody is locked out by a key that was lost.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from loom_worker.cli.show import as_text, fields, refuse_options_of_the_list, table
+from loom_worker.cli.show import Api, as_text, common, fields, json_option, listing, paged, print_list
 from loom_worker.core.settings import Settings, from_env
 from loom_worker.core.values.api_keys import ALL_SCOPES, SCOPES, ApiKey, KeyHolder, KeyLimits, KeyScope, NewKey
+from loom_worker.core.values.audit import ACTIONS
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import from_rfc3339
 from loom_worker.core.values.tenants import USER_ID
 
 if TYPE_CHECKING:
     from loom_worker.service.keys import Keys
+    from loom_worker.store.audit import AuditRows
+    from loom_worker.store.database import Database
 
 WORKSPACE = "default"
 """That of requests without an API key from this machine."""
 _LISTED = ("id", "name", "prefix", "scopes", "user", "created_at", "expires_at", "revoked_at", "last_used_at")
+_AUDIT = ("seq", "at", "kind", "actor", "user", "agent", "session_id", "turn_id", "subject", "status", "usage")
 _PAGE = 500
 _SPAN = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _ONCE = "The secret is not shown again."
 _FIRST = "From now on Loom serves nobody without a key, not even this machine: give the commands theirs as LOOM_KEY."
 _LAST = "No key is left: programs on this machine are served without one again."
-
-_Command = Callable[..., None]
+_workspace = click.option("--workspace", default=WORKSPACE, show_default=True, help="Whose keys.")
 
 
 def seconds(text: str) -> int:
@@ -57,41 +62,21 @@ def moment_ms(text: str) -> int:
     return now_ms() + seconds(text) * 1000 if given_ms is None else given_ms
 
 
-def _workspace(command: _Command) -> _Command:
-    return click.option("--workspace", default=WORKSPACE, show_default=True, help="Whose keys.")(command)
-
-
-def _json(command: _Command) -> _Command:
-    return click.option("--json", "as_json", is_flag=True, help="As JSON.")(command)
-
-
 @click.group(invoke_without_command=True)
 @_workspace
-@_json
-@click.pass_context
-def keys(ctx: click.Context, *, workspace: str, as_json: bool) -> None:
+@json_option
+@listing
+def keys(*, workspace: str, as_json: bool) -> None:
     """List the API keys of a workspace; the commands make, replace and revoke them."""
-    if ctx.invoked_subcommand is None:
-        _list(workspace, as_json=as_json)
-    else:
-        refuse_options_of_the_list(ctx)
+    _list(workspace, as_json=as_json)
 
 
 @keys.command("list")
 @_workspace
-@_json
+@json_option
 def list_all(*, workspace: str, as_json: bool) -> None:
     """List the API keys of a workspace, the newest first, those that have ended too."""
     _list(workspace, as_json=as_json)
-
-
-class _Terms(TypedDict):
-    """Options of `loom keys create`: whom the key acts for, when it ends, and how much it may do."""
-
-    user: str | None
-    expires_ms: int | None
-    requests_per_minute: int | None
-    tokens_per_minute: int | None
 
 
 @keys.command()
@@ -120,10 +105,11 @@ class _Terms(TypedDict):
     help="Tokens that its turns may use in any minute.  [default: LOOM_KEY_TOKENS_PER_MINUTE]",
 )
 @_workspace
-@_json
-def create(name: str, *, scopes: tuple[KeyScope, ...], workspace: str, as_json: bool, **given: Unpack[_Terms]) -> None:
+@json_option
+def create(name: str, *, scopes: tuple[KeyScope, ...], workspace: str, as_json: bool, **given: Any) -> None:
     """Make a key called NAME, and print its secret, this once."""
-    _require_text(name, "NAME", most=128)
+    if not name.strip() or len(name) > 128:
+        raise click.UsageError("NAME must have 1 to 128 characters, not blanks alone")
     if given["user"] is not None and re.match(USER_ID, given["user"]) is None:
         raise click.UsageError("--user must have 1 to 256 visible characters without '/', '\\' and '%'")
     limits = KeyLimits(given["requests_per_minute"], given["tokens_per_minute"])
@@ -148,7 +134,7 @@ def create(name: str, *, scopes: tuple[KeyScope, ...], workspace: str, as_json: 
     help="The old key works this much longer, such as 1h.",
 )
 @_workspace
-@_json
+@json_option
 def rotate(key_id: str, *, grace_s: int, workspace: str, as_json: bool) -> None:
     """Replace a key by a new one that allows the same, and print the new secret, this once."""
     with _keys(from_env()) as stored:
@@ -158,7 +144,7 @@ def rotate(key_id: str, *, grace_s: int, workspace: str, as_json: bool) -> None:
 @keys.command()
 @click.argument("key_id")
 @_workspace
-@_json
+@json_option
 def revoke(key_id: str, *, workspace: str, as_json: bool) -> None:
     """End a key now; a running Loom refuses it within five seconds."""
     settings = from_env()
@@ -173,7 +159,7 @@ def revoke(key_id: str, *, workspace: str, as_json: bool) -> None:
 def _list(workspace: str, *, as_json: bool) -> None:
     with _keys(from_env()) as stored:
         found = [key.as_json() for key in _all(stored, workspace)]
-    click.echo(as_text({"object": "list", "data": found}) if as_json else table(found, _LISTED))
+    print_list(found, _LISTED, as_json=as_json)
 
 
 def _all(stored: "Keys", workspace: str) -> Iterator[ApiKey]:
@@ -192,11 +178,7 @@ def _show_made(key: ApiKey, secret: str, *, as_json: bool) -> None:
 
 
 def _operator(workspace: str) -> KeyHolder:
-    """Who runs commands here may do everything.
-
-    Raises:
-        Rejected: no workspace can have this name.
-    """
+    """Who runs commands here may do everything."""
     from loom_worker.skills.storage import check_workspace
 
     check_workspace(workspace)
@@ -205,24 +187,77 @@ def _operator(workspace: str) -> KeyHolder:
 
 @contextmanager
 def _keys(settings: Settings) -> Iterator["Keys"]:
-    """The keys in the database of these settings.
-
-    Raises:
-        BadSettings: the database is not made yet, or has another schema.
-    """
     from loom_worker.service.keys import Keys
-    from loom_worker.store import prepare
     from loom_worker.store.api_keys import KeyRows
+
+    with _database(settings) as database:
+        yield Keys(KeyRows(database))
+
+
+@contextmanager
+def _database(settings: Settings) -> Iterator["Database"]:
+    from loom_worker.store import prepare
     from loom_worker.store.database import Database
 
     prepare.check(settings)
     database = Database(settings.database_url, sync=settings.sqlite_sync)
     try:
-        yield Keys(KeyRows(database))
+        yield database
     finally:
         database.close()
 
 
-def _require_text(text: str, what: str, *, most: int) -> None:
-    if not text.strip() or len(text) > most:
-        raise click.UsageError(f"{what} must have 1 to {most} characters, not blanks alone")
+@click.group(invoke_without_command=True)
+@click.option("--kind", type=click.Choice(ACTIONS), help="Of this kind only.")
+@click.option("--user", help="Of this user only.")
+@click.option("--agent", help="Of this agent only.")
+@click.option("--session", help="Of this session only.")
+@click.option("--turn", help="Of this turn only.")
+@click.option("--since", help="From this time on, such as 2026-11-24T00:00:00Z.")
+@click.option("--until", help="Before this time.")
+@paged
+@common
+@listing
+def audit(*, api: Api, **query: Any) -> None:
+    """List who did what, the newest first; the commands verify the rows and print their last hashes."""
+    api.show("audit", query=query, columns=_AUDIT)
+
+
+@audit.command()
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, *, as_json: bool) -> None:
+    """Read all rows in the database of this LOOM_HOME; exit code 1 if one was changed, removed or put in between."""
+    with _rows() as rows:
+        broken = rows.verify()
+        heads = rows.heads()
+    if as_json:
+        click.echo(as_text({"ok": not broken, "broken": [asdict(each) for each in broken]}))
+    else:
+        for each in broken:
+            click.echo(f"problem  workspace {each.workspace}, row {each.seq}: {each.why}")
+        for name in sorted(set(heads) - {each.workspace for each in broken}):
+            click.echo(f"ok       workspace {name}: sound up to row {heads[name].seq}")
+    ctx.exit(1 if broken else 0)
+
+
+@audit.command()
+@json_option
+def head(*, as_json: bool) -> None:
+    """Print each workspace's last row and its hash; kept elsewhere, they show whether rows were replaced since."""
+    with _rows() as rows:
+        heads = rows.heads()
+    if as_json:
+        data = [{"workspace": name, "seq": last.seq, "hash": last.hash} for name, last in heads.items()]
+        click.echo(as_text({"object": "list", "data": data}))
+    else:
+        for name, last in heads.items():
+            click.echo(f"{name} {last.seq} {last.hash}")
+
+
+@contextmanager
+def _rows() -> Iterator["AuditRows"]:
+    from loom_worker.store.audit import AuditRows
+
+    with _database(from_env()) as database:
+        yield AuditRows(database)

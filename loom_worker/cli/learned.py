@@ -2,17 +2,15 @@
 
 from difflib import unified_diff
 from pathlib import Path
+from typing import Any
 
 import click
 
 from loom_worker.agents.learned.prompt import whole
 from loom_worker.agents.learned.reading import content_of, version_of
-from loom_worker.cli.http import client, path_to
-from loom_worker.cli.show import as_text, common, fields, paged, show
-from loom_worker.cli.talk import printable
+from loom_worker.cli.show import Api, as_text, common, fields, paged, printable
 from loom_worker.core.errors import BadFile
 from loom_worker.core.fields import InvalidField
-from loom_worker.core.settings import from_env
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.learned import FORMS, LearnedLayer
 
@@ -33,7 +31,7 @@ def learned() -> None:
 @click.option("--note", help="Shown with the version.")
 @click.option("--form", type=click.Choice(FORMS), help="Refuse a file that is not of this kind.")
 @common
-def import_file(file: Path, *, agent: str, note: str | None, form: str | None, url: str | None, as_json: bool) -> None:
+def import_file(file: Path, *, agent: str, note: str | None, form: str | None, api: Api) -> None:
     """Store FILE as the next version; nothing is activated.
 
     FILE is the JSON that DSPy has saved (program.save("program.json")), or a list of prompts tuned by TextGrad. It is
@@ -46,8 +44,8 @@ def import_file(file: Path, *, agent: str, note: str | None, form: str | None, u
         raise BadFile(f"{file}: {error}") from error
     given = {"form": form, "note": note}
     body = {"content": content, "source": file.name, **{name: text for name, text in given.items() if text is not None}}
-    found = client(from_env(), url).call("POST", path_to("agents", agent, "learned"), body=body)
-    if as_json:
+    found = api.post("agents", agent, "learned", body=body)
+    if api.as_json:
         click.echo(as_text(found))
         return
     for warning in found["warnings"]:
@@ -62,26 +60,26 @@ def import_file(file: Path, *, agent: str, note: str | None, form: str | None, u
 @click.argument("agent")
 @paged
 @common
-def list_versions(agent: str, *, url: str | None, as_json: bool, **query: str | int | None) -> None:
+def list_versions(agent: str, *, api: Api, **query: Any) -> None:
     """List an agent's versions, the newest first: who gets them, and what came of their latest turns.
 
     Version 0 stands for sessions without a learned layer. Tokens and USD are those of a turn.
     """
-    show(path_to("agents", agent, "learned"), query, _COLUMNS, row=_row, url=url, as_json=as_json)
+    api.show("agents", agent, "learned", query=query, columns=_COLUMNS, row=_row)
 
 
 @learned.command("show")
 @click.argument("agent")
 @click.argument("version", type=click.IntRange(min=1))
 @common
-def show_one(agent: str, version: int, *, url: str | None, as_json: bool) -> None:
+def show_one(agent: str, version: int, *, api: Api) -> None:
     """Show one version: what is known of it, and all that it would tell the model if there were room for it."""
-    found = client(from_env(), url).call("GET", path_to("agents", agent, "learned", str(version)))
-    if as_json:
-        click.echo(as_text(found))
-        return
+    api.tell(api.get("agents", agent, "learned", str(version)), _shown)
+
+
+def _shown(found: Json) -> str:
     known = {name: value for name, value in found.items() if name != "layer"}
-    click.echo(f"{fields(known)}\n\n{printable(whole(LearnedLayer.from_json(found['layer'])))}")
+    return f"{fields(known)}\n\n{printable(whole(LearnedLayer.from_json(found['layer'])))}"
 
 
 @learned.command()
@@ -89,16 +87,13 @@ def show_one(agent: str, version: int, *, url: str | None, as_json: bool) -> Non
 @click.argument("old", type=click.IntRange(min=1))
 @click.argument("new", type=click.IntRange(min=1))
 @common
-def diff(agent: str, old: int, new: int, *, url: str | None, as_json: bool) -> None:
+def diff(agent: str, old: int, new: int, *, api: Api) -> None:
     """Show line by line what another version tells the model."""
-    loom = client(from_env(), url)
-    both = (loom.call("GET", path_to("agents", agent, "learned", str(version)))["layer"] for version in (old, new))
+    both = (api.get("agents", agent, "learned", str(version))["layer"] for version in (old, new))
     before, after = (whole(LearnedLayer.from_json(layer)).splitlines() for layer in both)
     lines = list(unified_diff(before, after, f"version {old}", f"version {new}", lineterm=""))
-    if as_json:
-        click.echo(as_text({"agent": agent, "old": old, "new": new, "lines": lines}))
-    else:
-        click.echo(printable("\n".join(lines)) if lines else "no difference")
+    found = {"agent": agent, "old": old, "new": new, "lines": lines}
+    api.tell(found, lambda _: printable("\n".join(lines)) if lines else "no difference")
 
 
 @learned.command()
@@ -106,34 +101,31 @@ def diff(agent: str, old: int, new: int, *, url: str | None, as_json: bool) -> N
 @click.option("--version", type=click.IntRange(min=0), required=True, help="0: no learned layer.")
 @click.option("--share", type=click.FloatRange(0, 1), help="Of new sessions, 0 to 1; the others get what is active.")
 @common
-def activate(agent: str, *, version: int, share: float | None, url: str | None, as_json: bool) -> None:
+def activate(agent: str, *, version: int, share: float | None, api: Api) -> None:
     """Give a version to the sessions that begin from now on, or to a share of them.
 
     Sessions that have begun keep what they have.
     """
     body: Json = {"version": version, **({} if share is None else {"share": share})}
-    _tell(
-        client(from_env(), url).call("POST", path_to("agents", agent, "learned", "activate"), body=body),
-        as_json=as_json,
-    )
+    api.tell(api.post("agents", agent, "learned", "activate", body=body), _activation)
 
 
 @learned.command()
 @click.argument("agent")
 @common
-def rollback(agent: str, *, url: str | None, as_json: bool) -> None:
+def rollback(agent: str, *, api: Api) -> None:
     """Take the last activation back: a trial ends, else the version before is active again."""
-    _tell(client(from_env(), url).call("POST", path_to("agents", agent, "learned", "rollback")), as_json=as_json)
+    api.tell(api.post("agents", agent, "learned", "rollback"), _activation)
 
 
 @learned.command()
 @click.argument("agent")
 @click.argument("version", type=click.IntRange(min=1))
 @common
-def erase(agent: str, version: int, *, url: str | None, as_json: bool) -> None:
+def erase(agent: str, version: int, *, api: Api) -> None:
     """Remove what a version holds, for good; its number and its scores stay. Not possible while it is active."""
-    done = client(from_env(), url).call("DELETE", path_to("agents", agent, "learned", str(version)))
-    click.echo(as_text(done) if as_json else printable(f"{agent}: version {version} is erased"))
+    done = api.delete("agents", agent, "learned", str(version))
+    api.tell(done, lambda _: printable(f"{agent}: version {version} is erased"))
 
 
 def _contents(found: Json) -> str:
@@ -158,11 +150,8 @@ def _row(found: Json) -> Json:
     }
 
 
-def _tell(changed: Json, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(as_text(changed))
-        return
+def _activation(changed: Json) -> str:
     version = f"version {changed['version']}" if changed["version"] else "no learned layer"
     trial = f", {changed['share']:.0%} of them with version {changed['trial_version']}"
     text = f"{changed['agent']}: sessions begin with {version}{trial if changed['trial_version'] is not None else ''}"
-    click.echo(printable(text))
+    return printable(text)

@@ -12,38 +12,38 @@ from typing import Any
 import click
 
 from loom_worker import __version__
-from loom_worker.cli import env_file
+from loom_worker.cli.init import settings_of
 from loom_worker.core.errors import BadSettings, LoomError
 from loom_worker.core.text import clean
 
 COMMANDS = {
     "init": "loom_worker.cli.init",
-    "up": "loom_worker.cli.up",
+    "up": "loom_worker.cli.process",
     "status": "loom_worker.cli.running",
     "stop": "loom_worker.cli.running",
-    "logs": "loom_worker.cli.logs",
-    "ask": "loom_worker.cli.ask",
-    "chat": "loom_worker.cli.chat",
+    "logs": "loom_worker.cli.running",
+    "ask": "loom_worker.cli.talk",
+    "chat": "loom_worker.cli.talk",
     "sessions": "loom_worker.cli.sessions",
     "turns": "loom_worker.cli.turns",
     "trace": "loom_worker.cli.trace",
     "workflow": "loom_worker.cli.workflow",
     "runs": "loom_worker.cli.runs",
-    "schedules": "loom_worker.cli.schedules",
+    "schedules": "loom_worker.cli.resources",
     "agents": "loom_worker.cli.agents",
     "learned": "loom_worker.cli.learned",
-    "messages": "loom_worker.cli.messages",
-    "tools": "loom_worker.cli.show",
+    "messages": "loom_worker.cli.resources",
+    "tools": "loom_worker.cli.resources",
     "patterns": "loom_worker.cli.patterns",
     "skill": "loom_worker.cli.skill",
-    "usage": "loom_worker.cli.show",
+    "usage": "loom_worker.cli.resources",
     "keys": "loom_worker.cli.keys",
-    "users": "loom_worker.cli.users",
-    "facts": "loom_worker.cli.facts",
-    "audit": "loom_worker.cli.audit",
+    "users": "loom_worker.cli.resources",
+    "facts": "loom_worker.cli.resources",
+    "audit": "loom_worker.cli.keys",
     "doctor": "loom_worker.cli.doctor",
-    "backup": "loom_worker.cli.backup",
-    "bench": "loom_worker.cli.bench",
+    "backup": "loom_worker.cli.running",
+    "bench": "loom_worker.cli.running",
     "prepare": "loom_worker.cli.process",
     "web": "loom_worker.cli.process",
     "worker": "loom_worker.cli.process",
@@ -76,7 +76,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; an error of ours is a sentence, not a traceback."""
         try:
-            ctx.obj = env_file.settings_of(Path.cwd(), os.environ)
+            ctx.obj = settings_of(Path.cwd(), os.environ)
             os.environ.update(ctx.obj)
             ctx.color = False if os.environ.get("NO_COLOR") else None
             return super().invoke(ctx)

@@ -3,12 +3,10 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from urllib.parse import quote
 
 import click
 
-from loom_worker.cli.http import sendable
-from loom_worker.cli.show import as_text, common, in_a_line, refuse_options_of_the_list, show, table
+from loom_worker.cli.show import Api, common, in_a_line, listing, table
 from loom_worker.core.errors import LoomError
 from loom_worker.core.settings import from_env
 from loom_worker.core.text import one_line
@@ -21,25 +19,22 @@ _COLUMNS = ("id", "title", "confidence", "score", "terms")
 @click.group(invoke_without_command=True)
 @click.option("--category", help="Of this category, library or folder of libraries only.")
 @common
-@click.pass_context
-def patterns(ctx: click.Context, *, category: str | None, url: str | None, as_json: bool) -> None:
+@listing
+def patterns(*, category: str | None, api: Api) -> None:
     """List the patterns; `show`, `match` and `lint` look closer."""
-    if ctx.invoked_subcommand is None:
-        show("/v1/patterns", {"category": category}, ("id", "title", "category"), url=url, as_json=as_json)
-    else:
-        refuse_options_of_the_list(ctx)
+    api.show("patterns", query={"category": category}, columns=("id", "title", "category"))
 
 
 @patterns.command("show")
 @click.argument("pattern_id")
 @common
-def show_one(pattern_id: str, *, url: str | None, as_json: bool) -> None:
+def show_one(pattern_id: str, *, api: Api) -> None:
     """Show one pattern, and what came of turns that used it."""
     parts = pattern_id.split("/")
     # Ids have a folder; without one, or with such parts, a URL leads to something else.
     if len(parts) < 2 or not {"", ".", ".."}.isdisjoint(parts):
         raise LoomError(f"there is no pattern {one_line(pattern_id)!r}")
-    show(f"/v1/patterns/{quote(sendable(pattern_id))}", {}, (), url=url, as_json=as_json)
+    api.show("patterns", *parts)
 
 
 @patterns.command()
@@ -48,17 +43,16 @@ def show_one(pattern_id: str, *, url: str | None, as_json: bool) -> None:
 @click.option("--agent", help="Only patterns that fit what this agent works on.")
 @click.option("--dir", "folder", type=_FOLDER, help="Of this folder, read now; no Loom needs to run.")
 @common
-def match(question: str, *, k: int, agent: str | None, folder: Path | None, url: str | None, as_json: bool) -> None:
+def match(question: str, *, k: int, agent: str | None, folder: Path | None, api: Api) -> None:
     """Find the patterns that fit a question, and the words that counted."""
     if folder is not None and agent is not None:
         raise click.UsageError("--agent needs a running Loom; with --dir all patterns of the folder count")
     if folder is None:
-        query = {"q": question, "k": k, "agent": agent}
-        show("/v1/patterns/match", query, _COLUMNS, url=url, as_json=as_json)
+        api.show("patterns", "match", query={"q": question, "k": k, "agent": agent}, columns=_COLUMNS)
         return
     found = [candidate.as_json() for candidate in _matches(folder, question, k)]
     answer = {"object": "list", "data": found, "has_more": False, "next": None}
-    click.echo(as_text(answer) if as_json else table(found, _COLUMNS))
+    api.tell(answer, lambda _: table(found, _COLUMNS))
 
 
 @patterns.command()

@@ -1,7 +1,8 @@
-"""The single processes, as `loom up`, a Procfile or a container runs them."""
+"""All processes (`loom up`), and each alone, as `loom up`, a Procfile or a container runs it."""
 
 import contextlib
 import logging
+import os
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -19,6 +20,31 @@ log = logging.getLogger(__name__)
 
 QUEUES = ("turn", "tool", "judge", "workflow", "webhook", "summary", "trace")
 """Those of the Celery app, which is too heavy to be asked here; a test holds them together."""
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65_535), help="Where the web listens; default LOOM_PORT, else 8000.")
+@click.option("--demo", is_flag=True, help="Answer with the scripted demo model, even if an API key is set.")
+@click.pass_context
+def up(ctx: click.Context, port: int | None, *, demo: bool) -> None:
+    """Start everything on this machine, restart what dies, stop all on Ctrl-C."""
+    from loom_worker.supervisor.launcher import forking
+
+    # Handed on as a whole, as the children need PATH and its like; read through settings alone.
+    environ = dict(os.environ)
+    if port is not None:
+        environ["LOOM_PORT"] = str(port)
+    if demo:
+        environ["LOOM_PROVIDER"] = "scripted"
+    settings = from_env(environ, checks=(*setting_checks.START, setting_checks.serving))
+    # Its children are given theirs from the copy; it needs none of them itself.
+    settings = process_env.keep_to_itself(settings, process_env.EVERYTHING)
+    is_explicit = bool(environ.get("LOOM_PORT", "").strip())
+    with forking(environ, settings) as launcher:
+        # Imported while the fork server does the same.
+        from loom_worker.supervisor.up import up as run_all
+
+        ctx.exit(run_all(settings, environ, is_port_explicit=is_explicit, say=click.echo, launcher=launcher))
 
 
 @click.command()
@@ -45,12 +71,6 @@ def prepare(*, is_shrunk: bool) -> None:
 
 
 def _make_shop(folder: Path) -> None:
-    """Make the sample shop, unless it is there.
-
-    Raises:
-        BadSettings, NoRoom: the folder cannot be written.
-        Unavailable: its disk is full.
-    """
     from loom_worker.demo import shop
     from loom_worker.store.file import failure_of
     from loom_worker.supervisor import home
@@ -80,11 +100,7 @@ def _settings(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...]) -> 
 
 
 def _with_database(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...] = setting_checks.ALL) -> Settings:
-    """The settings of a process that works on the database, which is fit for it.
-
-    Raises:
-        BadSettings: it is not; the text says what to do.
-    """
+    """The settings of a process that works on the database, once that is known to be fit for it."""
     from loom_worker.store import prepare as database
 
     settings = _settings(needs, checks=checks)
@@ -118,13 +134,13 @@ def _with_redis(settings: Settings) -> Settings:
 def web() -> None:
     """Serve the HTTP API on LOOM_HOST and LOOM_PORT."""
     from loom_worker.runtime.build import service
-    from loom_worker.supervisor import ports, web_address
+    from loom_worker.supervisor import home, ports
     from web.serve import serve
 
     settings = _with_database(process_env.WEB, checks=(*setting_checks.ALL, setting_checks.serving))
     # For its error about a host that is not this machine's; a port in use is reported by the server.
     ports.is_free(settings.web.host, settings.web.port)
-    with web_address.announced(settings.home, ports.url_of(settings.web.host, settings.web.port)):
+    with home.announced(settings.home, ports.url_of(settings.web.host, settings.web.port)):
         serve(service(_with_redis(settings)))
 
 

@@ -6,10 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from loom_worker.cli.http import client, path_to
-from loom_worker.cli.show import ShowsByName, as_text, common, fields, paged, refuse_options_of_the_list, show
-from loom_worker.cli.talk import printable
-from loom_worker.core.settings import from_env
+from loom_worker.cli.show import Api, ShowsByName, common, fields, listing, paged, printable
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import PLACES
 
@@ -17,33 +14,30 @@ from loom_worker.core.values.pages import PLACES
 @click.group(cls=ShowsByName, invoke_without_command=True, subcommand_metavar="[ID | COMMAND [ARGS]...]")
 @paged
 @common
-@click.pass_context
-def sessions(ctx: click.Context, /, *, limit: int, after: str | None, **asked: Any) -> None:
+@listing
+def sessions(*, api: Api, **query: Any) -> None:
     """List the sessions, the newest first; or show one, search in it, or list its snapshots.
 
     `loom sessions ID` is short for `loom sessions show ID`.
     """
-    if ctx.invoked_subcommand is not None:
-        refuse_options_of_the_list(ctx)
-        return
     columns = ("id", "agent", "status", "busy", "queue_depth", "title", "updated_at")
-    show("/v1/sessions", {"limit": limit, "after": after}, columns, **asked)
+    api.show("sessions", query=query, columns=columns)
 
 
 @sessions.command(name="show")
 @click.argument("session_id")
 @common
-def show_one(session_id: str, *, url: str | None, as_json: bool) -> None:
+def show_one(session_id: str, *, api: Api) -> None:
     """Show one session, field by field, and what each layer of its context takes."""
-    loom = client(from_env(), url)
-    session = loom.call("GET", path_to("sessions", session_id))
-    context = loom.call("GET", path_to("sessions", session_id, "context"))
-    if as_json:
-        click.echo(as_text({**session, "context": context}))
-        return
-    strokes = strokes_of(sys.stdout.encoding)
+    session = api.get("sessions", session_id)
+    api.tell({**session, "context": api.get("sessions", session_id, "context")}, _with_context)
+
+
+def _with_context(found: Json) -> str:
+    session = {name: value for name, value in found.items() if name != "context"}
+    context, strokes = found["context"], strokes_of(sys.stdout.encoding)
     heading = f"context of {context['model']}, memory version {context['memory_version']}"
-    click.echo("\n".join((fields(session), "", printable(heading), *drawn(context, strokes), *learned(context))))
+    return "\n".join((fields(session), "", printable(heading), *drawn(context, strokes), *learned(context)))
 
 
 @sessions.command()
@@ -52,22 +46,21 @@ def show_one(session_id: str, *, url: str | None, as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True, help="Messages at most.")
 @click.option("--one-per", type=click.Choice(PLACES), default="message", show_default=True, help="What counts as one.")
 @common
-def search(session_id: str, question: str, *, limit: int, one_per: str, url: str | None, as_json: bool) -> None:
+def search(session_id: str, question: str, *, limit: int, one_per: str, api: Api) -> None:
     """Find what was said in a session, the best first."""
     columns = ("message_id", "role", "score", "snippet")
     query = {"q": question, "limit": limit, **({} if one_per == "message" else {"one_per": one_per})}
-    show(path_to("sessions", session_id, "search"), query, columns, url=url, as_json=as_json)
+    api.show("sessions", session_id, "search", query=query, columns=columns)
 
 
 @sessions.command()
 @click.argument("session_id")
 @paged
 @common
-def snapshots(session_id: str, *, limit: int, after: str | None, url: str | None, as_json: bool) -> None:
+def snapshots(session_id: str, *, api: Api, **query: Any) -> None:
     """List a session's former summaries, the newest first."""
     columns = ("id", "created_at", "token_count", "content")
-    query = {"limit": limit, "after": after}
-    show(path_to("sessions", session_id, "snapshots"), query, columns, url=url, as_json=as_json)
+    api.show("sessions", session_id, "snapshots", query=query, columns=columns)
 
 
 WIDEST = 60
@@ -105,7 +98,8 @@ def drawn(context: Json, strokes: Strokes) -> Iterator[str]:
     budget = context["input_budget_tokens"]
     for name, layer in context["layers"].items():
         messages = f"{layer['messages']:>6,} msg" if layer.get("messages") else ""
-        yield f"{name:<9}{bar(layer['share'], strokes)} {_figures(layer['tokens'], layer['share'])}{messages}".rstrip()
+        figures = f"{layer['tokens']:>9,} {layer['share']:>6.1%}{messages}"
+        yield f"{name:<9}{bar(layer['share'], strokes)} {figures}"
     if tiers := context.get("tiers"):
         summarized = f"{tiers['summaries']:,} summaries by date ({tiers['summarized_messages']:,} messages)"
         yield f"{summarized}, {tiers['open_facts']:,} open facts"
@@ -133,7 +127,3 @@ def bar(share: float, strokes: Strokes) -> str:
     whole, part = divmod(filled, steps)
     cells = strokes.parts[-1] * whole + (strokes.parts[part - 1] if part else "")
     return cells.ljust(_BAR, strokes.empty)
-
-
-def _figures(tokens: int, share: float) -> str:
-    return f"{tokens:>9,} {share:>6.1%}"

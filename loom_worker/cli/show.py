@@ -1,4 +1,4 @@
-"""What the API lists, as a table or as JSON; `loom tools` and `usage` are no more than that.
+"""What every command that asks the API shares: its options, its calls, and how answers are printed.
 
 On a terminal tables and trees are drawn by rich, which takes 40 ms to import, in its width. A pipe or file gets plain
 lines: a row each, nothing cut, no colours.
@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
 
 import click
 from click.core import ParameterSource
 
-from loom_worker.cli.http import client, sendable
+from loom_worker.cli.http import LoomClient, client, path_to, sendable
 from loom_worker.core.settings import from_env
 from loom_worker.core.text import clean, one_line
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.usage import GROUPS
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -34,13 +34,78 @@ WIDEST_ARGUMENTS = 500
 GUIDE = 4
 """Columns by which each level of a tree is indented on a terminal."""
 
+# A model's text may carry escape sequences that retitle or repaint the terminal: only line ends and tabs pass.
+_CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 _Command = Callable[..., None]
+
+url_option = click.option("--url", envvar="LOOM_URL", help="Of another Loom than the one of this LOOM_HOME.")
+json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+
+
+class Api:
+    """The Loom that a command asks, and the form in which the command prints what it answers."""
+
+    def __init__(self, url: str | None, *, as_json: bool) -> None:
+        self.url, self.as_json = url, as_json
+
+    @cached_property
+    def loom(self) -> LoomClient:
+        """Its client; errors as in ``http.client``."""
+        return client(from_env(), self.url)
+
+    def get(self, *steps: str, query: Json | None = None) -> Json:
+        """What these steps below ``/v1`` lead to; parameters of the query that are None are not sent."""
+        asked = {name: sendable(str(value)) for name, value in (query or {}).items() if value is not None}
+        return self.loom.call("GET", path_to(*steps) + (f"?{urlencode(asked)}" if asked else ""))
+
+    def post(self, *steps: str, body: Json | None = None) -> Json:
+        """The answer to a POST there."""
+        return self.loom.call("POST", path_to(*steps), body=body)
+
+    def delete(self, *steps: str) -> Json:
+        """The answer to a DELETE there, empty if there is none."""
+        return self.loom.call("DELETE", path_to(*steps))
+
+    def tell(self, answer: Json, told: Callable[[Json], str]) -> None:
+        """Print an answer: as JSON, or as ``told`` words it."""
+        click.echo(as_text(answer) if self.as_json else told(answer))
+
+    def show(
+        self,
+        *steps: str,
+        query: Json | None = None,
+        columns: Sequence[str] = (),
+        row: Callable[[Json], Json] = dict,
+        empty: str = "",
+    ) -> None:
+        """Print what is there: a list as a table of these columns, one thing field by field.
+
+        Args:
+            row: makes a row of the table of a thing.
+            empty: what is said in place of a table without rows.
+        """
+        answer = self.get(*steps, query=query)
+        if not isinstance(answer.get("data"), list):
+            self.tell(answer, fields)
+        elif self.as_json:
+            click.echo(as_text(answer))
+        else:
+            rows = [row(each) for each in answer["data"]]
+            click.echo(table(rows, columns) if rows else empty or table(rows, columns))
+            if answer.get("has_more"):
+                click.echo(f"more: --after {_cell(answer['next'], widest=2000)}")
+            for error in answer.get("errors") or ():
+                click.echo(f"problem: {_cell(error, widest=2000)}", err=True)
 
 
 def common(command: _Command) -> _Command:
-    """``--url`` and ``--json``, of every command that asks the API."""
-    command = click.option("--json", "as_json", is_flag=True, help="The API's answer as JSON.")(command)
-    return click.option("--url", envvar="LOOM_URL", help="Of another Loom than the one of this LOOM_HOME.")(command)
+    """``--url`` and ``--json``, of every command that asks the API; it is given both as ``api``."""
+
+    @wraps(command)
+    def run(*args: Any, url: str | None, as_json: bool, **given: Any) -> None:
+        command(*args, api=Api(url, as_json=as_json), **given)
+
+    return url_option(click.option("--json", "as_json", is_flag=True, help="The API's answer as JSON.")(run))
 
 
 def paged(command: _Command) -> _Command:
@@ -48,6 +113,22 @@ def paged(command: _Command) -> _Command:
     command = click.option("--after", help="Go on after this cursor, as the last page named it.")(command)
     limit = click.IntRange(1, 500)
     return click.option("--limit", type=limit, default=50, show_default=True, help="Rows of a page.")(command)
+
+
+def listing(command: _Command) -> _Command:
+    """A group's own command, which lists; options before another command are refused: silence would hide a mistake."""
+
+    @click.pass_context
+    @wraps(command)
+    def run(ctx: click.Context, /, *args: Any, **given: Any) -> None:
+        if ctx.invoked_subcommand is None:
+            command(*args, **given)
+            return
+        for parameter in ctx.command.params:
+            if ctx.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"put {parameter.opts[0]} behind `{ctx.invoked_subcommand}`")
+
+    return run
 
 
 class ShowsByName(click.Group):
@@ -66,73 +147,20 @@ class ShowsByName(click.Group):
         return super().resolve_command(ctx, ["show", *args] if is_name else args)
 
 
-USAGE_COLUMNS = (
-    *("key", "turns", "llm_calls", "tool_calls", "input_tokens", "output_tokens"),
-    *("cache_read_tokens", "cache_write_tokens", "cost_usd"),
-)
-
-
-@click.command()
-@click.option("--agent", help="Of this agent; unless given, of the one named default.")
-@common
-def tools(*, agent: str | None, url: str | None, as_json: bool) -> None:
-    """List the tools that an agent may call."""
-    show("/v1/tools", {"agent": agent}, ("name", "description"), url=url, as_json=as_json)
-
-
-@click.command()
-@click.option(
-    "--by",
-    type=click.Choice(GROUPS),
-    default="workspace",
-    show_default=True,
-    help="What to sum over.",
-)
-@click.option("--session", help="Of this session only.")
-@click.option("--agent", help="Of this agent only.")
-@click.option("--model", help="Of this model only.")
-@click.option("--since", help="From this time on, such as 2026-11-24T00:00:00Z.")
-@click.option("--until", help="Before this time.")
-@paged
-@common
-def usage(by: str, *, url: str | None, as_json: bool, **query: str | int | None) -> None:
-    """Sum tokens and cost; times are in UTC."""
-    show("/v1/usage", {"group_by": by, **query}, USAGE_COLUMNS, url=url, as_json=as_json)
-
-
-def show(
-    path: str,
-    query: Json,
-    columns: Sequence[str],
-    *,
-    url: str | None,
-    as_json: bool,
-    row: Callable[[Json], Json] = dict,
-) -> None:
-    """Print what the API answers: a list as a table of these columns, one thing field by field.
-
-    Args:
-        query: parameters; those that are None are not sent.
-        row: makes a row of the table of a thing.
-    """
-    asked = {name: sendable(str(value)) for name, value in query.items() if value is not None}
-    answer = client(from_env(), url).call("GET", f"{path}?{urlencode(asked)}" if asked else path)
-    if as_json:
-        click.echo(as_text(answer))
-    elif answer.get("object") == "list" or isinstance(answer.get("data"), list):
-        click.echo(table([row(each) for each in answer["data"]], columns))
-        if answer.get("has_more"):
-            click.echo(f"more: --after {_cell(answer['next'], widest=2000)}")
-        for error in answer.get("errors") or ():
-            click.echo(f"problem: {_cell(error, widest=2000)}", err=True)
-    else:
-        click.echo(fields(answer))
-
-
 def as_text(answer: Json) -> str:
     """JSON for people and programs; what nobody would see, or no file could hold, is escaped."""
     text = json.dumps(answer, indent=2, ensure_ascii=False)
     return text if clean(text) == text else json.dumps(answer, indent=2)
+
+
+def print_list(rows: Sequence[Json], columns: Sequence[str], *, as_json: bool) -> None:
+    """A list that was made here, printed as one of the API's."""
+    click.echo(as_text({"object": "list", "data": rows}) if as_json else table(rows, columns))
+
+
+def printable(text: str) -> str:
+    """The text without control characters."""
+    return text.translate(_CONTROLS)
 
 
 def in_a_line(text: str) -> str:
@@ -158,11 +186,7 @@ def flat(thing: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def waits_text(waiting: Json, now_s: float) -> str:
-    """What a turn waits for, in a line.
-
-    Args:
-        now_s: seconds since 1970.
-    """
+    """What a turn waits for, in a line; ``now_s`` is in seconds since 1970."""
     parts = [f"{waiting['for']} for {_seconds_since(waiting['since'], now_s)} s"]
     if waiting["attempt"]:
         parts.append(f"attempt {waiting['attempt']}")
@@ -177,7 +201,6 @@ def _seconds_since(moment: str, now_s: float) -> int:
 
 
 def _readable(thing: Json) -> Json:
-    """The thing with what it waits for in words."""
     waiting = thing.get("waiting")
     return thing | {"waiting": waits_text(waiting, time.time())} if isinstance(waiting, dict) else thing
 
@@ -197,16 +220,6 @@ def _call(call: Json) -> Iterator[str]:
         text if clean(text) == text else json.dumps(call["arguments"]), widest=WIDEST_ARGUMENTS
     )
     yield from (f"  {name} {_cell(call[name])}" for name in ("error_id", "ref") if call.get(name))
-
-
-def refuse_options_of_the_list(ctx: click.Context) -> None:
-    """Raise UsageError for options before a command: they belong to the list, which is not asked for.
-
-    Silence would hide a mistake.
-    """
-    for parameter in ctx.command.params:
-        if ctx.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"put {parameter.opts[0]} behind `{ctx.invoked_subcommand}`")
 
 
 def table(rows: Sequence[Json], columns: Sequence[str]) -> str:

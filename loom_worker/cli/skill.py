@@ -1,12 +1,12 @@
 """`loom skill`: the skills of each workspace, installed, shared and found; no Loom needs to run."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any
 
 import click
 
-from loom_worker.cli.show import as_text, fields, refuse_options_of_the_list, table
+from loom_worker.cli.show import as_text, fields, json_option, listing, print_list
 from loom_worker.core.settings import from_env
 from loom_worker.core.text import one_line
 from loom_worker.core.values.json import Json
@@ -32,10 +32,8 @@ _KEPT = (
 )
 _NEVER_RUN = "Loom runs no scripts of a skill; it reads them to the model. Install only what you have read."
 
-_Command = Callable[..., None]
 _workspace = click.option("--workspace", default=WORKSPACE, show_default=True, help="Whose skills.")
 _all = click.option("--all", "is_all", is_flag=True, help="Of all workspaces.")
-_json = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 _source = click.option("--from", "source", required=True, help="The workspace that has it.")
 _target = click.option("--to", "target", required=True, help="The workspace that gets it.")
 
@@ -43,34 +41,20 @@ _target = click.option("--to", "target", required=True, help="The workspace that
 @click.group(invoke_without_command=True)
 @_workspace
 @_all
-@_json
-@click.pass_context
-def skill(ctx: click.Context, *, workspace: str, is_all: bool, as_json: bool) -> None:
+@json_option
+@listing
+def skill(*, workspace: str, is_all: bool, as_json: bool) -> None:
     """List the skills of a workspace; the commands install, share, remove and search them."""
-    if ctx.invoked_subcommand is None:
-        _list(workspace, is_all=is_all, as_json=as_json)
-    else:
-        refuse_options_of_the_list(ctx)
+    _list(workspace, is_all=is_all, as_json=as_json)
 
 
 @skill.command("list")
 @_workspace
 @_all
-@_json
+@json_option
 def list_all(*, workspace: str, is_all: bool, as_json: bool) -> None:
     """List the skills of a workspace; folders that cannot be used are reported on stderr, with the reason."""
     _list(workspace, is_all=is_all, as_json=as_json)
-
-
-class _Install(TypedDict):
-    """The options of `loom skill install`."""
-
-    workspace: str
-    name: str | None
-    sha256: str | None
-    force: bool
-    allow_private: bool
-    as_json: bool
 
 
 @skill.command()
@@ -80,8 +64,8 @@ class _Install(TypedDict):
 @click.option("--sha256", help="Refuse it unless SOURCE has this checksum.")
 @click.option("--force", is_flag=True, help="Replace one that is there.")
 @click.option("--allow-private", is_flag=True, help="Also from http, loopback and private addresses.")
-@_json
-def install(source: str, **given: Unpack[_Install]) -> None:
+@json_option
+def install(source: str, **given: Any) -> None:
     """Install a skill from SOURCE: a folder, an archive (.zip, .tar, .tar.gz, .tar.xz), or the URL of one.
 
     All of it is checked before anything is put in place. Scripts are installed as files, and never run.
@@ -101,7 +85,7 @@ def install(source: str, **given: Unpack[_Install]) -> None:
 @_source
 @_target
 @click.option("--force", is_flag=True, help="Replace one that is there.")
-@_json
+@json_option
 def copy(name: str, *, source: str, target: str, force: bool, as_json: bool) -> None:
     """Copy a skill to another workspace, which has files of its own from then on."""
     unlisted = _unlisted(target)
@@ -113,7 +97,7 @@ def copy(name: str, *, source: str, target: str, force: bool, as_json: bool) -> 
 @click.argument("name")
 @_source
 @_target
-@_json
+@json_option
 def link(name: str, *, source: str, target: str, as_json: bool) -> None:
     """Let another workspace have a skill, too: edits of the one show in the other."""
     linked = installing.link(_root(), name, source=source, target=target)
@@ -125,7 +109,7 @@ def link(name: str, *, source: str, target: str, as_json: bool) -> None:
 @click.argument("name")
 @_workspace
 @click.option("--force", is_flag=True, help="Also if other workspaces link to it.")
-@_json
+@json_option
 def remove(name: str, *, workspace: str, force: bool, as_json: bool) -> None:
     """Remove a skill; of a linked one the link, and not its source."""
     unlisted = _unlisted(workspace)
@@ -143,7 +127,7 @@ def remove(name: str, *, workspace: str, force: bool, as_json: bool) -> None:
 @skill.command()
 @click.argument("words", nargs=-1, required=True)
 @click.option("--workspace", help="Of this workspace only.")
-@_json
+@json_option
 def search(words: Sequence[str], *, workspace: str | None, as_json: bool) -> None:
     """Find skills by name, description, keywords and instructions, the best first."""
     if workspace is not None:
@@ -151,7 +135,7 @@ def search(words: Sequence[str], *, workspace: str | None, as_json: bool) -> Non
     skills = Skills(_root())
     names = skills.workspaces() if workspace is None else (workspace,)
     found = _ranked(" ".join(words), [(name, each) for name in names for each in _told(skills, name)])
-    _print(found, _FOUND, as_json=as_json)
+    print_list(found, _FOUND, as_json=as_json)
 
 
 def _root() -> Path:
@@ -162,7 +146,8 @@ def _list(workspace: str, *, is_all: bool, as_json: bool) -> None:
     check_workspace(workspace)
     skills = Skills(_root())
     names = skills.workspaces() if is_all else (workspace,)
-    _print([_row(name, each) for name in names for each in _told(skills, name)], _LISTED, as_json=as_json)
+    found = [_row(name, each) for name in names for each in _told(skills, name)]
+    print_list(found, _LISTED, as_json=as_json)
 
 
 def _told(skills: Skills, workspace: str) -> tuple[Skill, ...]:
@@ -222,7 +207,6 @@ def _place(question: str, each: Skill) -> int:
 
 
 def _as_pattern(workspace: str, each: Skill) -> Pattern:
-    """A skill as the matcher knows texts."""
     return Pattern(
         id=f"{workspace}/{each.name}",
         name=each.name,
@@ -261,8 +245,3 @@ def _shown(value: object) -> object:
     """Lists with commas, long texts in one line, a dash for what is not there."""
     text = ", ".join(value) if isinstance(value, list) else value
     return (one_line(text, 1024) or "-") if isinstance(text, str) else text
-
-
-def _print(rows: Iterable[Json], columns: Sequence[str], *, as_json: bool) -> None:
-    found = list(rows)
-    click.echo(as_text({"object": "list", "data": found}) if as_json else table(found, columns))

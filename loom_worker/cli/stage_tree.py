@@ -1,4 +1,7 @@
-"""A run's stages as a tree in text: what each of them does, for how long, and what it cost. Pure."""
+"""A run's stages as a tree in text: what each of them does, for how long, and what it cost. Pure.
+
+Each ``now_s`` is in seconds since 1970.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,11 +51,7 @@ class StageTree:
         return tuple(stage for stage in self.stages.values() if _waits(stage))
 
     def lines(self, *, now_s: float) -> list[str]:
-        """The run in a line, and a line for each stage below the one it belongs to.
-
-        Args:
-            now_s: seconds since 1970.
-        """
+        """The run in a line, and a line for each stage below the one it belongs to."""
         stages = (f"{mark} {'  ' * depth}{text}" for depth, mark, text in self._stages(now_s, indent=2))
         return [self.headline(now_s=now_s), *stages]
 
@@ -83,12 +82,7 @@ class StageTree:
 
 
 def event_line(tree: StageTree, event: Event, *, now_s: float) -> str:
-    """What an event says, in a line for those who see no tree; empty for one that says nothing.
-
-    Args:
-        tree: after the event.
-        now_s: seconds since 1970.
-    """
+    """What an event says, in a line for those who see no tree, which is that after it; empty if it says nothing."""
     stage = tree.stages.get(str(event.data.get("id")))
     if event.is_final or event.type == "run.started":
         return tree.headline(now_s=now_s)
@@ -169,7 +163,6 @@ def _row(label: str, stage: Json | None, now_s: float) -> list[str]:
 
 
 def _words(stage: Json) -> Iterator[str]:
-    """What the mark alone does not say."""
     if stage["reused"]:
         yield "from the run before"
     if _waits(stage):

@@ -1,22 +1,160 @@
-"""A turn as the terminal shows it: text as it comes, tools as notes, a repeated attempt from its start again."""
+"""`loom ask` and `loom chat`: text as it comes, tools as notes, a repeated attempt from its start again."""
 
+import contextlib
 import secrets
+import sys
 from collections.abc import Callable
 
 import click
 
 from loom_worker.cli import sse
-from loom_worker.cli.http import LoomClient, path_to, sendable
+from loom_worker.cli.http import LoomClient, client, path_to, sendable
+from loom_worker.cli.show import Api, common, printable, table, url_option
+from loom_worker.core.errors import Rejected, Transient
+from loom_worker.core.settings import from_env
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
 
-# A model's text may carry escape sequences that retitle or repaint the terminal: only line ends and tabs pass.
-_CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+HELP = """\
+/help         this list
+/new          begin a new session
+/agent NAME   begin a new session with this agent
+/agents       list the agents
+/session      say which session and agent this is
+/quit, /exit  end the chat, as Ctrl-D does; Ctrl-C leaves a running turn, which goes on
+//text        ask /text: a question that begins with a slash"""
 
 
-def printable(text: str) -> str:
-    """The text without control characters."""
-    return text.translate(_CONTROLS)
+@click.command()
+@click.argument("question")
+@click.option("--session", help="Continue this session; default a new one.")
+@click.option("--agent", help="Of a new session; default the one named default.")
+@click.option("--said-at", help="When it was said, if not now: 2023-05-07T13:56:00Z.")
+@common
+@click.pass_context
+def ask(
+    ctx: click.Context, question: str, *, session: str | None, agent: str | None, said_at: str | None, api: Api
+) -> None:
+    """Ask one question and print the answer; exit code 0 if the turn completed.
+
+    On a terminal the answer is streamed; into a pipe or file goes the turn's text alone. Stderr tells of waits.
+    """
+    if any("\ud800" <= letter <= "\udfff" for letter in question):  # bytes that were no UTF-8
+        raise click.UsageError("the question is not valid text in this terminal's encoding")
+    turn = submit(api.loom, session or fresh_session("ask"), question, agent=agent, said_at=said_at)
+    is_streamed = sys.stdout.isatty() and not api.as_json
+    teller = terminal_teller()
+    tell = teller.tell if is_streamed else (lambda _: None) if api.as_json else teller.tell_wait
+    try:
+        turn = follow(api.loom, turn["id"], tell)
+    except KeyboardInterrupt:
+        click.echo(f"\n{still_running(turn['id'])}", err=True)
+        ctx.exit(1)
+    teller.end()
+    if api.as_json or (not is_streamed and turn.get("output_text")):
+        api.tell(turn, lambda turn: printable(turn["output_text"]))
+    if why := verdict(turn):
+        click.echo(f"loom: {why}", err=True)
+        ctx.exit(1)
+
+
+@click.command()
+@click.option("--session", help="Continue this session; default a new one.")
+@click.option("--agent", help="Of a new session; default the one named default.")
+@url_option
+def chat(session: str | None, agent: str | None, url: str | None) -> None:
+    """Talk in the terminal, streamed; /help lists what can be typed, /quit or Ctrl-D ends it."""
+    # Line editing and history for input(), where Python was built with it.
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  # imported for its effect on input()
+    talking = Chat(client(from_env(), url), session=session or fresh_session("chat"), agent=agent)
+    talking.begin()
+    while talking.goes_on and (line := _line()) is not None:
+        talking.take(line)
+
+
+def _line() -> str | None:
+    try:
+        return input("you> ").strip()
+    except (EOFError, KeyboardInterrupt):
+        click.echo()
+        return None
+
+
+class Chat:
+    """The session of a chat, and its slash commands."""
+
+    def __init__(self, loom: LoomClient, *, session: str, agent: str | None) -> None:
+        self._loom = loom
+        self._session, self._agent = session, agent
+        self.goes_on = True
+        """False once the user has ended it."""
+
+    def begin(self) -> None:
+        """Say which session this is, once Loom answers and has the agent."""
+        self._loom.call("GET", path_to("agents", self._agent) if self._agent else "/v1/agents?limit=1")
+        of_agent = f" of the agent {self._agent}" if self._agent else ""
+        click.echo(f"session {self._session}{of_agent}; /help lists what you can type, /quit ends,")
+        click.echo(f"`loom chat --session {self._session}` continues")
+
+    def take(self, line: str) -> None:
+        """Do what a line says: ask, or what a command of HELP does; errors are printed, and the chat goes on."""
+        try:
+            if line.startswith("/") and not line.startswith("//"):
+                self._obey(line)
+            elif line:
+                self._ask(line.removeprefix("/"))
+        except (Rejected, Transient) as error:
+            _complain(str(error))
+
+    def _obey(self, line: str) -> None:
+        name, _, value = line.partition(" ")
+        match name, value.strip():
+            case "/help", "":
+                click.echo(HELP)
+            case "/new", "":
+                self._anew(self._agent)
+            case "/agent", agent if agent:
+                self._anew(agent)
+            case "/agents", "":
+                click.echo(table(self._loom.call("GET", "/v1/agents")["data"], ("name", "description")))
+            case "/session", "":
+                click.echo(f"session {self._session}, agent {self._agent or 'as the session has it'}")
+            case (("/quit" | "/exit"), ""):
+                self.goes_on = False
+            case "/agent", _:
+                _complain("/agent needs a name; /agents lists them")
+            case (("/help" | "/new" | "/agents" | "/session" | "/quit" | "/exit"), _):
+                _complain(f"{name} takes nothing behind it")
+            case _:
+                _complain(f"there is no command {name}; /help lists them. To ask what begins with a slash, type two")
+
+    def _anew(self, agent: str | None) -> None:
+        former = self._session, self._agent
+        self._session, self._agent = fresh_session("chat"), agent
+        try:
+            self.begin()
+        except (Rejected, Transient):
+            self._session, self._agent = former
+            raise
+
+    def _ask(self, question: str) -> None:
+        teller = terminal_teller()
+        turn = None
+        try:
+            turn = submit(self._loom, self._session, question, agent=self._agent)
+            why = verdict(follow(self._loom, turn["id"], teller.tell))
+        except KeyboardInterrupt:
+            why = still_running(turn["id"]) if turn else "not sent"
+        except (Rejected, Transient) as error:
+            why = str(error)
+        teller.end()
+        if why:
+            _complain(why)
+
+
+def _complain(why: str) -> None:
+    click.echo(f"loom: {printable(why)}", err=True)
 
 
 def fresh_session(prefix: str) -> str:

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import click
 
-from loom_worker.cli.http import client, path_to
-from loom_worker.cli.show import GUIDE, as_text, common, drawn, duration, in_a_line, tree
+from loom_worker.cli.http import path_to
+from loom_worker.cli.show import GUIDE, Api, common, drawn, duration, in_a_line, tree
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import from_env
@@ -26,30 +26,31 @@ SHOWN = (
 @click.argument("traced", metavar="[TURN|RUN]", required=False)
 @click.option("--flush", "is_flushed", is_flag=True, help="Have the traces that wait exported now.")
 @common
-def trace(traced: str | None, *, is_flushed: bool, url: str | None, as_json: bool) -> None:
+def trace(traced: str | None, *, is_flushed: bool, api: Api) -> None:
     """Show the trace of a turn or run as a tree: when each part began, how long it took, its tokens, its cost.
 
     What goes on shows what it has done so far.
     """
-    if is_flushed == bool(traced) or (is_flushed and url):
+    if is_flushed == bool(traced) or (is_flushed and api.url):
         raise click.UsageError("name one turn or run; or say --flush, which is for the Loom of this LOOM_HOME")
     if traced is None:
         waiting = _flushed()
-        click.echo(json.dumps({"waiting": waiting}) if as_json else f"{waiting} waiting; their export was asked for")
+        click.echo(
+            json.dumps({"waiting": waiting}) if api.as_json else f"{waiting} waiting; their export was asked for"
+        )
         return
     kind = "runs" if traced.startswith("run_") else "turns"
-    spans = list(client(from_env(), url).every(path_to(kind, traced, "trace")))
-    if as_json:
-        click.echo(as_text({"object": "list", "data": spans}))
-        return
+    spans = list(api.loom.every(path_to(kind, traced, "trace")))
+    api.tell({"object": "list", "data": spans}, _tree)
+
+
+def _tree(listed: Json) -> str:
+    spans = listed["data"]
     head = f"trace {spans[0]['trace_id']}" if spans else "no spans"
-    if sys.stdout.isatty():
-        rows = (
-            (depth + 1, line, "red" if failed else "") for depth, line, failed in _told(spans, width=32, step=GUIDE)
-        )
-        click.echo(drawn(tree([(0, head, "bold"), *rows])))
-    else:
-        click.echo("\n".join([head, *lines(spans)]))
+    if not sys.stdout.isatty():
+        return "\n".join([head, *lines(spans)])
+    rows = ((depth + 1, line, "red" if failed else "") for depth, line, failed in _told(spans, width=32, step=GUIDE))
+    return drawn(tree([(0, head, "bold"), *rows]))
 
 
 def lines(spans: Sequence[Json]) -> Iterator[str]:

@@ -6,11 +6,9 @@ from typing import Any, get_args
 
 import click
 
-from loom_worker.cli.http import LoomClient, client, path_to
-from loom_worker.cli.show import ShowsByName, as_text, common, paged, refuse_options_of_the_list, show
-from loom_worker.cli.talk import printable
+from loom_worker.cli.http import path_to
+from loom_worker.cli.show import Api, ShowsByName, as_text, common, listing, paged, printable
 from loom_worker.core.errors import Rejected
-from loom_worker.core.settings import from_env
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import CancelAction, TurnStatus
 
@@ -26,28 +24,24 @@ DEAD: Json = {"status": "failed", "reason": "dead"}
 @click.option("--dead", is_flag=True, help="Short for --status failed --reason dead.")
 @paged
 @common
-@click.pass_context
-def turns(ctx: click.Context, /, *, session: str | None, dead: bool, **asked: Any) -> None:
+@listing
+def turns(*, session: str | None, dead: bool, api: Api, **query: Any) -> None:
     """List the turns, the newest first; or show, cancel, approve or retry one.
 
     `loom turns ID` is short for `loom turns show ID`.
     """
-    if ctx.invoked_subcommand is not None:
-        refuse_options_of_the_list(ctx)
-        return
-    if dead and (asked["status"] or asked["reason"]):
+    if dead and (query["status"] or query["reason"]):
         raise click.UsageError("--dead already says which status and reason")
     columns = ("id", "session_id", "seq", "status", "reason", "waiting", "input", "created_at")
-    query = {name: asked[name] for name in ("limit", "after", "status", "reason")}
-    show(_list_path(session), query | (DEAD if dead else {}), columns, url=asked["url"], as_json=asked["as_json"])
+    api.show(*_list_steps(session), query=query | (DEAD if dead else {}), columns=columns)
 
 
 @turns.command(name="show")
 @click.argument("turn_id")
 @common
-def show_one(turn_id: str, *, url: str | None, as_json: bool) -> None:
+def show_one(turn_id: str, *, api: Api) -> None:
     """Show one turn, field by field."""
-    show(path_to("turns", turn_id), {}, (), url=url, as_json=as_json)
+    api.show("turns", turn_id)
 
 
 @turns.command()
@@ -60,10 +54,9 @@ def show_one(turn_id: str, *, url: str | None, as_json: bool) -> None:
     help="interrupt: what was said stays; rollback: as if it never ran; finish: one last model call without tools.",
 )
 @common
-def cancel(turn_id: str, *, action: str, url: str | None, as_json: bool) -> None:
+def cancel(turn_id: str, *, action: str, api: Api) -> None:
     """Ask a turn to end; one that has ended stays as it is."""
-    turn = client(from_env(), url).call("POST", path_to("turns", turn_id, "cancel"), body={"action": action})
-    click.echo(as_text(turn) if as_json else _state(turn))
+    api.tell(api.post("turns", turn_id, "cancel", body={"action": action}), _state)
 
 
 @turns.command()
@@ -73,26 +66,27 @@ def cancel(turn_id: str, *, action: str, url: str | None, as_json: bool) -> None
 @click.option("--reason", help="With --reject: why, in words the model reads.")
 @click.option("--arguments", metavar="JSON", help="Run it with these arguments in place of the model's.")
 @common
-def approve(turn_id: str, call_id: str | None, *, arguments: str | None, **asked: Any) -> None:
+def approve(
+    turn_id: str, call_id: str | None, *, arguments: str | None, reject: bool, reason: str | None, api: Api
+) -> None:
     """Let the tool calls of a turn run that wait for a person: one of them, or all.
 
     `loom turns --status requires_action` lists the turns that wait.
     """
-    if (asked["reject"] and arguments is not None) or (asked["reason"] and not asked["reject"]):
+    if (reject and arguments is not None) or (reason and not reject):
         raise click.UsageError("--arguments is for a call that is approved, --reason for one that is rejected")
     if arguments is not None and call_id is None:
         raise click.UsageError("--arguments is for one call: name it")
-    loom = client(from_env(), asked["url"])
-    body = {"decision": "reject", "reason": asked["reason"]} if asked["reject"] else {"decision": "approve"}
+    body: Json = {"decision": "reject", "reason": reason} if reject else {"decision": "approve"}
     if arguments is not None:
         body = {"decision": "edit", "arguments": _object(arguments)}
-    turn: Json = loom.call("GET", path_to("turns", turn_id))
+    turn = api.get("turns", turn_id)
     waiting = [call for call in turn["tool_calls"] if call["approval"] == "waiting" and call["status"] == "pending"]
     for call in [{"id": call_id}] if call_id else waiting:
-        turn = loom.call("POST", path_to("turns", turn_id, "approvals", call["id"]), body=body)
-        if not asked["as_json"]:
-            click.echo(printable(f"{call['id']}: {'rejected' if asked['reject'] else 'approved'}"))
-    click.echo(as_text(turn) if asked["as_json"] else _state(turn))
+        turn = api.post("turns", turn_id, "approvals", call["id"], body=body)
+        if not api.as_json:
+            click.echo(printable(f"{call['id']}: {'rejected' if reject else 'approved'}"))
+    api.tell(turn, _state)
 
 
 @turns.command()
@@ -101,35 +95,34 @@ def approve(turn_id: str, call_id: str | None, *, arguments: str | None, **asked
 @click.option("--session", help="With --dead: of this session only.")
 @common
 @click.pass_context
-def retry(ctx: click.Context, /, turn_id: str | None, *, dead: bool, session: str | None, **asked: Any) -> None:
+def retry(ctx: click.Context, /, turn_id: str | None, *, dead: bool, session: str | None, api: Api) -> None:
     """Run a failed turn again, as a new turn behind those of its session; or all dead ones."""
     if dead == bool(turn_id) or (session and not dead):
         raise click.UsageError("name one turn, or say --dead, with --session or without")
-    loom = client(from_env(), asked["url"])
     if turn_id:
-        turn = loom.call("POST", path_to("turns", turn_id, "retry"))
-        click.echo(as_text(turn) if asked["as_json"] else f"{printable(turn_id)} → {_state(turn)}")
+        api.tell(api.post("turns", turn_id, "retry"), lambda turn: f"{printable(turn_id)} → {_state(turn)}")
         return
-    done = list(_retried(loom, session, tell=not asked["as_json"]))
-    if asked["as_json"]:
+    done = list(_retried(api, session))
+    if api.as_json:
         click.echo(as_text({"object": "list", "data": done}))
     elif not done:
         click.echo("no dead turns")
     ctx.exit(1 if any(outcome["error"] for outcome in done) else 0)
 
 
-def _retried(loom: LoomClient, session: str | None, *, tell: bool) -> Iterator[Json]:
+def _retried(api: Api, session: str | None) -> Iterator[Json]:
     """Retry every dead turn and say what came of each; a refused one does not stop the rest."""
     # Listed to the end before the first is retried, then from the oldest on: a conversation keeps its order.
-    for turn_id in reversed(_dead(loom, session)):
+    dead = [turn["id"] for turn in api.loom.every(path_to(*_list_steps(session)), DEAD)]
+    for turn_id in reversed(dead):
         outcome: Json = {"turn": turn_id, "retry": None, "replayed": False, "error": None}
         try:
             # A key of its own: what a run of this command did, whole or cut off, no further run does again.
             key = f"loom-turns-retry-{turn_id}"
-            outcome["retry"], outcome["replayed"] = loom.call_once(path_to("turns", turn_id, "retry"), key=key)
+            outcome["retry"], outcome["replayed"] = api.loom.call_once(path_to("turns", turn_id, "retry"), key=key)
         except Rejected as error:
             outcome["error"] = str(error)
-        if tell:
+        if not api.as_json:
             _tell(outcome)
         yield outcome
 
@@ -140,11 +133,6 @@ def _tell(outcome: Json) -> None:
         return
     before = " (retried before)" if outcome["replayed"] else ""
     click.echo(f"{outcome['turn']} → {_state(outcome['retry'])}{before}")
-
-
-def _dead(loom: LoomClient, session: str | None) -> list[str]:
-    """The ids of all dead turns, the newest first."""
-    return [turn["id"] for turn in loom.every(_list_path(session), DEAD)]
 
 
 def _state(turn: Json) -> str:
@@ -165,5 +153,5 @@ def _object(text: str) -> Json:
     return given
 
 
-def _list_path(session: str | None) -> str:
-    return path_to("sessions", session, "turns") if session else "/v1/turns"
+def _list_steps(session: str | None) -> tuple[str, ...]:
+    return ("sessions", session, "turns") if session else ("turns",)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loom_worker.cli.http import LoomClient, client, path_to
-from loom_worker.cli.run_view import still_running, watch
-from loom_worker.cli.show import as_text, common, in_a_line, paged, show
+from loom_worker.cli.http import path_to
+from loom_worker.cli.runs import still_running, watch
+from loom_worker.cli.show import Api, as_text, common, in_a_line, paged
 from loom_worker.core.errors import Transient
 from loom_worker.core.settings import Settings, from_env
 from loom_worker.core.values.json import Json
@@ -30,17 +30,17 @@ def workflow() -> None:
 @workflow.command(name="list")
 @paged
 @common
-def list_all(*, url: str | None, as_json: bool, **query: Any) -> None:
+def list_all(*, api: Api, **query: Any) -> None:
     """List the workflows, and what is wrong with their files."""
-    show("/v1/workflows", query, ("name", "version", "pattern_type", "description"), url=url, as_json=as_json)
+    api.show("workflows", query=query, columns=("name", "version", "pattern_type", "description"))
 
 
 @workflow.command(name="show")
 @click.argument("name")
 @common
-def show_one(name: str, *, url: str | None, as_json: bool) -> None:
+def show_one(name: str, *, api: Api) -> None:
     """Show one workflow, field by field."""
-    show(path_to("workflows", name), {}, (), url=url, as_json=as_json)
+    api.show("workflows", name)
 
 
 @workflow.command()
@@ -56,39 +56,28 @@ def show_one(name: str, *, url: str | None, as_json: bool) -> None:
 @click.option("--detach", is_flag=True, help="Print the run's id and leave it to itself.")
 @common
 @click.pass_context
-def run(
-    ctx: click.Context,
-    /,
-    name: str,
-    *,
-    detach: bool,
-    url: str | None,
-    as_json: bool,
-    **given: Any,
-) -> None:
+def run(ctx: click.Context, /, name: str, *, detach: bool, api: Api, **given: Any) -> None:
     """Run a workflow and print its result; exit code 0 if the run completed.
 
     On a terminal its stages are shown as a tree while they are done; to a pipe or file goes the result alone. Ctrl-C
     leaves the run to itself.
     """
-    body = _body(**given)
-    loom = client(from_env(), url)
-    begun = _started(loom, name, body)
+    begun = _started(api, name, _body(**given))
     if not detach:
-        ctx.exit(watch(loom, begun, as_json=as_json))
-    click.echo(as_text(begun) if as_json else begun["id"])
-    if not as_json:
+        ctx.exit(watch(api, begun))
+    api.tell(begun, lambda run: str(run["id"]))
+    if not api.as_json:
         click.echo(still_running(begun["id"]), err=True)
 
 
-def _started(loom: LoomClient, name: str, body: Json) -> Json:
+def _started(api: Api, name: str, body: Json) -> Json:
     """The accepted run. A request that may be lost is sent twice; its key keeps it from starting two runs."""
     path = path_to("workflows", name, "runs")
-    headers = {"Idempotency-Key": f"loom-workflow-run-{secrets.token_hex(8)}"}
+    key = f"loom-workflow-run-{secrets.token_hex(8)}"
     try:
-        return loom.call("POST", path, body=body, headers=headers)
+        return api.loom.call_once(path, key=key, body=body)[0]
     except Transient:
-        return loom.call("POST", path, body=body, headers=headers)
+        return api.loom.call_once(path, key=key, body=body)[0]
 
 
 def _body(
@@ -109,11 +98,6 @@ def _body(
 
 
 def _variables(pairs: Iterable[str], files: Iterable[str]) -> dict[str, str]:
-    """The variables by name.
-
-    Raises:
-        UsageError: an option names no variable, or one that another names, or no file that can be read as text.
-    """
     found: dict[str, str] = {}
     given = [*(("--var", pair) for pair in pairs), *(("--var-file", pair) for pair in files)]
     for option, pair in given:

@@ -7,7 +7,6 @@ class LoomError(Exception):
     """Base of all we raise; its first argument is the text, the others are data for the catcher."""
 
     def __str__(self) -> str:
-        """The text, safe to show to a user."""
         return str(self.args[0]) if self.args else ""
 
 

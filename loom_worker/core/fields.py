@@ -83,11 +83,7 @@ class Fields:
     """
 
     def __init__(self, value: Any, place: Place = (), *, what: str = "") -> None:
-        """Check that it is a mapping; None is an empty one.
-
-        Args:
-            what: names the document in the error of one that is no mapping.
-        """
+        """Args: what: names the document in the error of one that is no mapping."""
         self.place = place
         self._value: Json = {} if value is None else mapping(value, place, what)
         for key in self._value:

@@ -1,7 +1,7 @@
 """Files that are followed while a process runs: looked at, read once they have settled, and swapped as a whole.
 
 ``Follower`` decides when files are read; ``LiveFiles`` follows a folder whose files define things by name. Files of
-tools (``tools/live.py``) and the pattern library (``patterns/live.py``) are followers, too.
+tools (``tools/custom.py``) and the pattern library (``patterns/live.py``) are followers, too.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
-from loom_worker.core.values.agents import Alone, Content, ContentChange
+from loom_worker.core.values.agents import Content, ContentChange
 from loom_worker.core.values.problems import Problem
 
 LOOK_S = 1.0
@@ -107,7 +107,7 @@ class Follower(ABC):
         self.part = part
         self._clock = clock
         self._settle_s, self._look_s, self._most_s = settle_s, look_s, most_s
-        self._content: Content = Alone()
+        self._content = Content()
         self._news: deque[ContentChange] = deque()
         """Edits that were noticed and not told yet."""
         self._looking = threading.Lock()
@@ -181,7 +181,6 @@ class Follower(ABC):
         return True
 
     def _note(self, marks: Marks, *, is_read: bool) -> None:
-        """Remember the files as they were just before they were read."""
         self._read_marks = marks if is_read and not self._has_younger(marks, GRANULE_S) else None
         self._known, self._pending = marks.keys(), None
 
@@ -234,7 +233,6 @@ class LiveFiles(Follower, Generic[FoundT]):
     """Things that the files of a folder define; an error in one of them leaves its entries as they last were."""
 
     def __init__(self, part: str, *, clock: Clock = time) -> None:
-        """Read them; an error in a file is logged, not raised."""
         super().__init__(part, clock=clock)
         marks = self._marks()
         self._found = self._load()
@@ -256,7 +254,6 @@ class LiveFiles(Follower, Generic[FoundT]):
         """The same with other entries."""
 
     def digest(self) -> str:
-        """SHA-256 of all that the entries in use say, the same in every process and on every machine."""
         return self._digest
 
     def latest(self, wanted: str | None) -> FoundT:

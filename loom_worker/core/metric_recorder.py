@@ -75,7 +75,6 @@ class Histogram(Family):
 
     @property
     def size(self) -> int:
-        """Figures in a cell."""
         return len(self.bounds) + 2
 
     def observe(self, value: float, *values: str) -> None:

@@ -103,7 +103,6 @@ class _Reader:
         self.errors: list[str] = []
 
     def text(self, name: str) -> str | None:
-        """The value without blanks around it; None if there is none."""
         raw = self._environ.get(name, "").strip()
         return raw or ("~/.loom" if name == "LOOM_HOME" else None)
 
@@ -131,7 +130,6 @@ class _Reader:
         return default
 
     def secrets(self) -> dict[str, str]:
-        """The values of ``LOOM_SECRET_<NAME>`` by name."""
         found = ((name, value) for name, value in self._environ.items() if name.startswith(NAMED_PREFIX))
         return {name.removeprefix(NAMED_PREFIX): value for name, value in found if value}
 
@@ -142,7 +140,6 @@ class _Reader:
 
 
 def _with_derived_defaults(settings: Settings, read: _Reader) -> Settings:
-    """The settings with defaults that depend on other settings."""
     llm, home = settings.llm, settings.home if settings.home.is_absolute() else Path("/nowhere")
     # A base URL that is refused stays, so that its error is the only one: provider_key would miss a key as well.
     base_url = llm.base_url or read.text("ANTHROPIC_BASE_URL")
@@ -178,7 +175,6 @@ def _with_derived_defaults(settings: Settings, read: _Reader) -> Settings:
 
 
 def _contradictions(settings: Settings, read: _Reader) -> Iterator[str]:
-    """Errors that no single text shows."""
     if re.search("[?#%]", str(settings.home)):
         yield "LOOM_HOME: expected a path without ?, # and %, for it becomes part of URLs"
     long, most = len(os.fsencode(settings.home)), LONGEST_SOCKET_BYTES - len("/valkey.sock")

@@ -50,10 +50,14 @@ def defused(text: str) -> str:
     return _BLOCK_TAG.sub("&lt;", text)
 
 
+def short(text: str, most_chars: int) -> str:
+    """The text; of a longer one the beginning and an ellipsis."""
+    return text if len(text) <= most_chars else text[: most_chars - 1] + "…"
+
+
 def one_line(text: str, most_chars: int = NAME_CHARS) -> str:
     """Text cleaned, its white space made single spaces; of a longer one the beginning and an ellipsis."""
-    line = " ".join(clean(text).split())
-    return line if len(line) <= most_chars else line[: most_chars - 1] + "…"
+    return short(" ".join(clean(text).split()), most_chars)
 
 
 def without_middle(text: str, most_chars: int) -> str:

@@ -108,7 +108,6 @@ class Whole(Parser[int]):
         self.expected = f"a whole number {least}-{most}"
 
     def parse(self, raw: str) -> int:
-        """Read digits."""
         return _within(int(raw), self._least, self._most)
 
 
@@ -118,7 +117,6 @@ class Seconds(Parser[float]):
     expected = "seconds, 0.1-86400"
 
     def parse(self, raw: str) -> float:
-        """Read a decimal number."""
         return _within(float(raw), 0.1, 86_400.0)
 
 
@@ -130,7 +128,6 @@ class OneOf(Parser[T]):
         self.expected = "one of " + ", ".join(self._words)
 
     def parse(self, raw: str) -> T:
-        """Find the word."""
         if raw.lower() not in self._words:
             raise ValueError(raw)
         return self._words[raw.lower()]
@@ -143,7 +140,6 @@ class YesNo(Parser[bool]):
     expected = "one of " + ", ".join(_WORDS)
 
     def parse(self, raw: str) -> bool:
-        """Find the word."""
         if raw.lower() not in self._WORDS:
             raise ValueError(raw)
         return self._WORDS[raw.lower()]
@@ -235,7 +231,6 @@ class BareUrl(WebUrl):
     expected = "http(s)://host[:port][/path], without user name and password"
 
     def parse(self, raw: str) -> str:
-        """Check the URL."""
         if "@" in urlsplit(raw).netloc:
             raise ValueError(raw)
         return super().parse(raw)
@@ -260,7 +255,6 @@ class HttpHeaders(Parser[Mapping[str, str]]):
         return headers
 
     def show(self, value: Mapping[str, str]) -> str:
-        """The names."""
         return ", ".join(value)
 
 
@@ -270,7 +264,6 @@ class Host(Text):
     expected = "an address or name of this machine"
 
     def parse(self, raw: str) -> str:
-        """Check the address or name."""
         # A name whose last label is a number is an address, and not a right one.
         if not re.fullmatch(r"([A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]*[A-Za-z_-][A-Za-z0-9_-]*\.?", raw):
             ip_address(raw)
@@ -293,7 +286,6 @@ class ApiKeys(Parser[Mapping[str, str]]):
         return keys
 
     def show(self, value: Mapping[str, str]) -> str:
-        """The workspaces."""
         return ", ".join(value.values())
 
 
@@ -324,7 +316,6 @@ class VariableNames(Parser[tuple[str, ...]]):
         return names
 
     def show(self, value: tuple[str, ...]) -> str:
-        """The names as they were given."""
         return ",".join(value)
 
 
@@ -334,11 +325,9 @@ class Ports(Parser[tuple[int, ...]]):
     expected = "ports 1-65535, separated by commas"
 
     def parse(self, raw: str) -> tuple[int, ...]:
-        """Read the numbers."""
         return tuple(_within(int(one), 1, 65_535) for one in raw.split(","))
 
     def show(self, value: tuple[int, ...]) -> str:
-        """The numbers as they were given."""
         return ",".join(map(str, value))
 
 
@@ -348,7 +337,6 @@ class CrashPoints(Parser[Mapping[str, int]]):
     expected = "name[*times][,…], the names being " + ", ".join(crash_points.POINTS)
 
     def parse(self, raw: str) -> Mapping[str, int]:
-        """Read the names and numbers."""
         points: dict[str, int] = {}
         for one in raw.split(","):
             name, _, times = one.strip().partition("*")
@@ -358,7 +346,6 @@ class CrashPoints(Parser[Mapping[str, int]]):
         return points
 
     def show(self, value: Mapping[str, int]) -> str:
-        """The points as they were given."""
         return ",".join(f"{name}*{times}" for name, times in value.items())
 
 

@@ -280,7 +280,6 @@ class _Builder:
 
 
 def _locate(node: yaml.Node, path: str, found: dict[str, int]) -> None:
-    """Enter the lines of all that is below a node."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             name = key.value if key.tag in (_STR, _BOOL) else str(_Scalars("").construct_object(key))

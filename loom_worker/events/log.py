@@ -226,7 +226,6 @@ def _gone(turn_id: str) -> str:
 
 
 def _keys(turn_id: str) -> tuple[str, str, str, str]:
-    """All keys of a log in Redis, in the order of the scripts."""
     return _key(turn_id), _end(turn_id), _gone(turn_id), f"loom:written:{turn_id}"
 
 

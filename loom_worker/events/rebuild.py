@@ -65,8 +65,6 @@ def _texts(journal: Sequence[Step], answer: str) -> dict[int, str]:
 
 
 class _RebuiltLog:
-    """The log as far as it has been rebuilt."""
-
     def __init__(self, turn: Turn, journal: Sequence[Step]) -> None:
         self.events: list[Event] = []
         logged = (entry for step in journal if step.kind == "events" for entry in step.payload["log"])
@@ -92,7 +90,6 @@ class _RebuiltLog:
         self.add([LOST] * (first - 1 - len(self.events)))
 
     def add_remaining_calls(self) -> None:
-        """Add the other results of its tools, in the order in which they came."""
         self._add_calls(self._calls)
 
     def _add_calls(self, calls: Sequence[Call]) -> None:

@@ -1,4 +1,4 @@
-"""What Redis is told when a turn is accepted and when it has ended: its lane and its log, in one round trip each."""
+"""Tells Redis that a turn is accepted or has ended (lane and log, in one round trip each), and that a run goes on."""
 
 import logging
 from importlib.resources import files
@@ -8,6 +8,7 @@ from loom_worker.core import log_context
 from loom_worker.core.dispatcher import Dispatcher
 from loom_worker.core.errors import LoomError
 from loom_worker.core.redis_client import translate_redis_errors
+from loom_worker.core.values.runs import Run
 from loom_worker.core.values.turns import Turn
 from loom_worker.events.log import EventLog, Unsent
 from loom_worker.events.rebuild import queued
@@ -69,3 +70,22 @@ def _source(name: str) -> str:
     folder = files("loom_worker.events")
     own = ((folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("common", name))
     return "\n".join((lane_scripts.source("common"), *own))
+
+
+class RunNews:
+    """Publishes on the channels of turns: ids of runs are no ids of turns."""
+
+    def __init__(self, redis: Any) -> None:
+        """Args: redis: a redis-py client."""
+        self._redis = redis
+
+    def changed(self, run: Run) -> None:
+        """The event log of a run has grown; who misses it looks once a second.
+
+        Raises:
+            Unavailable: Redis did not answer.
+        """
+        with translate_redis_errors():
+            self._redis.publish(f"loom:news:{run.id}", run.events)
+            if run.is_finished:
+                self._redis.publish("loom:ended", run.id)

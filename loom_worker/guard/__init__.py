@@ -5,6 +5,6 @@ together through Redis; ``tolerant`` lets work go on if Redis does not answer; `
 name.
 
 ``redact`` removes secrets and personal data from texts, ``stream`` from texts that come piece by piece, and ``rails``
-holds texts against guardrails. ``findings`` finds it all, also where ``disguise`` sees through it, by ``secrets``
-(``vendor_keys`` knows shapes and random values), ``personal``, ``phones`` and ``injection`` (by ``injection_rules``).
+holds texts against guardrails. ``findings`` finds it all, also in disguise, by ``secrets`` (``vendor_keys`` knows
+shapes and random values), ``personal``, ``phones`` and ``injection``.
 """

@@ -172,7 +172,6 @@ class Breakers:
         return state, left_ms
 
     def _own(self, name: str) -> str:
-        """The name under which the process' own breaker is kept."""
         return f"{name}|{self._process}"
 
     def _recent(self) -> list[str]:

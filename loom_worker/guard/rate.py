@@ -35,12 +35,7 @@ class RateLimiter:
     """All rate limits, on one Redis; while it does not answer every call is allowed. Safe to use from many threads."""
 
     def __init__(self, redis: Any, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is sent yet.
-
-        Args:
-            redis: a redis-py client that decodes responses.
-            clock: monotonic seconds.
-        """
+        """Args: redis: a redis-py client that decodes responses; clock: monotonic seconds."""
         self._clock = clock
         self._tolerant = Tolerant("rate limits", clock)
         self._script = redis.register_script((files("loom_worker.guard") / "rate.lua").read_text(encoding="utf-8"))

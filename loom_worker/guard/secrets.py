@@ -77,7 +77,6 @@ def _is_credential(value: str, rest: str) -> bool:
 
 
 def _is_header(value: str, _rest: str) -> bool:
-    """False for a placeholder."""
     return value[0] not in "<{$…*"
 
 

@@ -21,11 +21,7 @@ class StreamFilter:
     """A filter for one text; its answers together are the redacted text."""
 
     def __init__(self, kinds: Collection[str]) -> None:
-        """Filter nothing yet.
-
-        Args:
-            kinds: what is taken out, of SENSITIVE, or rules as ``scan`` takes them.
-        """
+        """Args: kinds: what is taken out, of SENSITIVE, or rules as ``scan`` takes them."""
         self._kinds = kinds
         self._text = ""
         """What is kept: some that was passed on already, then what is held back."""
@@ -57,7 +53,6 @@ class StreamFilter:
         return "".join(parts)
 
     def _forget(self, passed: int) -> None:
-        """Keep no more than is needed."""
         dropped = max(0, passed - CONTEXT_CHARS)
         self._text, self._passed = self._text[dropped:], passed - dropped
         if len(self._text) - self._passed > MOST_HELD_CHARS:

@@ -22,12 +22,7 @@ class Tolerant:
     """Asks Redis, and gives a default while it does not answer. Safe to use from many threads."""
 
     def __init__(self, what: str, clock: Callable[[], float]) -> None:
-        """Begin as if Redis answered.
-
-        Args:
-            what: the guard, for the log.
-            clock: monotonic seconds.
-        """
+        """Args: what: the guard, for the log; clock: monotonic seconds."""
         self._what = what
         self._clock = clock
         self._lock = threading.Lock()

@@ -24,7 +24,7 @@ from referencing.exceptions import Unresolvable
 
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.json import Json
-from loom_worker.tools.schemas import check_references, pointer
+from loom_worker.tools.arguments import check_references, pointer
 
 log = logging.getLogger(__name__)
 

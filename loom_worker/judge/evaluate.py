@@ -16,7 +16,7 @@ from loom_worker.judge.checks import Opinion
 from loom_worker.judge.grounded import grounded
 from loom_worker.judge.llm import Case
 from loom_worker.judge.python_judges import PythonJudges
-from loom_worker.llm.meter import PaidModel
+from loom_worker.llm.meter import OnBudget
 from loom_worker.llm.model import Model, whole_reply
 from loom_worker.memory.layers import Count
 
@@ -56,7 +56,7 @@ class Judging:
     caller: Caller
     model: JudgeModel | None
     """None: there is no model that understands an answer."""
-    paid: PaidModel | None
+    paid: OnBudget | None
     """The same, as budgets see it."""
 
     def evaluate(self, member: PanelMember, case: Case) -> Evaluation:

@@ -13,7 +13,7 @@ from typing import Any
 
 from loom_worker.core.errors import JudgeFailed
 from loom_worker.core.text import clean, fence_key, fenced, without_middle
-from loom_worker.core.values.chat import ChatMessage, Reply, Request, ToolSpec
+from loom_worker.core.values.chat import ChatMessage, Reply, Request, ToolSpec, object_schema
 from loom_worker.judge.checks import Opinion
 
 VERDICT_TOKENS = 1_024
@@ -44,15 +44,12 @@ else."""
 TOOL = ToolSpec(
     "give_verdict",
     "Gives the score of the answer, and what is to be mended.",
-    {
-        "type": "object",
-        "properties": {
-            "critique": {"type": "string", "description": "What is to be mended, in one to three sentences."},
-            "score": {"type": "number", "minimum": 0, "maximum": 1},
-        },
-        "required": ["critique", "score"],
-        "additionalProperties": False,
-    },
+    object_schema(
+        "critique",
+        "score",
+        critique={"type": "string", "description": "What is to be mended, in one to three sentences."},
+        score={"type": "number", "minimum": 0, "maximum": 1},
+    ),
 )
 
 

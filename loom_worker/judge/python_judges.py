@@ -15,8 +15,8 @@ from loom_worker.judge import checks
 from loom_worker.judge.checks import Opinion
 from loom_worker.judge.llm import Case
 from loom_worker.tools import custom, targets
+from loom_worker.tools.custom import ToolFiles
 from loom_worker.tools.execution import ToolExecutor
-from loom_worker.tools.live import ToolFiles
 from loom_worker.tools.outcome import DIED
 
 GROUP = "loom.judges"

@@ -74,7 +74,7 @@ class A2aAgent:
         return self._name
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply. The same request of the same turn has the same message id, so it asks no second time."""
+        """The same request of the same turn has the same message id, so it asks no second time."""
         request.watch.asked()
         deadline_s = time.monotonic() + self._address.timeout_s
         memo, text = _last(request)
@@ -160,8 +160,6 @@ class A2aAgent:
 
 
 class _Exchange:
-    """The calls that one reply takes."""
-
     def __init__(
         self,
         address: RemoteAddress,
@@ -254,7 +252,6 @@ class _Exchange:
 
 
 def _last(request: Request) -> tuple[Memo, str]:
-    """What the latest reply keeps of its task, and the user's latest message."""
     text = next((each.text for each in reversed(request.messages) if each.role == "user"), "")
     blocks = (block for each in reversed(request.messages) for block in each.opaque if block.get("type") == MEMO)
     return Memo.of(next(blocks, {})), text

@@ -51,7 +51,6 @@ class HttpCall:
     stopping: Stopping | None
 
     def open(self) -> OpenAnswer:
-        """See ProviderCall.open."""
         deadline = Deadline(max(self.deadline_s - time.monotonic(), 0.001))
         private = self.address.allow_private
         addresses = resolve_in_time(self.goal, deadline, allow_private=private, lookup=self.address.lookup)
@@ -66,7 +65,6 @@ class HttpCall:
             answer.close()
 
     def is_given_up(self) -> bool:
-        """See ProviderCall.is_given_up."""
         return (self.stopping is not None and self.stopping.is_due) or self.request.is_given_up()
 
     def events(self, most_bytes: int) -> Iterator[Json]:

@@ -27,11 +27,7 @@ class Anthropic(MessagesModel):
     def __init__(
         self, *, model: str, api_key: str | None = None, base_url: str | None = None, **options: Unpack[CallOptions]
     ) -> None:
-        """Nothing is imported or connected before the first reply.
-
-        Args:
-            base_url: None: Anthropic's own. Other makers' addresses end in ``/v1``, which Loom adds itself.
-        """
+        """Args: base_url: None: Anthropic's own. Other makers' addresses end in ``/v1``, which Loom adds itself."""
         address = re.sub(r"(?:/v1(?:/messages)?)?/*$", "", base_url) if base_url else None
         server = AnthropicServer(api_key or (NO_KEY if base_url else None), address)
         super().__init__(server, model=model, **options)
@@ -50,7 +46,6 @@ class AnthropicServer(MessagesApi):
         return self.api_key if self.api_key != NO_KEY else None
 
     def new_client(self) -> "SyncAPIClient":
-        """See Server.new_client."""
         import anthropic
 
         client = anthropic.Anthropic(
@@ -61,7 +56,6 @@ class AnthropicServer(MessagesApi):
         return client
 
     def translated(self, error: Exception, model: str) -> LoomError | None:
-        """See Server.translated."""
         import anthropic
 
         return ProviderFailed(NO_CREDENTIALS) if isinstance(error, anthropic.CredentialsError) else None

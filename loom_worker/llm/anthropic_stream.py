@@ -32,7 +32,7 @@ FINISHED: frozenset[StopReason] = frozenset({"end_turn", "tool_use"})
 MOST_TOKENS = 10**12
 """Of a usage figure; a larger one is nonsense, which no sum or column could hold."""
 MAX_REPLY_BYTES = 2 * 1024 * 1024
-"""See LlmSettings.max_reply_bytes."""
+"""The default of LlmSettings.max_reply_bytes."""
 MAX_BLOCKS = 1_000
 """Content blocks of one reply. Each tool call becomes a row, three events and a result that is sent back; more than a
 few dozen calls are refused anyway."""
@@ -90,11 +90,7 @@ class Assembly:
     """A reply as it arrives: feed it every event, then ask for the reply."""
 
     def __init__(self, model: str, *, max_bytes: int = MAX_REPLY_BYTES) -> None:
-        """Begin a reply of the model that was asked.
-
-        Args:
-            max_bytes: of the whole reply, in UTF-8.
-        """
+        """Args: max_bytes: of the whole reply, in UTF-8."""
         self._max_bytes = max_bytes
         self._size_bytes = 0
         self._asked = model
@@ -206,7 +202,6 @@ class Assembly:
         return piece if name == "text" else ""
 
     def _room_for(self, text: str) -> str:
-        """The part of a text that the reply may still hold."""
         size_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         room = self._max_bytes - self._size_bytes
         if size_bytes > room:

@@ -71,11 +71,9 @@ class BedrockServer(MessagesApi):
 
     @property
     def unreachable(self) -> str:
-        """See Server.unreachable."""
         return "The connection to Bedrock failed"
 
     def new_client(self) -> "SyncAPIClient":
-        """See Server.new_client."""
         import anthropic
 
         try:
@@ -93,11 +91,9 @@ class BedrockServer(MessagesApi):
         return client
 
     def body(self, request: Request, model: str) -> Json:
-        """See Server.body."""
         return {"anthropic_version": VERSION} | request_body(request, model)
 
     def events(self, chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[Json]:
-        """See Server.events."""
         eventstream = import_module("botocore.eventstream")
         buffer = eventstream.EventStreamBuffer()
         waiting_bytes = 0
@@ -114,11 +110,9 @@ class BedrockServer(MessagesApi):
             raise StreamBroken(MALFORMED) from error
 
     def failures(self) -> tuple[type[Exception], ...]:
-        """See Server.failures."""
         return (*MessagesApi.failures(self), import_module("botocore.exceptions").BotoCoreError)
 
     def translated(self, error: Exception, model: str) -> LoomError | None:
-        """See Server.translated."""
         if isinstance(error, import_module("botocore.exceptions").BotoCoreError):
             # An expired login is renewed while the turn waits.
             return StreamBroken(f"AWS gives no credentials. {safe_detail(str(error), None)}")

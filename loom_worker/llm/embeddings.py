@@ -18,8 +18,7 @@ from loom_worker.core.text import longest
 from loom_worker.core.values.chat import Usage
 from loom_worker.guard.breaker import Breakers
 from loom_worker.llm.anthropic_errors import is_rate_limit
-from loom_worker.llm.measured import outcome_of
-from loom_worker.llm.retry import RetryPolicy, pause_before
+from loom_worker.llm.retry import RetryPolicy, outcome_of, pause_before
 
 Vector = Sequence[float]
 TextKind = Literal["document", "query"]
@@ -121,11 +120,7 @@ class Careful:
         clock: Callable[[], float] = time.monotonic,
         policy: RetryPolicy = POLICY,
     ) -> None:
-        """Wrap an adapter.
-
-        Args:
-            pause, chance, clock: as of Retrying (retry.py).
-        """
+        """Args: pause, chance, clock: as of Retrying (retry.py)."""
         self._embedder = embedder
         self._breakers = breakers
         self._breaker = f"embeddings:{embedder.name}"
@@ -142,11 +137,7 @@ class Careful:
         return self._embedder.name
 
     def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
-        """See Embedder.embed.
-
-        Raises:
-            LeftAlone: without any request, while the breaker is open.
-        """
+        """Raises LeftAlone, without any request, while the breaker is open."""
         end_s, n = self._clock() + timeout_s, 0
         while True:
             try:
@@ -159,7 +150,6 @@ class Careful:
             self._pause(wait_s, lambda: not may_be_sent())
 
     def _tried(self, texts: Sequence[str], kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
-        """One request, measured and reported to the breaker."""
         permit = self._breakers.permit(self._breaker, probe_s=timeout_s + 1)
         if permit.open_for_s is not None:
             text = f"The embedding provider of {self.name} keeps failing and is left alone for another"

@@ -74,15 +74,12 @@ class OpenAi:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """See EmbeddingApi."""
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     def body(self, model: str, texts: Sequence[str], kind: TextKind) -> Json:
-        """See EmbeddingApi."""
         return {"model": model, "input": list(texts), "encoding_format": "float"}
 
     def read(self, answer: Json) -> tuple[list[Vector], int]:
-        """See EmbeddingApi."""
         ordered = sorted(answer["data"], key=lambda each: int(each["index"]))
         usage = answer.get("usage") or {}
         return [each["embedding"] for each in ordered], int(
@@ -102,7 +99,6 @@ class Voyage(OpenAi):
     key_advice: str = "set LOOM_VOYAGE_KEY"
 
     def body(self, model: str, texts: Sequence[str], kind: TextKind) -> Json:
-        """See EmbeddingApi."""
         return {"model": model, "input": list(texts), "input_type": kind, "truncation": True}
 
 
@@ -120,11 +116,10 @@ class OllamaEmbed:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def body(self, model: str, texts: Sequence[str], kind: TextKind) -> Json:
-        """See EmbeddingApi. Windows of local models are often shorter than what is sent, so it cuts once more."""
+        """Windows of local models are often shorter than what is sent, so it cuts once more."""
         return {"model": model, "input": list(texts), "truncate": True}
 
     def read(self, answer: Json) -> tuple[list[Vector], int]:
-        """See EmbeddingApi."""
         return list(answer["embeddings"]), int(answer.get("prompt_eval_count") or 0)
 
 
@@ -139,11 +134,9 @@ class HttpEmbedder:
 
     @property
     def name(self) -> str:
-        """See Embedder."""
         return f"{self.api.provider}/{self.model}"
 
     def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
-        """See Embedder.embed."""
         if self.stopping is not None and self.stopping.is_asked:
             raise Interrupted("The worker stops.")
         answer = self._answer(self.api.body(self.model, texts, kind), timeout_s, may_be_sent)
@@ -205,7 +198,6 @@ def _whole(chunks: Iterator[bytes]) -> bytes:
 
 
 def _detail(body: bytes) -> str:
-    """What the provider says about a refusal, short and without anything like a key."""
     try:
         error = json.loads(body)
     except ValueError:

@@ -35,7 +35,6 @@ class HashedWords:
         self.name = f"scripted/{model}"
 
     def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
-        """See Embedder.embed; raises nothing."""
         found = tuple(map(_hashed, texts))
         return Embedded(found, Usage(input_tokens=sum(len(text.split()) for text in texts), llm_calls=1))
 
@@ -48,18 +47,13 @@ class StaticModel:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is read before the first text."""
         self.name = f"local/{folder.name}"
         self._folder = folder
         self._lock = threading.Lock()
         self._parts: tuple[Any, Any] | None = None
 
     def embed(self, texts: Sequence[str], *, kind: TextKind, timeout_s: float, may_be_sent: MayBeSent) -> Embedded:
-        """See Embedder.embed.
-
-        Raises:
-            ProviderFailed: the folder holds no such model, or a package is missing.
-        """
+        """Raises ProviderFailed if the folder holds no such model, or a package is missing."""
         tokenizer, matrix = self._loaded()
         vectors, tokens = list[Vector](), 0
         for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False):

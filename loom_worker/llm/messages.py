@@ -187,7 +187,7 @@ class MessagesModel:
         return self._model
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply; a request that the provider refuses is asked once more without what that names."""
+        """A request that the provider refuses is asked once more without what that names."""
         deadline = time.monotonic() + self._call_timeout_s
         plain = request if self._cache_marks else replace(request, cache_marks=False)
         form: Request | None = without_thinking(plain, _refused)
@@ -293,8 +293,6 @@ def _noting(dropped: Collection[str], events: Iterator[ReplyEvent]) -> Iterator[
 
 
 class _Call:
-    """One call of a server, for WatchedBody."""
-
     def __init__(
         self, server: MessagesApi, body: Json, request: Request, *, timeout_s: float, stopping: Stopping | None
     ) -> None:
@@ -305,7 +303,6 @@ class _Call:
         self._stopping = stopping
 
     def open(self) -> Response:
-        """See ProviderCall.open."""
         import anthropic
 
         _sending.may_be_sent = self._request.may_be_sent  # for the client's hook, which runs in this thread
@@ -328,7 +325,6 @@ class _Call:
         return Response(stream)
 
     def is_given_up(self) -> bool:
-        """See ProviderCall.is_given_up."""
         return (self._stopping is not None and self._stopping.is_due) or self._request.is_given_up()
 
 

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from loom_worker.core.errors import BudgetSpent, LoomError, Overloaded, ProviderFailed, Unavailable, Unreached
 from loom_worker.core.values.budgets import NOTHING, Amount, CallCost, Payer, Reservation
@@ -29,11 +28,7 @@ class BudgetMeter(Meter):
     def __init__(
         self, budgets: Budgets, payer: Payer, *, input_tokens: int, clock_ms: Callable[[], int] = now_ms
     ) -> None:
-        """Nothing is set aside yet.
-
-        Args:
-            input_tokens: of the request, never fewer than the provider will count.
-        """
+        """Args: input_tokens: of the request, never fewer than the provider will count."""
         self.held: Reservation | None = None
         """What is set aside for the last try."""
         self.narrowed = ""
@@ -44,7 +39,6 @@ class BudgetMeter(Meter):
         self._clock_ms = clock_ms
 
     def reserve(self, model: str, max_tokens: int) -> int:
-        """See Meter."""
         self.lose()
         found = rates(model, self._input_tokens)
         self._cost = CallCost(self._input_tokens, max_tokens, *(found or (None, None)))
@@ -75,7 +69,6 @@ class BudgetMeter(Meter):
         return held
 
     def refund(self, used: Amount = NOTHING) -> None:
-        """See Meter."""
         if (held := self.take()) is None:
             return
         try:
@@ -131,11 +124,7 @@ class Metered:
         return self._model.name
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply.
-
-        Raises:
-            BudgetSpent: nothing was sent.
-        """
+        """Raises BudgetSpent if the budget has no room for it; nothing was sent."""
         warn_of(self.name)
         max_tokens = request.meter.reserve(self.name, request.max_tokens)
         try:
@@ -148,23 +137,11 @@ class Metered:
             raise
 
 
-class PaidModel(Model, Protocol):
-    """A Model that somebody else than a turn's answer pays for."""
-
-    @property
-    def held(self) -> tuple[Reservation, ...]:
-        """What is set aside for the last call."""
-
-
 class OnBudget:
     """A Model whose calls are paid for by somebody else than a turn's answer: summaries, rankings. For one thread."""
 
     def __init__(self, model: Model, budgets: Budgets, payer: Payer, count: Callable[[str], int]) -> None:
-        """Wrap a model.
-
-        Args:
-            count: the model's tokens of a text, never too few.
-        """
+        """Args: count: the model's tokens of a text, never too few."""
         self._model = model
         self._budgets = budgets
         self._payer = payer
@@ -186,7 +163,6 @@ class OnBudget:
         return tuple(filter(None, (meter.take() for meter in self._meters)))
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply, and Metered.reply."""
         texts = [request.system, *(message.text for message in request.messages)]
         texts += [f"{tool.name}{tool.description}{dict(tool.input_schema)}" for tool in request.tools]
         tokens = sum(map(self._count, texts)) + FRAME_TOKENS + MESSAGE_TOKENS * len(request.messages)

@@ -68,7 +68,6 @@ class Fallback:
         self._second = second
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply."""
         has_begun = False
         try:
             for event in self._first.reply(request):
@@ -100,11 +99,7 @@ class Revocable:
         return self._model.name
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply.
-
-        Raises:
-            Interrupted: also if the session is deleted; then nothing was sent, or the call was ended.
-        """
+        """Ends with Interrupted also if the session is deleted: nothing was sent, or the call was ended."""
         if not self._is_there():
             raise Interrupted("Nothing was sent: the session is deleted.")
         check_at_s, is_gone = time.monotonic() + CHECK_EVERY_S, False

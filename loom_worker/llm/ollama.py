@@ -77,18 +77,16 @@ class OllamaServer(MessagesApi):
 
     @property
     def unreachable(self) -> str:
-        """See Server.unreachable."""
         return f"Ollama does not answer at {self.url}: start it with `ollama serve`, or set OLLAMA_HOST"
 
     def new_client(self) -> "SyncAPIClient":
-        """See Server.new_client."""
         import anthropic
 
         # The key is given, so that one of Anthropic's in the environment is never sent to this server.
         return anthropic.Anthropic(api_key=NO_KEY, base_url=self.url, max_retries=0, http_client=bounded_client())
 
     def body(self, request: Request, model: str) -> Json:
-        """See Server.body: without marks, texts in one block, and without tools where none may be called."""
+        """Without marks, texts in one block, and without tools where none may be called."""
         tools = request.tools if request.may_call_tools else ()
         plain = replace(request, cache_marks=False, tools=tools, must_call="")
         body = request_body(plain, model, needs_signature=False)
@@ -97,14 +95,13 @@ class OllamaServer(MessagesApi):
         return body | system | {"messages": messages}
 
     def finished(self, reply: Reply, body: Json) -> Reply:
-        """See Server.finished: under Loom's name for the model, and with a warning if the prompt was cut."""
+        """Under Loom's name for the model, and with a warning if the prompt was cut."""
         sent_chars, read_tokens = len(json.dumps(body, ensure_ascii=False)), reply.usage.input_tokens
         if read_tokens and sent_chars > MOST_CHARS_A_TOKEN * read_tokens:
             log.warning(CUT, sent_chars, read_tokens)
         return with_cost(replace(reply, model=OLLAMA + reply.model))
 
     def translated(self, error: Exception, model: str) -> LoomError | None:
-        """See Server.translated."""
         import anthropic
 
         if not isinstance(error, anthropic.APIStatusError):

@@ -11,7 +11,7 @@ from loom_worker.core.values.budgets import Reservation
 from loom_worker.core.values.chat import ChatMessage, Reply, Request
 from loom_worker.core.values.json import untagged
 from loom_worker.core.values.tools import Caller
-from loom_worker.llm.meter import PaidModel
+from loom_worker.llm.meter import OnBudget
 from loom_worker.llm.model import Model, Revocable, whole_reply
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class SessionAccounts(Protocol):
     def is_there(self, lane: str) -> bool:
         """Whether the session of a lane is not deleted; what its messages say is sent nowhere else."""
 
-    def on_budget(self, model: Model, caller: Caller) -> PaidModel:
+    def on_budget(self, model: Model, caller: Caller) -> OnBudget:
         """The model, paid for by the session's budgets."""
 
     def charge(self, caller: Caller, reply: Reply, held: Sequence[Reservation]) -> None:

@@ -162,7 +162,6 @@ class WatchedBody:
             body.close()
 
     def _put(self, chunk: bytes | BaseException | None) -> None:
-        """Hand it to the caller, who may be slow or gone."""
         while not self._is_abandoned.is_set():
             try:
                 self._chunks.put(chunk, timeout=POLL_S)
@@ -187,11 +186,9 @@ class Response:
         return _unpacked(response.iter_raw(), response.headers)
 
     def close(self) -> None:
-        """See Body.close."""
         self.stream.close()
 
     def hang_up(self) -> None:
-        """See Body.hang_up."""
         # Closing a socket does not wake a thread that reads from it, shutting it down does. SSLSocket's own method
         # would take the TLS object away from under that thread.
         network = self.stream.response.extensions.get("network_stream")
@@ -265,8 +262,6 @@ def bounded_client() -> "httpx2.Client":
     import httpx2
 
     class Beginning(httpx2.SyncByteStream):
-        """The first bytes of a body, unpacked."""
-
         def __init__(self, stream: httpx2.SyncByteStream, headers: Mapping[str, str]) -> None:
             self._stream = stream
             self._headers = headers

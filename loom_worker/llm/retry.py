@@ -1,11 +1,21 @@
-"""Models that repeat failed calls, and that stop calling a provider that keeps failing."""
+"""Models that repeat failed calls, that stop calling a provider that keeps failing, and that measure its requests."""
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from loom_worker.core.errors import LeftAlone, Overloaded, PromptTooLong, ProviderFailed, StreamBroken, Transient
+from loom_worker.core import metrics
+from loom_worker.core.errors import (
+    LeftAlone,
+    LoomError,
+    Overloaded,
+    PromptTooLong,
+    ProviderFailed,
+    StreamBroken,
+    Transient,
+)
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta
 from loom_worker.guard.breaker import Breakers
 from loom_worker.llm.anthropic_errors import is_rate_limit
@@ -57,7 +67,7 @@ class Retrying:
         return self._model.name
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply: Overloaded and StreamBroken are tried again, anything else is raised at once.
+        """Overloaded and StreamBroken are tried again, anything else is raised at once.
 
         Raises:
             Overloaded: the tries are used up, or the provider wants a longer wait than max_wait_s.
@@ -122,11 +132,7 @@ class Guarded:
         return self._model.name
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        """See Model.reply.
-
-        Raises:
-            LeftAlone: without any request, while the breaker is open.
-        """
+        """Raises LeftAlone, without any request, while the breaker is open."""
         permit = self._breakers.permit(self._breaker, probe_s=self._probe_s)
         if permit.open_for_s is not None:
             raise LeftAlone(
@@ -154,3 +160,51 @@ class Guarded:
             raise
         finally:
             report(self._breaker, permit.token)
+
+
+class Measured:
+    """Wraps an adapter, inside circuit breaker and retries: each try counts, and only what was really sent."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self._model.name
+
+    def reply(self, request: Request) -> Iterator[ReplyEvent]:
+        began_s = time.perf_counter()
+        took_s: float | None = None
+        has_text = False
+        outcome = "given_up"  # closed early, or interrupted
+        try:
+            for event in self._model.reply(request):
+                if isinstance(event, Reply):
+                    took_s, outcome = time.perf_counter() - began_s, "ok"
+                elif not has_text and isinstance(event, TextDelta):
+                    has_text = True
+                    metrics.LLM_FIRST_TOKEN.observe(time.perf_counter() - began_s, self.name)
+                yield event
+        except LoomError as error:
+            outcome = outcome_of(error)
+            raise
+        finally:
+            # Up to the reply: what is done with it before the iterator is closed takes no time of the provider's.
+            took_s = time.perf_counter() - began_s if took_s is None else took_s
+            metrics.LLM_REQUESTS.observe(took_s, self.name, outcome)
+
+
+def outcome_of(error: LoomError) -> str:
+    """How a request ended, as the metric names it."""
+    match error:
+        case Overloaded():
+            return "rate_limited" if is_rate_limit(error) else "overloaded"
+        case StreamBroken():
+            return "broken"
+        case PromptTooLong():
+            return "too_long"
+        case ProviderFailed():
+            return "refused"
+        case _:
+            return "given_up"

@@ -78,7 +78,6 @@ def _json(text: str) -> object:
 
 
 def _objects(value: object, depth: int) -> Iterator[dict[str, Any]]:
-    """Objects with a summary or facts, those in texts of JSON, too."""
     value = _json(value) if isinstance(value, str) and "{" in value else value
     named = _named(value) if isinstance(value, dict) else {}
     if {"summary", "facts"} & named.keys():

@@ -31,7 +31,7 @@ from loom_worker.memory.embed import DONE, MessageEmbedding, NoVectors
 from loom_worker.memory.kernel import kept
 from loom_worker.memory.layers import turns
 from loom_worker.memory.pressure import Batch, batch, kept_tokens, l2_is_full
-from loom_worker.memory.sizes import Sizes
+from loom_worker.memory.results import Sizes
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.facts import Facts
@@ -59,8 +59,6 @@ THREADS_PER_SESSION = 4
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A session whose memory this worker compresses."""
-
     lane: str
     held: MemoryClaim
     rules: CompressionRules
@@ -71,7 +69,6 @@ class _Work:
     """What was done so far, for the monitor."""
 
     def wants_model(self, kind: str) -> bool:
-        """Whether a model is asked for a step of this kind."""
         is_alone = kind == "summarized" and self.rules.tiers is not None and self.rules.tiers.strategy == "heuristic"
         return self.rules.model is not None and not is_alone
 
@@ -258,7 +255,6 @@ class Compressor:
         return _compressed(state, replace(found, messages=batch_messages), rules)
 
     def _dated(self, work: _Work, state: MemoryState) -> _Step | None:
-        """A summary by date of what left L1 longest ago, with its facts; None if it makes no batch so far."""
         lane, rules, tiers = work.lane, work.rules, work.rules.tiers
         if tiers is None or not dated.wants(tiers) or self.memories.undated(lane, state) < tiers.batch_size:
             return None
@@ -275,7 +271,6 @@ class Compressor:
 
 
 def _monitored(lane: str, held: MemoryClaim, *, began_ms: int) -> Work:
-    """What a monitor is told of: the compression of this version of a session's memory."""
     return Work(
         id=f"summary:{lane}:{held.state.version}",
         kind="summary",
@@ -288,7 +283,6 @@ def _monitored(lane: str, held: MemoryClaim, *, began_ms: int) -> Work:
 
 
 def _log_ids(lane: str, held: MemoryClaim) -> log_context.Ids:
-    """Of the session, and of the turn whose trace tells of it."""
     ids = {"lane": lane, "session": held.session.id, "workspace": held.session.workspace}
     turn = held.turn
     return {**ids, "turn": turn.turn_id, **log_context.trace_ids(turn.trace_id, turn.turn_id)} if turn else ids

@@ -22,8 +22,7 @@ from loom_worker.memory.layers import (
     turns,
     with_added,
 )
-from loom_worker.memory.results import bounded, folded, results_tokens, rounds, stubbed
-from loom_worker.memory.sizes import Sizes
+from loom_worker.memory.results import Sizes, bounded, folded, results_tokens, rounds, stubbed
 
 Chats = tuple[ChatMessage, ...]
 Bound = Callable[[Sequence[ChatMessage]], Chats]

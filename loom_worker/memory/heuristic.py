@@ -71,8 +71,6 @@ _BRACKETS = re.compile(r"[{}\[\]]+")
 
 
 class _Line(NamedTuple):
-    """What one speaker said at a time."""
-
     speaker: str
     text: str
     is_note: bool = False
@@ -81,8 +79,6 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A sentence or a part of one."""
-
     place: int
     line: int
     speaker: str
@@ -142,7 +138,6 @@ def _selected(lines: Iterable[_Line], *, most_tokens: int, count: Count) -> str:
 
 
 def _pieces(lines: Iterable[_Line]) -> Iterator[_Piece]:
-    """The sentences, each only once."""
     seen: set[str] = set()
     for number, line in enumerate(lines):
         for sentence in [line.text] if line.is_note else _sentences(line.text):
@@ -212,7 +207,6 @@ def _by_gain(order: Sequence[int], worth: Sequence[dict[str, float]]) -> Iterato
 
 
 def _weights(pieces: Sequence[_Piece]) -> list[dict[str, float]]:
-    """For each piece what its words are worth for its length."""
     words = [dict(_words(piece.text)) for piece in pieces]
     holding = Counter(word for each in words for word in each)
     rarity = {number: log(1 + len(pieces) / number) for number in set(holding.values())}
@@ -224,7 +218,6 @@ def _weights(pieces: Sequence[_Piece]) -> list[dict[str, float]]:
 
 
 def _words(text: str) -> Iterator[tuple[str, float]]:
-    """The words of a piece, and what each is worth in addition to its rarity."""
     for place, word in enumerate(_WORD.findall(text)):
         if not word.isascii() and UNSPACED.search(word):
             yield from ((word[at : at + 2], SHORT) for at in range(max(1, len(word) - 1)))

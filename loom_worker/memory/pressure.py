@@ -7,8 +7,7 @@ from itertools import accumulate
 from loom_worker.core.values.memory import Level, MemoryPolicy, MemoryState
 from loom_worker.core.values.sessions import Message
 from loom_worker.memory.layers import Count, turns
-from loom_worker.memory.results import results_tokens
-from loom_worker.memory.sizes import Sizes
+from loom_worker.memory.results import Sizes, results_tokens
 
 MOST_L1_MESSAGES = 800
 """More than these are pressure whatever they hold and whatever a policy says: a turn reads them all."""

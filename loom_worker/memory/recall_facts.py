@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from loom_worker.core.errors import NotFound, ToolFailed
-from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.memory.kernel import facts_tokens
@@ -94,15 +94,11 @@ _SPEC = ToolSpec(
         "Keep in mind for good who the user is, what they want to reach and how they like things done, when they tell. "
         "Name only what changes; null removes."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "user": _nullable("string", "who the user is"),
-            "goals": _nullable("array", "all goals; replaces those before", items={"type": "string"}, maxItems=50),
-            "preferences": _nullable("object", 'set one by one, {"language": "German"}'),
-            "notes": _nullable("object", "other facts by name, set one by one"),
-        },
-        "minProperties": 1,
-        "additionalProperties": False,
-    },
+    input_schema=object_schema(
+        user=_nullable("string", "who the user is"),
+        goals=_nullable("array", "all goals; replaces those before", items={"type": "string"}, maxItems=50),
+        preferences=_nullable("object", 'set one by one, {"language": "German"}'),
+        notes=_nullable("object", "other facts by name, set one by one"),
+    )
+    | {"minProperties": 1},
 )

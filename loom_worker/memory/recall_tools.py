@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from loom_worker.core.errors import Invalid, NotFound, ToolFailed
 from loom_worker.core.text import fence, longest
-from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.tools import Caller, Tool
@@ -176,7 +176,6 @@ def _tokens(parts: RecallParts, messages: Sequence[Message]) -> int:
 
 
 def _place(message: Message, first_n: int) -> Json:
-    """That a message need not be recalled."""
     return {"is_in_context": True} if message.n >= first_n else {}
 
 
@@ -191,15 +190,11 @@ _RECALL = ToolSpec(
         "your context: they stand beside the user's next messages until clear_recalled_context. The oldest message has "
         "offset 0; the answer says how many there are in total."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "offset": {"type": "integer", "minimum": 0, "maximum": _FARTHEST, "description": "messages to skip"},
-            "limit": _limit(MOST_RECALLED),
-        },
-        "required": ["offset"],
-        "additionalProperties": False,
-    },
+    input_schema=object_schema(
+        "offset",
+        offset={"type": "integer", "minimum": 0, "maximum": _FARTHEST, "description": "messages to skip"},
+        limit=_limit(MOST_RECALLED),
+    ),
 )
 _SEARCH = ToolSpec(
     name="search_conversation",
@@ -208,19 +203,15 @@ _SEARCH = ToolSpec(
         "numbers or a whole question. Best first, each with what was said around it and its offset for "
         "recall_conversation. What is found is recalled as there, while there is room, unless promote is false."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "query": {"type": "string"},
-            "limit": _limit(MOST_FOUND),
-            "promote": {"type": "boolean", "default": True},
-        },
-        "required": ["query"],
-        "additionalProperties": False,
-    },
+    input_schema=object_schema(
+        "query",
+        query={"type": "string"},
+        limit=_limit(MOST_FOUND),
+        promote={"type": "boolean", "default": True},
+    ),
 )
 _CLEAR = ToolSpec(
     name="clear_recalled_context",
     description="Take all recalled messages out of your context again, to make room; they can be recalled anew.",
-    input_schema={"type": "object", "properties": {}, "additionalProperties": False},
+    input_schema=object_schema(),
 )

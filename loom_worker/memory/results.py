@@ -1,4 +1,4 @@
-"""The tool results of one turn have a budget of their own: older ones leave a stub in their place. Pure.
+"""The tool results of one turn have a budget of their own: older ones leave a stub in their place.
 
 The same function is applied to a turn while it runs and after it has ended, so what was sent stays as it was sent.
 """
@@ -7,10 +7,11 @@ import json
 import re
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
-from loom_worker.memory.layers import Count, with_added
+from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolSpec, ToolUse
+from loom_worker.core.values.sessions import Message
+from loom_worker.memory.layers import Count, chat_tokens, tools_tokens, with_added
 
 RESULTS_SHARE = 0.30
 """Of the input budget (0-1), for the tool results of one turn."""
@@ -148,3 +149,69 @@ def folded(turn: Sequence[ChatMessage], number: int) -> tuple[ChatMessage, ...]:
     listed = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
     line = f"[{len(names)} earlier tool calls of this turn ({listed}) and their results are left out for want of room.]"
     return (with_added(turn[0], line), *turn[end:])
+
+
+MOST_KEPT = 50_000
+"""Sizes that are kept, some 200 bytes each; then counting begins anew."""
+
+_Key = tuple[str, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of one turn as it is sent."""
+
+    tokens: int
+    added_tokens: int
+    """Of them, those of texts that were added to the user's message."""
+    is_whole: bool
+    """False: some of its results leave a stub in their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of one agent, by the tokens of its model. Any thread may ask."""
+
+    count: Count
+    _turns: dict[_Key, Size] = field(default_factory=dict)
+    _tools: dict[tuple[str, ...], int] = field(default_factory=dict)
+
+    def of_tools(self, tools: Sequence[ToolSpec]) -> int:
+        """Tokens of the tools that are offered; the agent has one of each name."""
+        names = tuple(tool.name for tool in tools)
+        known = self._tools.get(names)
+        if known is None:
+            known = self._tools[names] = tools_tokens(tools, self.count)
+        return known
+
+    def of_turn(self, turn: Sequence[Message], *, budget_tokens: int) -> Size:
+        """What a turn takes.
+
+        Args:
+            turn: all of its messages.
+            budget_tokens: of its tool results alone, see results_tokens.
+        """
+        # Results are fenced where they are sent, and as they came where memory is looked at: their length tells which.
+        results_chars = sum(len(each.content) for message in turn for each in message.chat.outcomes)
+        key = (turn[-1].id, len(turn), results_chars, budget_tokens)
+        known = self._turns.get(key)
+        if known is None:
+            if len(self._turns) >= MOST_KEPT:
+                self._turns.clear()
+            known = self._turns[key] = self._counted(turn, budget_tokens)
+        return known
+
+    def sent(self, turn: Sequence[Message], size: Size, *, budget_tokens: int) -> tuple[ChatMessage, ...]:
+        """A turn's messages as they are sent, its results bounded.
+
+        Args:
+            size: of the turn, with the same budget.
+        """
+        chats = tuple(message.chat for message in turn)
+        return chats if size.is_whole else bounded(chats, budget_tokens=budget_tokens, count=self.count)
+
+    def _counted(self, turn: Sequence[Message], budget_tokens: int) -> Size:
+        chats = tuple(message.chat for message in turn)
+        sent = bounded(chats, budget_tokens=budget_tokens, count=self.count)
+        added_tokens = sum(self.count(chat.context) for chat in sent)
+        return Size(chat_tokens(sent, self.count), added_tokens, sent == chats)

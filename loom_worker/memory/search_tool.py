@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from loom_worker.core.errors import NotFound, ToolFailed
 from loom_worker.core.text import longest, one_line
-from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tiers import MemoryTiers, Scope
 from loom_worker.core.values.tools import Caller, Tool
@@ -121,8 +121,7 @@ def _near_spec(scope: Scope) -> ToolSpec:
 
 def _query_and(limit: str, *, usual: int, most: int) -> Json:
     bounds: Json = {"type": "integer", "minimum": 1, "maximum": most, "default": usual}
-    properties = {"query": {"type": "string"}, limit: bounds}
-    return {"type": "object", "properties": properties, "required": ["query"], "additionalProperties": False}
+    return object_schema("query", **{"query": {"type": "string"}, limit: bounds})
 
 
 _SPEC = ToolSpec(

@@ -125,7 +125,6 @@ class SemanticSearch:
         return Fusion(hits, _ranked_by(near, found), note)
 
     def _near(self, reach: Reach, query: str, caller: Caller, *, k: int) -> tuple[tuple[Near, ...], str]:
-        """The nearest messages, the nearest first, and what the reader should know."""
         if self.query is None:
             return (), f"Found by words alone: {NO_EMBEDDINGS}."
         if not query.strip():

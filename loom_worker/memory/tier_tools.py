@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from loom_worker.core.date_ranges import date_range
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.text import fence, longest
-from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.facts import Fact, topic_words
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.core.values.tools import Caller, Tool
-from loom_worker.memory.iso_dates import FORMS, iso_range
+from loom_worker.memory.extract import FORMS, iso_range
 from loom_worker.memory.recalled import Room, compact
 from loom_worker.store.dated_summaries import DatedSummaries
 from loom_worker.store.facts import Facts
@@ -152,12 +152,10 @@ _SUMMARY = ToolSpec(
         f"month, a week, on a day. date_range is {FORMS}; or in words: last May, two weeks ago. What was said last is "
         "in no summary yet."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {"date_range": {"type": "string", "minLength": 1, "maxLength": 100}},
-        "required": ["date_range"],
-        "additionalProperties": False,
-    },
+    input_schema=object_schema(
+        "date_range",
+        date_range={"type": "string", "minLength": 1, "maxLength": 100},
+    ),
 )
 _RECALL = ToolSpec(
     name="memory_recall",
@@ -166,13 +164,9 @@ _RECALL = ToolSpec(
         "topic in a few words, names or a question. Only what holds now is returned; with history, what held earlier "
         "too, with dates."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "topic": {"type": "string", "minLength": 1},
-            "history": {"type": "boolean", "default": False, "description": "true: also what holds no longer"},
-        },
-        "required": ["topic"],
-        "additionalProperties": False,
-    },
+    input_schema=object_schema(
+        "topic",
+        topic={"type": "string", "minLength": 1},
+        history={"type": "boolean", "default": False, "description": "true: also what holds no longer"},
+    ),
 )

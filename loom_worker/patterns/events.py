@@ -38,8 +38,6 @@ LEAST_PAUSE_S, MOST_PAUSE_S = 1.0, 30.0
 
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """What Redis receives for one event."""
-
     message: str
     state: str
 
@@ -48,12 +46,7 @@ class LibraryEvents:
     """Publishes the updates of one process' library, and reads those of all. Any thread may use it."""
 
     def __init__(self, client: Any, *, process: str) -> None:
-        """Send nothing yet.
-
-        Args:
-            client: a redis-py client that decodes responses.
-            process: a name never used before.
-        """
+        """Args: client: a redis-py client that decodes responses; process: a name never used before."""
         self._client = client
         self._process = process
         self._lock = threading.Lock()

@@ -19,7 +19,6 @@ class PatternFields(Fields):
     """A mapping of a pattern file, read by the keys of a table and their other names."""
 
     def __init__(self, value: Any, keys: Keys, place: Place = ()) -> None:
-        """Sort the mapping by a table of ``aliases``."""
         super().__init__(value, place)
         self.sorted = sort(self._value, keys)
         self._value = self.sorted.values

@@ -35,7 +35,6 @@ class IndexStore:
         self._folder = folder
 
     def found(self, patterns: Sequence[Texts]) -> Index | None:
-        """The index of patterns with these texts, if it is there."""
         folder = self._folder / _name(patterns)
         try:
             index = Index.read(folder)

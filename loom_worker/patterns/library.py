@@ -129,7 +129,6 @@ def library_files(root: Path) -> list[Path]:
 
 
 def _assign(entry: os.DirEntry[str], *, files: list[Path], folders: list[Path], links: list[Path]) -> None:
-    """Put an entry of a folder into the list it belongs in, if any."""
     try:
         if entry.is_dir():
             (links if entry.is_symlink() else folders).append(Path(entry.path))

@@ -111,7 +111,6 @@ def _of_mapping(body: Mapping[Any, Any], place: Place, keys: Keys) -> Iterator[L
 
 
 def _bodies(value: Any, place: Place, keys: Keys) -> Iterator[tuple[Place, Mapping[Any, Any]]]:
-    """The mappings of a part, which is a list, a mapping of names or a single one."""
     if isinstance(value, dict) and not any(isinstance(inside, dict) for inside in value.values()):
         if any(aliases.is_known(key, keys) for key in value):
             yield place, value

@@ -13,11 +13,11 @@ import time
 from collections import deque
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from loom_worker.core.live_files import GRANULE_S, Follower, Mark, Marks, marks_of
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.patterns import Pattern, PatternUpdateEvent
+from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.library import (
     FileContent,
     Library,
@@ -38,13 +38,6 @@ MOST_QUIET_WAITS = 10
 STAYS = "the former version stays in use"
 
 
-class UpdateListener(Protocol):
-    """Receives the updates of a library."""
-
-    def publish(self, event: PatternUpdateEvent) -> None:
-        """Pass on one update. Called without any lock held."""
-
-
 @dataclass(frozen=True, slots=True)
 class LibraryState:
     """One version of the library, whole."""
@@ -63,7 +56,7 @@ class LiveLibrary(Follower):
         self,
         root: Path,
         *,
-        listener: UpdateListener | None = None,
+        listener: LibraryEvents | None = None,
         debounce_ms: int | None = None,
         index: IndexSource | None = None,
         shipped: Path | None = None,
@@ -239,8 +232,6 @@ class LiveLibrary(Follower):
 
 @dataclass(frozen=True, slots=True)
 class _LoadedFile:
-    """What is known of a file."""
-
     mark: Mark | None
     """As it was just before it was read."""
     content: FileContent

@@ -173,7 +173,6 @@ class Matcher:
     def _contenders(
         self, scores: "NDArray[float64]", kinds: frozenset[str] | None, most: int
     ) -> list[tuple[int, float]]:
-        """Position and score of the best patterns of these kinds, best first."""
         import numpy as np
 
         if kinds is not None:

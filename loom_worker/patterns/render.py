@@ -39,8 +39,6 @@ _LOOKALIKE = re.compile(r"^ {0,3}(?=```|~~~|(?:Template [^\n]+|Parameters):[ \t]
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A part of a pattern in pieces, of which some may be left out."""
-
     name: str
     heading: str
     pieces: tuple[str, ...]
@@ -52,7 +50,6 @@ class _Section:
         return self.heading + self.between.join(pieces)
 
     def fitting(self, room: int) -> tuple[str, ...]:
-        """The pieces whose text has at most ``room`` characters."""
         kept: list[str] = []
         left = room - len(self.heading)
         for piece in self.pieces:
@@ -146,7 +143,6 @@ def _texts(sections: list[_Section]) -> list[str]:
 
 
 def _fitted(sections: list[_Section], room: int) -> tuple[list[str], list[str]]:
-    """The texts that fit together, in order, and the names of what does not."""
     kept: dict[str, tuple[str, ...]] = {}
     # Parameters choose first, up to half of the room: a template whose placeholders nobody explains is of no use.
     for section in sorted(sections, key=lambda section: section.name != PARAMETERS):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.text import one_line
-from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import Pattern
 from loom_worker.core.values.tools import Caller, Tool
@@ -81,7 +81,6 @@ def _in_category(patterns: tuple[Pattern, ...], category: str) -> tuple[Pattern,
 
 
 def _lines(patterns: list[Pattern]) -> list[str]:
-    """A line for each library and pattern; if there are too many, a last one counts those that are left out."""
     groups: dict[str, list[Pattern]] = {}
     for each in patterns:
         groups.setdefault(_library(each), []).append(each)
@@ -130,37 +129,29 @@ _LOAD = ToolSpec(
         "Read a whole pattern of the library (a tried way to answer a kind of question) by its id. With parameters "
         "its templates come back filled in, ready to run; what is missing is said."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "id": {"type": "string", "description": "such as sql/top_n"},
-            "parameters": {
-                "type": "object",
-                "description": "values for the placeholders of its templates, by name; the others take their defaults",
-                "additionalProperties": {
-                    "type": ["string", "number", "boolean", "array"],
-                    "maxLength": _VALUE_CHARS,
-                    "maxItems": _MOST_VALUES,
-                    "items": {"type": ["string", "number", "boolean"], "maxLength": _VALUE_CHARS},
-                },
-                "maxProperties": _MOST_VALUES,
+    input_schema=object_schema(
+        "id",
+        id={"type": "string", "description": "such as sql/top_n"},
+        parameters={
+            "type": "object",
+            "description": "values for the placeholders of its templates, by name; the others take their defaults",
+            "additionalProperties": {
+                "type": ["string", "number", "boolean", "array"],
+                "maxLength": _VALUE_CHARS,
+                "maxItems": _MOST_VALUES,
+                "items": {"type": ["string", "number", "boolean"], "maxLength": _VALUE_CHARS},
             },
+            "maxProperties": _MOST_VALUES,
         },
-        "required": ["id"],
-        "additionalProperties": False,
-    },
+    ),
 )
 _LIST = ToolSpec(
     name="list_patterns",
     description=(
         "List the patterns of the library (tried ways to answer kinds of questions), id and title, grouped by library."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "category": {"type": "string", "description": "a library such as sql, or a category of patterns"},
-            "query": {"type": "string", "maxLength": 200, "description": "words that all must stand in a pattern"},
-        },
-        "additionalProperties": False,
-    },
+    input_schema=object_schema(
+        category={"type": "string", "description": "a library such as sql, or a category of patterns"},
+        query={"type": "string", "maxLength": 200, "description": "words that all must stand in a pattern"},
+    ),
 )

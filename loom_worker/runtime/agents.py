@@ -31,9 +31,8 @@ from loom_worker.memory.recall_facts import KEEP_FACTS
 from loom_worker.memory.recall_rerank import DEADLINE_S, ranked_at_once
 from loom_worker.memory.recall_tools import RecallParts, recall_tools
 from loom_worker.memory.recalled import MOST_BYTES, RECALLED_SHARE
-from loom_worker.memory.results import results_tokens
+from loom_worker.memory.results import Sizes, results_tokens
 from loom_worker.memory.search_tool import SemanticParts, search_tool, semantic_tool
-from loom_worker.memory.sizes import Sizes
 from loom_worker.memory.summarize import CompressionRules
 from loom_worker.memory.tier_tools import TierParts, tier_tools
 from loom_worker.patterns.tools import pattern_tools
@@ -151,7 +150,7 @@ class AgentRegistry:
             return runtime
 
     def keeping(self, claim: Claim) -> Claim:
-        """See AgentRuntimes; agents of workflows, and those whose file is gone, have no versions to keep."""
+        """Agents of workflows, and those whose file is gone, have no versions to keep."""
         name = claim.turn.agent
         if claim.choice.version is not None or ":" in name or self._settings.agent_pin == "none":
             return claim
@@ -181,11 +180,9 @@ class AgentRegistry:
         return (*self._memory_tools(agent, AS_AGENT), *common, *patterns, read_skill_file_tool(known.skills))
 
     def kinds(self, name: str) -> frozenset[str]:
-        """What an agent works on; nothing is built or connected."""
         return self._tool_provider.kinds(self._agent(name))
 
     def prepared(self, name: str, use: ToolUse, version: str | None = None) -> tuple[Json, str | None]:
-        """A call's arguments as the agent's tool takes them, and why it would not."""
         prepared = self.runtime(name, Choice(version=version)).prepared(use)
         return prepared.arguments, prepared.error
 
@@ -256,11 +253,9 @@ class AgentRegistry:
         return JudgeModel(model, self._models.count(model.name), max(room, 0))
 
     def window(self, name: str) -> tuple[int, int]:
-        """The window of an agent's model, and what of it is reserved for its reply, in tokens."""
         return self._window(self._agent(name))
 
     def compression(self, session: Session) -> CompressionRules:
-        """What a session's memory is compressed by."""
         runtime = self.runtime(session.agent, session.choice, session.workspace)
         policy = runtime.agent.memory
         ratio = context.over_bound(runtime, session.token_correction)
@@ -296,7 +291,6 @@ class AgentRegistry:
         return window, min(agent.reserved_output_tokens or usual, window // 2)
 
     def _tool_set(self, agent: Agent, choice: Choice, *, has_skills: bool) -> ToolSet:
-        """All tools of an agent; LoomError if its data cannot be used."""
         own = self._tool_provider.own(agent, choice.backend)
         knowledge = self._knowledge
         readers = knowledge.skill_tools() if has_skills else ()

@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery
 
 from loom_worker.agents.known import KnownAgents
-from loom_worker.agents.live import LiveAgents
+from loom_worker.agents.load import LiveAgents
 from loom_worker.agents.versions import RecordedAgents
 from loom_worker.core import crash_points, redis_client
 from loom_worker.core.monitor import Monitor
@@ -20,8 +20,7 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.variables import database_path
 from loom_worker.demo.workflows import shipped_workflows
 from loom_worker.events.log import EventLog
-from loom_worker.events.run_news import RunNews
-from loom_worker.events.turn_signals import TurnSignals
+from loom_worker.events.turn_signals import RunNews, TurnSignals
 from loom_worker.fronts.a2a.push import PUSH_BODIES
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
@@ -69,7 +68,7 @@ from loom_worker.turn.worker import TurnWorker
 from loom_worker.webhook.body import WebhookBodies
 from loom_worker.webhook.deliver import Deliverer
 from loom_worker.workflows.advance import RunAdvancer, StepTeller
-from loom_worker.workflows.live import LiveWorkflows
+from loom_worker.workflows.load import LiveWorkflows
 from loom_worker.workflows.plan import Planner
 
 
@@ -281,7 +280,6 @@ def worker_schedules(settings: Settings, links: Links, agents: KnownAgents, work
 
 
 def _compressor(turns: TurnWorker, links: Links, fitted: Components) -> Compressor:
-    """Of the process that runs these turns."""
     return Compressor(
         worker=turns.name,
         memories=links.memories,

@@ -37,11 +37,10 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared_memory import SharedMemory
 from loom_worker.tools import child_main
 from loom_worker.tools.agent_tools import NO_WORKERS, LaneWaker, MessageParts
-from loom_worker.tools.child import Program
+from loom_worker.tools.custom import ToolFiles
 from loom_worker.tools.error_channel import Failures, error_detail_tool
 from loom_worker.tools.execution import ToolExecutor
-from loom_worker.tools.live import ToolFiles
-from loom_worker.tools.pool import Pool
+from loom_worker.tools.pool import Pool, Program
 from loom_worker.tools.result_tools import result_tools
 from loom_worker.tools.shared_memory import SharedParts, shared_tools
 

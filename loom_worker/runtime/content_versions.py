@@ -18,7 +18,7 @@ from typing import Any
 from loom_worker.core import metrics
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.redis_client import translate_redis_errors
-from loom_worker.core.values.agents import ContentChange, Part
+from loom_worker.core.values.agents import Content, ContentChange, Part
 from loom_worker.lanes.keys import CONTENT_VERSION, told
 
 log = logging.getLogger(__name__)
@@ -52,16 +52,11 @@ class _Followed:
     is_busy: bool = False
 
 
-class ContentVersions:
+class ContentVersions(Content):
     """Compares the content that this process has with that of all others. Any thread may use it."""
 
     def __init__(self, client: Any, *, process: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is sent yet.
-
-        Args:
-            client: a redis-py client that decodes responses.
-            process: a name never used before.
-        """
+        """Args: client: a redis-py client that decodes responses; process: a name never used before."""
         self._client = client
         self._process = process
         self._clock = clock
@@ -73,11 +68,9 @@ class ContentVersions:
         self._version = ""
 
     def follow(self, name: str, part: Part) -> None:
-        """Compare a part of this process with those of the same name in others from now on."""
         self._followed.setdefault(name, _Followed(part))
 
     def accepted(self, name: str) -> None:
-        """Tell others that this process uses another version of a part. Call it without holding a lock."""
         try:
             with translate_redis_errors():
                 known = self._client.hget(KEY, name)

@@ -79,7 +79,6 @@ class Embedders:
         return self._made[name]
 
     def rules(self, session: Session) -> EmbeddingRules | None:
-        """What the session's messages are embedded by; None: its agent's file enables no embeddings."""
         agent = self._agents.current(session.agent).agents.get(session.agent)
         name = model_of(agent) if agent else None
         if agent is None or name is None:

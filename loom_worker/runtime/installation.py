@@ -18,7 +18,7 @@ from typing import Protocol
 
 from loom_worker.agents import check
 from loom_worker.agents.load import Agents, files_of
-from loom_worker.backends.mcp import config
+from loom_worker.backends.mcp import servers
 from loom_worker.backends.rest.backend import RestBackend
 from loom_worker.backends.sql import SqlBackend
 from loom_worker.core.errors import LoomError, Transient
@@ -141,7 +141,6 @@ class _DataLook:
     """None: its own; else one that a session may switch to."""
 
     def found(self) -> Found:
-        """The tools of the data, or why it cannot be used."""
         settings, agent = self.inspection.settings, self.agent
         backend = agent.backend
         if backend is None:
@@ -160,7 +159,6 @@ class _DataLook:
         return Found(tools, problems)
 
     def failed(self, why: str) -> Found:
-        """See Look."""
         is_sql = self.agent.backend is not None and self.agent.backend.kind == "sql"
         return Found(problems=(self._problem(f"the agent's data {why}"),), unread=() if is_sql else ("",))
 
@@ -206,7 +204,6 @@ class _ServerLook:
     server: McpServer
 
     def found(self) -> Found:
-        """The tools of a server, or why it cannot be reached."""
         unread, problems = (f"{self.server.name}__",), tuple(self._unready())
         if problems or not self.inspection.reaches_out:
             return Found(problems=problems, unread=unread)
@@ -215,18 +212,16 @@ class _ServerLook:
         return Found(offer.tools, problems, () if offer.tools else unread)
 
     def failed(self, why: str) -> Found:
-        """See Look."""
         problem = self._problem(f"the MCP server {self.server.name!r} {why}")
         return Found(problems=(problem,), unread=(f"{self.server.name}__",))
 
     def _unready(self) -> Iterator[Problem]:
-        """What can be seen without starting it."""
         server, path = self.server, self.agent.at(f"mcp_servers.{self.server.name}")
         secrets = self.inspection.settings.secrets
         for member, values in (("env", server.env), ("headers", server.headers)):
             for name, value in values.items():
                 try:
-                    config.filled({name: value}, secrets)
+                    servers.filled({name: value}, secrets)
                 except LoomError as error:
                     yield self.agent.problem(f"{path}.{member}.{name}", str(error))
         if server.command is not None and shutil.which(server.command) is None:
@@ -250,7 +245,6 @@ class _EmbedderLook:
     model: str
 
     def found(self) -> Found:
-        """Why its messages would get no vectors: a setting or a package is missing, or the provider does not answer."""
         try:
             embedder = adapter(self.model, self.inspection.settings)
             if isinstance(embedder, StaticModel):
@@ -262,7 +256,6 @@ class _EmbedderLook:
         return Found()
 
     def failed(self, why: str) -> Found:
-        """See Look."""
         return Found(problems=(self._problem(f"the embedding model {self.model} {why}", is_warning=True),))
 
     def _problem(self, text: str, *, is_warning: bool) -> Problem:
@@ -276,7 +269,6 @@ class _PythonLook:
     agent: Agent
 
     def found(self) -> Found:
-        """The tools of Python files and of installed packages; those of one file cost no other."""
         agent, tools, problems = self.agent, list[Tool](), list[Problem]()
         names = self._taken()
         for target in agent.custom:
@@ -291,7 +283,6 @@ class _PythonLook:
         return Found((*tools, *packages.tools), tuple(problems))
 
     def _judges(self) -> Iterator[Problem]:
-        """What is wrong with functions that judge."""
         agent = self.agent
         for n, member in enumerate(agent.judges.members if agent.judges else ()):
             if member.type == "python":
@@ -301,7 +292,6 @@ class _PythonLook:
                     yield agent.problem(agent.at(f"judges.members[{n}].criteria"), str(error))
 
     def _taken(self) -> set[str]:
-        """Names of tools that the agent has already."""
         own: tuple[Tool, ...] = self.inspection.registry.own(self.agent)
         with contextlib.suppress(LoomError):  # reported by the check of the data
             data = self.inspection.registry.tool_provider.data(self.agent)
@@ -309,7 +299,6 @@ class _PythonLook:
         return {tool.spec.name for tool in own}
 
     def failed(self, why: str) -> Found:
-        """See Look."""
         problem = self.agent.problem(self.agent.at("tools"), f"the loading of its Python tools {why}")
         return Found(problems=(problem,), unread=("",))
 

@@ -17,7 +17,6 @@ class MetricsFlusher:
     """Adds what was counted, once a second and when the process ends."""
 
     def __init__(self, values: MetricValues, recorder: Recorder = RECORDER) -> None:
-        """Start nothing yet."""
         self._values = values
         self._recorder = recorder
         self._flushing = threading.Lock()

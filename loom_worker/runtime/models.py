@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from importlib import import_module
 
-from loom_worker.backends.rest import auth
+from loom_worker.backends.rest import client
 from loom_worker.core.errors import BadSettings, Interrupted, LoomError, ProviderFailed
 from loom_worker.core.settings import Settings
 from loom_worker.core.settings_tree import LlmSettings
@@ -19,12 +19,11 @@ from loom_worker.llm import prices, tokens
 from loom_worker.llm.a2a import A2aAgent
 from loom_worker.llm.a2a_http import RemoteAddress
 from loom_worker.llm.anthropic import Anthropic
-from loom_worker.llm.measured import Measured
 from loom_worker.llm.messages import CallOptions
 from loom_worker.llm.meter import Metered
 from loom_worker.llm.model import Fallback, Model
 from loom_worker.llm.prices import small_model
-from loom_worker.llm.retry import Guarded, Retrying
+from loom_worker.llm.retry import Guarded, Measured, Retrying
 from loom_worker.memory.layers import Count
 
 SHORT_CHARS, SHORT = 2_000, 16_384
@@ -130,7 +129,6 @@ class Models:
             import_module("anthropic")
 
     def _guarded(self, adapter: Model, provider: str, probe_s: float) -> Model:
-        """An adapter, measured, behind its breaker and with retries."""
         # An open breaker's wait is longer than any retry's, so the turn parks at once.
         guarded = Guarded(Measured(adapter), self._breakers, provider=provider, probe_s=probe_s)
         return Retrying(Metered(guarded), pause=self.pause, chance=random.random, clock=time.monotonic)
@@ -146,7 +144,7 @@ class Models:
             raise BadSettings("a2a.url: a secret does not go out unencrypted; use https")
         address = RemoteAddress(
             remote.url,
-            auth.headers(remote.auth, secret, needed_by="a2a"),
+            client.auth_headers(remote.auth, secret, needed_by="a2a"),
             allow_private=remote.allow_private,
             timeout_s=remote.timeout_s or self._settings.llm.call_timeout_s,
             max_reply_bytes=self._settings.llm.max_reply_bytes,

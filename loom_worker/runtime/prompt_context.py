@@ -75,15 +75,12 @@ class RankingAccounts:
     purpose: Purpose = "rerank"
 
     def is_there(self, lane: str) -> bool:
-        """Whether the session of a lane is not deleted."""
         return self.sessions.is_there(lane)
 
     def on_budget(self, model: Model, caller: Caller) -> OnBudget:
-        """The model, paid for by the budgets of turn, session, agent and workspace."""
         return OnBudget(model, self.budgets, self._payer(caller), self.count)
 
     def charge(self, caller: Caller, reply: Reply, held: Sequence[Reservation]) -> None:
-        """Enter what an answer cost."""
         names = (caller.workspace, caller.session_id, self.agent.name, reply.model)
         settlement = Settlement(self._payer(caller), reply.usage.amount(), tuple(held))
         spent = Charge(*names, reply.usage, caller.turn_id, kind=self.purpose, settlement=settlement)
@@ -132,7 +129,6 @@ class Knowledge:
         return agent.skills_enabled and self.skills.any()
 
     def standing(self, runtime: AgentRuntime) -> str:
-        """What the system text of a new session says of the skills in its agent runtime."""
         if not runtime.agent.skills_enabled:
             return ""
         shelf, tools = runtime.shelf, _names(runtime)
@@ -142,7 +138,6 @@ class Knowledge:
         )
 
     def learned(self, workspace: str, lane: str, agent: Agent, version: int | None) -> tuple[int, LearnedLayer | None]:
-        """See PromptKnowledge."""
         return self.layers.for_session(AgentOf(workspace, agent.name), lane, agent.learned, version)
 
     def prompt_context(self, turn: Turn, runtime: AgentRuntime) -> PromptContext:
@@ -188,7 +183,6 @@ class Knowledge:
         return as_text(found[:fitting], turn.id)
 
     def version_of(self, pattern_id: str) -> str | None:
-        """The digest of a pattern as it reads now."""
         pattern = self.library.by_id(pattern_id)
         return pattern.digest if pattern else None
 

@@ -40,6 +40,7 @@ from loom_worker.tasks.app import app, configure
 from loom_worker.tasks.dispatch import CeleryDispatcher
 from loom_worker.tasks.sweep import NoSchedules, ScheduleWatch, Sweep, Sweeper
 from loom_worker.tasks.wakeups import WakeupQueue
+from loom_worker.tools.agent_tools import LaneWaker
 from loom_worker.tools.references import References, stores
 from loom_worker.trace.collector import Collector
 from loom_worker.trace.export import Exporter
@@ -91,7 +92,7 @@ class TraceParts:
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class Links(LaneWaker):
     """The ways of a process to the database, to Redis and to other processes."""
 
     name: str
@@ -130,7 +131,6 @@ class Links:
         )
 
     def wake_waiting(self, lane: str) -> None:
-        """See LaneWaker (``tools/agent_tools.py``)."""
         try:
             if self.lanes.alert(lane):
                 self.dispatcher.wake(lane)

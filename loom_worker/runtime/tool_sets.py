@@ -19,7 +19,7 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent, Backend, McpServer
 from loom_worker.core.values.tools import Tool
 from loom_worker.tools import custom
-from loom_worker.tools.live import ToolFiles
+from loom_worker.tools.custom import ToolFiles
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +190,6 @@ def servers_of(agent: Agent) -> tuple[McpServer, ...]:
 
 
 def _folder(agent: Agent) -> Path:
-    """Where paths in the agent's file begin."""
     return Path(agent.source.rpartition(":")[0]).parent.absolute()
 
 

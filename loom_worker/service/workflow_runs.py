@@ -35,8 +35,7 @@ from loom_worker.store.runs import Runs
 from loom_worker.trace.later import span_of_run
 from loom_worker.trace.turn_spans import TurnTraces
 from loom_worker.workflows.advance import log_step
-from loom_worker.workflows.live import LiveWorkflows
-from loom_worker.workflows.load import faults
+from loom_worker.workflows.load import LiveWorkflows, faults
 from loom_worker.workflows.placeholders import canonical, missing, surplus, variables_of
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from html import escape
 
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.text import one_line
-from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.skills import Skill, SkillShelf
 from loom_worker.core.values.tools import Caller, Tool
@@ -43,8 +43,6 @@ def read_skill_file_tool(skills: Skills, *, page_bytes: int = PAGE_BYTES) -> Too
 
 
 class _SkillPage:
-    """Lines of a file from an offset on."""
-
     def __init__(self, lines: Sequence[str], offset: int, limit: int) -> None:
         if offset and offset >= len(lines):
             text = f"offset_lines {offset} is behind the end: there are {len(lines)} lines"
@@ -53,7 +51,6 @@ class _SkillPage:
         self._end = min(offset + limit, len(lines))
 
     def text(self, skill: Skill, path: str, *, most_bytes: int) -> str:
-        """As many lines as fit, at least one, in a block that says which they are."""
         above = head(skill) if path == FILE and not self._offset else ""
         room = most_bytes - len(above.encode()) - 512  # for the tags and the line that says how to go on
         end = self._offset
@@ -108,20 +105,16 @@ _SPEC = ToolSpec(
         "Read a skill's instructions, or a file of it that they refer to, by lines. Without a path: the instructions. "
         "Nothing is run."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "skill": {"type": "string", "maxLength": 200, "description": "the skill's name"},
-            "path": {
-                "type": "string",
-                "maxLength": 1000,
-                "default": FILE,
-                "description": "within the skill's folder, such as references/guide.md",
-            },
-            "offset_lines": {"type": "integer", "minimum": 0, "maximum": 10_000_000, "default": 0},
-            "limit_lines": {"type": "integer", "minimum": 1, "maximum": MOST_LINES, "default": USUAL_LINES},
+    input_schema=object_schema(
+        "skill",
+        skill={"type": "string", "maxLength": 200, "description": "the skill's name"},
+        path={
+            "type": "string",
+            "maxLength": 1000,
+            "default": FILE,
+            "description": "within the skill's folder, such as references/guide.md",
         },
-        "required": ["skill"],
-        "additionalProperties": False,
-    },
+        offset_lines={"type": "integer", "minimum": 0, "maximum": 10_000_000, "default": 0},
+        limit_lines={"type": "integer", "minimum": 1, "maximum": MOST_LINES, "default": USUAL_LINES},
+    ),
 )

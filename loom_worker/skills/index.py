@@ -32,8 +32,6 @@ def is_workspace(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _CachedSkill:
-    """A folder as it was when it was read."""
-
     source: tuple[str, ...]
     """Its parts below the root, links resolved."""
     watched: tuple[Path, ...]
@@ -136,7 +134,6 @@ class Skills:
         return SkillShelf(tuple(skills[name] for name in sorted(skills)), tuple(problems))
 
     def _source(self, workspace: str, name: str) -> tuple[str, ...]:
-        """The parts below the root of the folder that a link leads to."""
         where = f"{workspace}/{SKILLS}/{name}"
         try:
             real = Path(os.path.realpath(self._root / workspace / SKILLS / name, strict=True))

@@ -128,8 +128,6 @@ def without_itself(files: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Front:
-    """The frontmatter's fields as they stand there, and what follows it."""
-
     where: Path
     document: Document
     fields: Fields
@@ -139,7 +137,6 @@ class _Front:
     """Fields that are no valid YAML, and are read as if their texts were quoted."""
 
     def about(self, what: str, *path: str) -> str:
-        """A remark on a field, or on one within ``metadata``: ``file:line: field: what``."""
         return f"{self.where}:{self.document.nearest_line(*path)}: {one_line(path[-1])}: {what}"
 
     def text(self, key: str) -> str:
@@ -186,7 +183,6 @@ def _mended(front: str, where: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The fields by name, each with its lines; what stands before the first one has no name."""
     name, block = "", list[str]()
     for line in text.split("\n"):
         if found := _KEY.match(line):

@@ -37,7 +37,6 @@ class SkillStorage:
     """A workspace's folder of skills, locked against all other changes."""
 
     def __init__(self, fd: int) -> None:
-        """Take the folder's descriptor."""
         self.fd = fd
 
     def what(self, name: str) -> What:

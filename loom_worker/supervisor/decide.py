@@ -77,7 +77,9 @@ def decide(rows: Sequence[Row], *, goal: Goal, now_s: float, is_open: bool, has_
     running = [row for row in rows if row.pid is not None]
     if goal == "dead":
         return tuple(Action("kill", row.spec.name) for row in running if not row.is_killed)
-    return _take_down(running, now_s)
+    stage = min((row.spec.stop_stage for row in running), default=0)
+    ends = (_end(row, now_s) for row in running if row.spec.stop_stage == stage)
+    return tuple(action for action in ends if action is not None)
 
 
 def _keep_up(rows: Sequence[Row], now_s: float, is_open: bool) -> tuple[Action, ...]:
@@ -85,12 +87,6 @@ def _keep_up(rows: Sequence[Row], now_s: float, is_open: bool) -> tuple[Action, 
     starts = [Action("start", row.spec.name) for row in due if row.spec.is_foundation or is_open]
     ends = [_end(row, now_s) for row in rows if row.pid is not None and row.remedy is not None]
     return (*starts, *(action for action in ends if action is not None))
-
-
-def _take_down(running: Sequence[Row], now_s: float) -> tuple[Action, ...]:
-    stage = min((row.spec.stop_stage for row in running), default=0)
-    ends = (_end(row, now_s) for row in running if row.spec.stop_stage == stage)
-    return tuple(action for action in ends if action is not None)
 
 
 def _end(row: Row, now_s: float) -> Action | None:

@@ -1,4 +1,4 @@
-"""The rounds: finds children that run but do no work, from what workers report with every heartbeat.
+"""Finds children that run but do no work, from what workers report with every heartbeat.
 
 Patience is counted in looks and not in seconds: a machine that slept, or a supervisor that was stopped, wakes up to
 heartbeats that look old, but has looked no more often for it.
@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from urllib.parse import urlsplit
 
 from loom_worker.core import redis_client
 from loom_worker.core.errors import Unavailable
@@ -101,3 +102,39 @@ class Rounds:
 def looking(redis_url: str) -> Callable[[], Readiness]:
     """How to look at this Redis; nothing is connected yet."""
     return partial(read_readiness, redis_client.client(redis_url, connections=1, timeout_s=redis_client.LOOK_S))
+
+
+TOLD_AFTER_LOOKS = 2
+"""The first look comes before an embedded server is up, and a single one may be lost."""
+
+
+class Telling:
+    """A way to look at Redis that says when it begins to fail, and when it is over."""
+
+    def __init__(self, look: Callable[[], Readiness], *, server: str, say: Callable[[str], None]) -> None:
+        """Args: server: what is looked at, in words."""
+        self._look = look
+        self._server = server
+        self._say = say
+        self._failed = 0
+
+    def __call__(self) -> Readiness:
+        """Look; raises Unavailable as the look itself does."""
+        try:
+            seen = self._look()
+        except Unavailable as error:
+            self._failed += 1
+            if self._failed == TOLD_AFTER_LOOKS:
+                self._say(f"{self._server} does not answer ({error.__cause__ or error}); still trying")
+            raise
+        if self._failed >= TOLD_AFTER_LOOKS:
+            self._say(f"{self._server} answers again")
+        self._failed = 0
+        return seen
+
+
+def server_in_words(redis_url: str, *, is_embedded: bool) -> str:
+    """A Redis in words: whose it is, and where, without user and password."""
+    parts = urlsplit(redis_url)
+    where = parts.path if parts.scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+    return f"the embedded server at {where}" if is_embedded else f"the Redis of LOOM_REDIS_URL at {where}"

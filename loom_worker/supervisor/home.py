@@ -1,4 +1,4 @@
-"""The data directory: its lock, its state file, the secrets made once, and how to stop the Loom that runs on it."""
+"""The data directory: its lock, its state file, its secrets, where the web is that serves it, and how to stop it."""
 
 import base64
 import contextlib
@@ -20,6 +20,8 @@ from loom_worker.core.isolation.home_secrets import Secret, kept
 LOCK = "loom.lock"
 STATE = "up.json"
 LOGS = "logs"
+WEB_URL = "web.url"
+"""Where a web is that was started by itself, and not by `loom up`."""
 PROBE_BYTES = 1024 * 1024
 """Of free disk, without which nothing is started. A first start writes 6 MB, and says itself if it cannot."""
 _LOCK_PATIENCE_S = 0.5
@@ -104,7 +106,10 @@ def locked(home: Path) -> Iterator[None]:
     with usable(home):
         handle = os.open(home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        _take(handle, home)
+        if not _take(handle):
+            state = read_state(home)
+            where = f" (pid {state.pid}, {state.url})" if state else ""
+            raise Conflict(f"Loom already runs on {home}{where}; stop it with `loom stop`, or choose another LOOM_HOME")
         forget_state(home)
         try:
             yield
@@ -114,15 +119,14 @@ def locked(home: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _take(handle: int, home: Path) -> None:
-    # `loom status` and `loom stop` hold the lock for a moment to see whether it is free: try for a little longer.
+def _take(handle: int) -> bool:
+    """Take a lock; commands hold it for a moment to see whether it is free, so try for a little longer."""
     give_up_at = time.monotonic() + _LOCK_PATIENCE_S
     while not _try(handle):
         if time.monotonic() >= give_up_at:
-            state = read_state(home)
-            where = f" (pid {state.pid}, {state.url})" if state else ""
-            raise Conflict(f"Loom already runs on {home}{where}; stop it with `loom stop`, or choose another LOOM_HOME")
+            return False
         time.sleep(0.02)
+    return True
 
 
 def _try(handle: int) -> bool:
@@ -179,6 +183,42 @@ def read_state(home: Path) -> State | None:
 def running(home: Path) -> State | None:
     """The state of the supervisor that runs on this home; None if none does, or has not written it yet."""
     return read_state(home) if is_held(home) else None
+
+
+@contextmanager
+def announced(directory: Path, url: str) -> Iterator[None]:
+    """Let the commands that run on this home find the web at this URL for as long as the ``with`` lasts.
+
+    The file is believed only while it is locked, and the kernel unlocks it when this process ends, however it ends. A
+    second web on the same home, or a home that cannot be written, is served all the same, and not found. `loom up`
+    tells of its web itself.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            if not is_held(directory):
+                handle = os.open(directory / WEB_URL, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                stack.callback(os.close, handle)
+                if _take(handle):
+                    os.ftruncate(handle, 0)
+                    os.pwrite(handle, url.encode(), 0)
+        yield
+
+
+def url_of(directory: Path) -> str | None:
+    """Where Loom serves this home: as `loom up` says, else as a web of its own does; None if neither runs."""
+    if state := running(directory):
+        return state.url
+    try:
+        handle = os.open(directory / WEB_URL, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.pread(handle, 4096, 0).decode(errors="replace") or None
+    finally:
+        os.close(handle)
+    return None
 
 
 def flower_password(home: Path) -> Secret:

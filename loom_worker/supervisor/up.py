@@ -15,9 +15,9 @@ from loom_worker.core.errors import BadSettings, LoomError
 from loom_worker.core.isolation import home_secrets, process_env
 from loom_worker.core.settings import Settings, embedded_socket
 from loom_worker.core.values.problems import Problem
-from loom_worker.supervisor import home, outage, ports, valkey
+from loom_worker.supervisor import home, ports, valkey
 from loom_worker.supervisor.doctor import Doctor, Told
-from loom_worker.supervisor.health_check import Rounds, looking
+from loom_worker.supervisor.health_check import Rounds, Telling, looking, server_in_words
 from loom_worker.supervisor.launcher import Launcher
 from loom_worker.supervisor.processes import Processes
 from loom_worker.supervisor.run import Supervisor
@@ -47,12 +47,7 @@ def up(
         launcher: what starts them.
 
     Raises:
-        Conflict: Loom runs on this home already.
-        PortTaken: the port asked for is taken.
-        BadSettings: the home cannot be made, nobody can listen on the host, or the database is not Loom's.
-        NoServer: no embedded server is installed.
-        NotPrepared: the database could not be made.
-        NoRoom: the disk of the home is full.
+        Conflict, PortTaken, BadSettings, NoServer, NotPrepared, NoRoom: nothing runs; the text says what is in the way.
     """
     began_s = time.monotonic()
     os.umask(0o077)
@@ -60,7 +55,9 @@ def up(
     with home.locked(settings.home), _places(settings, environ, is_port_explicit=is_port_explicit) as places:
         with home.usable(settings.home):
             home.probe(settings.home)
-            settings, secrets = _with_secrets(_with_embedded_server(settings))
+            if settings.has_embedded_redis:
+                settings = replace(settings, redis_url=home_secrets.embedded_with_password(settings.home))
+            settings, secrets = _with_secrets(settings)
         wanted = specs(settings, flower_port=places.flower_port)
         child_env = _child_env(settings, environ, places)
         say = partial(_if_possible, say)
@@ -114,9 +111,9 @@ def _stamped(say: Callable[[str], None], text: str) -> None:
     say(f"[{datetime.now():%H:%M:%S}] {text}")
 
 
-def _look(settings: Settings, say: Callable[[str], None]) -> outage.Telling:
-    server = outage.server(settings.redis_url, is_embedded=settings.has_embedded_redis)
-    return outage.Telling(looking(settings.redis_url), server=server, say=say)
+def _look(settings: Settings, say: Callable[[str], None]) -> Telling:
+    server = server_in_words(settings.redis_url, is_embedded=settings.has_embedded_redis)
+    return Telling(looking(settings.redis_url), server=server, say=say)
 
 
 @contextmanager
@@ -128,12 +125,6 @@ def _places(settings: Settings, environ: Mapping[str, str], *, is_port_explicit:
         ports.reserved(flower.address, flower.port, is_explicit=is_flower_explicit, by=ports.FLOWER) as flower_port,
     ):
         yield Places(port=port, wanted_port=wanted, flower_port=flower_port, host=host, flower_address=flower.address)
-
-
-def _with_embedded_server(settings: Settings) -> Settings:
-    if not settings.has_embedded_redis:
-        return settings
-    return replace(settings, redis_url=home_secrets.embedded_with_password(settings.home))
 
 
 def _with_secrets(settings: Settings) -> tuple[Settings, Secrets]:

@@ -32,29 +32,21 @@ class CeleryDispatcher(Dispatcher):
     """The program of a process that runs one turn."""
 
     def __init__(self, app: Celery, wakeups: WakeupQueue, secrets: Mapping[str, str] | None = None) -> None:
-        """Take what messages are sent by.
-
-        Args:
-            secrets: variables for a process that runs one turn; they are in nobody's environment any more.
-        """
+        """Args: secrets: variables for a process that runs one turn; they are in nobody's environment any more."""
         self._app = app
         self._wakeups = wakeups
         self._secrets = json.dumps(dict(secrets or {}))
 
     def wake(self, lane: str) -> None:
-        """Tell workers that a lane has work."""
         _guarded(lambda: self._wakeups.wake(lane))
 
     def call(self, turn_id: str, call: Call) -> None:
-        """Send one tool call to the tool queue."""
         self._send("loom.tool.call", turn_id, call.position, call.sends)
 
     def judge(self, turn_id: str, verdict: Verdict) -> None:
-        """Ask for one verdict, on the judge queue."""
         self._send("loom.judge.score", turn_id, verdict.reply_n, verdict.position, verdict.sends)
 
     def fan_out(self, lane: str, turn_id: str, calls: Sequence[Call], ticket: str) -> None:
-        """Send tool calls to the tool queue; when all are done the chord's body wakes the lane."""
         header = [
             signature("loom.tool.call", args=(turn_id, call.position, call.sends), immutable=True, app=self._app)
             for call in calls
@@ -65,23 +57,18 @@ class CeleryDispatcher(Dispatcher):
         _guarded(lambda: chord(header, app=self._app)(body))
 
     def deliver(self, delivery_id: str) -> None:
-        """Send a webhook delivery now."""
         self._send("loom.webhook.deliver", delivery_id)
 
     def summarize(self, lane: str) -> None:
-        """Have a lane's memory compressed."""
         self._send("loom.summary.compress", lane)
 
     def advance(self, run_id: str) -> None:
-        """Have a workflow's run go on."""
         self._send("loom.workflow.advance", run_id)
 
     def export_traces(self) -> None:
-        """Have what waits of traces exported."""
         self._send("loom.trace.export")
 
     def run_isolated(self, lane: str, token: str, turn_id: str, fence: int) -> int:
-        """Run a claimed turn in a process that runs nothing else; its exit status."""
         # It dies with this process: nobody else would renew its lease or end it.
         task = self._app.current_worker_task
         node = task.request.hostname if task else ""

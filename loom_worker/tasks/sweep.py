@@ -93,7 +93,6 @@ class NoSchedules:
     """Nothing begins by itself: in beat, which loads no workflows, and in tests of other things."""
 
     def fire_due(self, moment_ms: int) -> int:
-        """See ScheduleWatch."""
         return 0
 
 
@@ -194,7 +193,6 @@ class Sweep:
         return self._send(due, self.dispatcher.summarize)
 
     def _advance_due(self) -> int:
-        """Send for runs that were to go on a moment ago, and whoever ended their turns has not made them."""
         due = self.runs.due(now_ms=self.clock_ms() - SUBMIT_GRACE_MS, limit=self.most)
         return self._send(due, self.dispatcher.advance, again_ms=RUN_AGAIN_MS)
 

@@ -42,25 +42,20 @@ class TaskEvents(Monitor):
         self._waiting: deque[tuple[str, Work, Json]] = deque(maxlen=MOST)
 
     def started(self, work: Work) -> None:
-        """See Monitor."""
         now_s = time.time()
         self._waiting.append(("task-received", work, {"timestamp": now_s}))
         self._waiting.append(("task-started", work, {"timestamp": now_s, "result": None, "exception": None}))
 
     def waits(self, work: Work, what_for: str, *, run_ms: int) -> None:
-        """See Monitor."""
         self._put("task-retried", work, f"waits for {what_for}", None, run_ms)
 
     def succeeded(self, work: Work, what: str, *, run_ms: int) -> None:
-        """See Monitor."""
         self._put("task-succeeded", work, what, None, run_ms)
 
     def failed(self, work: Work, why: str, *, run_ms: int) -> None:
-        """See Monitor."""
         self._put("task-failed", work, None, why, run_ms)
 
     def cancelled(self, work: Work, why: str, *, run_ms: int) -> None:
-        """See Monitor."""
         self._put("task-revoked", work, why, None, run_ms)
 
     def _put(self, kind: str, work: Work, result: str | None, exception: str | None, run_ms: int) -> None:

@@ -27,12 +27,7 @@ class WakeupQueue:
     """Sends the wake-ups of lanes, on one Redis."""
 
     def __init__(self, app: Celery, redis: Any, *, new_id: Callable[[], str] = lambda: str(uuid.uuid4())) -> None:
-        """Fill in the form; nothing is connected.
-
-        Args:
-            redis: a redis-py client.
-            new_id: never gives the same twice.
-        """
+        """Args: redis: a redis-py client; new_id: never gives the same twice."""
         message = _form(app)
         self._body = base64.b64decode(message["body"]).decode()
         self._form = json.dumps({**message, "body": "%"})
@@ -60,7 +55,6 @@ class WakeupQueue:
 
 
 def _form(app: Celery) -> dict[str, Any]:
-    """A wake-up as kombu would put it into Redis, with nothing in it that is one wake-up's own."""
     with Connection("memory://") as nowhere:  # type: ignore[no-untyped-call]  # kombu has no annotations
         app.send_task(TASK, args=(LANE,), ignore_result=True, retry=False, task_id=ID, connection=nowhere)
         message: dict[str, Any] = nowhere.default_channel.queues["turn"].get_nowait()

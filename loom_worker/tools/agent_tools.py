@@ -6,12 +6,12 @@ No tool runs for asking, delegating and receiving: the turn itself waits for the
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 from loom_worker.core.errors import QueueFull, ToolFailed, Unavailable
-from loom_worker.core.text import clean
+from loom_worker.core.text import clean, one_line
 from loom_worker.core.values.agent_messages import KINDS, TTL_MS, VALUE_BYTES, AgentMessage, is_by_reference, refs_in
-from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
@@ -26,22 +26,14 @@ DESCRIPTION_CHARS = 120
 """Of each agent, in the description of the tool that asks it."""
 
 
-class LaneWaker(Protocol):
-    """Tells workers that a lane's turn has what it waits for (``runtime/sweeping.py``: Links)."""
+class LaneWaker:
+    """Tells workers that a lane's turn has what it waits for (``Links`` in ``runtime/sweeping.py``); here nobody."""
 
     def wake_waiting(self, lane: str) -> None:
         """Tell them now; what is lost the sweep finds."""
-        ...
 
 
-class NoWorkers:
-    """A process that reaches no workers: the sweep finds the lanes."""
-
-    def wake_waiting(self, lane: str) -> None:
-        """See LaneWaker."""
-
-
-NO_WORKERS = NoWorkers()
+NO_WORKERS = LaneWaker()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +63,9 @@ def agent_tools(peers: Peers, parts: MessageParts) -> tuple[Tool, ...]:
 
 
 def _calling_tools(called: Mapping[str, str], parts: MessageParts) -> tuple[Tool, ...]:
-    listed = "; ".join(f"{name}: {_short(text)}" if text else name for name, text in called.items())
+    listed = "; ".join(
+        f"{name}: {one_line(text, DESCRIPTION_CHARS)}" if text else name for name, text in called.items()
+    )
     agent = {"enum": list(called), "description": listed}
     return (
         Tool(_ask(agent), _never, is_idempotent=False, is_repeatable=False, awaits="turn"),
@@ -132,15 +126,6 @@ def _never(_arguments: Json, _caller: Caller) -> Any:
     raise ToolFailed("this tool is answered by other agents, and cannot be run by itself", "UNAVAILABLE")
 
 
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= DESCRIPTION_CHARS else line[: DESCRIPTION_CHARS - 1] + "…"
-
-
-def _object(required: list[str], **properties: Json) -> Json:
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
 def _text(description: str) -> Json:
     return {"type": "string", "minLength": 1, "maxLength": MOST_CHARS, "description": description}
 
@@ -151,7 +136,7 @@ def _ask(agent: Json) -> ToolSpec:
         "ask_agent",
         "Ask another agent a question and wait for its answer. It remembers what you asked it before. "
         "It sees nothing of this conversation: say all it needs. A reference (ref_...) in the text is passed on.",
-        _object(["agent", "message"], agent=agent, message=_text("the question"), reply_timeout_s=wait),
+        object_schema("agent", "message", agent=agent, message=_text("the question"), reply_timeout_s=wait),
     )
 
 
@@ -160,7 +145,7 @@ def _delegate(agent: Json) -> ToolSpec:
         "delegate",
         "Give another agent a task of its own and wait until it is done, however long that takes. Several in one reply "
         "work side by side. It sees nothing of this conversation. A reference (ref_...) in the text is passed on.",
-        _object(["agent", "task"], agent=agent, task=_text("what is to be done, with all that is needed for it")),
+        object_schema("agent", "task", agent=agent, task=_text("what is to be done, with all that is needed for it")),
     )
 
 
@@ -169,8 +154,9 @@ def _send(agent: Json) -> ToolSpec:
     return ToolSpec(
         "send_agent",
         "Send another agent a message without waiting. It reads it with receive_messages, within 24 hours.",
-        _object(
-            ["agent", "message"],
+        object_schema(
+            "agent",
+            "message",
             agent=agent,
             message=_text("the text"),
             kind=kind,
@@ -182,8 +168,7 @@ def _send(agent: Json) -> ToolSpec:
 _RECEIVE = ToolSpec(
     "receive_messages",
     "Read messages that other agents sent you, the oldest first. They count as dealt with once you have answered.",
-    _object(
-        [],
+    object_schema(
         wait_s={
             "type": "number",
             "minimum": 0,

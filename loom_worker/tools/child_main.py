@@ -1,6 +1,6 @@
 """The program of a child process in which a worker runs tools, see ``loom_worker.tools.pool``.
 
-It reads requests from stdin and answers on stdout, one after the other, packed as in ``loom_worker.tools.child``.
+It reads requests from stdin and answers on stdout, one after the other, packed as in ``loom_worker.tools.pool``.
 Tools see neither: they get an empty stdin, and whatever they print goes to stderr.
 """
 
@@ -28,7 +28,7 @@ from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.tools import outcome, targets
-from loom_worker.tools.child import packed, unpacked
+from loom_worker.tools.pool import packed, unpacked
 
 MEMORY_BYTES = 2 << 30
 """Of address space beyond what the child uses when it starts; a tool that needs more gets MemoryError."""
@@ -159,7 +159,6 @@ def _die_with_worker(life: int) -> None:
 
 
 def _limit_memory() -> None:
-    """Limit memory, so that a tool that uses too much ends this process and not the machine."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError, ValueError):  # no /proc, or a lower limit is set already
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from loom_worker.core.errors import NotFound, ToolFailed, Unavailable
 from loom_worker.core.text import longest
-from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.spans import span_id_of
@@ -53,12 +53,7 @@ class Failures:
         clock_ms: Callable[[], int] = now_ms,
         count: Callable[[str], int] = cl100k_tokens,
     ) -> None:
-        """Choose where failures are kept.
-
-        Args:
-            errors: None: nowhere; the model reads more of each failure instead.
-            count: tokens of a text.
-        """
+        """Args: errors: None: nowhere; the model reads more of each failure instead; count: tokens of a text."""
         self._errors = errors
         self._clock_ms = clock_ms
         self._count = count
@@ -72,7 +67,7 @@ class Failures:
         if error_id is None:
             whole = _read(outcome.content).strip() or NOTHING_SAID
             return f"Tool '{tool_name}' failed: {shortened(_coded(whole, outcome.code), FALLBACK_CHARS)}", None
-        return _line(tool_name, new.short_summary, error_id, self._count), error_id
+        return error_line(tool_name, new.short_summary, error_id, self._count), error_id
 
     def keep_turn(self, turn: Turn, why: Outcome, *, span_id: str) -> str | None:
         """Keep why a turn failed; return the error's id if it was kept."""
@@ -96,12 +91,9 @@ class Failures:
         return None
 
 
-def error_line(tool: str, outcome: Outcome, error_id: str, *, count: Callable[[str], int] = cl100k_tokens) -> str:
+def error_line(tool: str, line: str, error_id: str, count: Callable[[str], int] = cl100k_tokens) -> str:
     """What the model reads of a stored failure; less of its summary in scripts with many tokens per character."""
-    return _line(tool, summary(outcome.content, outcome.code), error_id, count)
 
-
-def _line(tool: str, line: str, error_id: str, count: Callable[[str], int]) -> str:
     def written(chars: int) -> str:
         return f"Tool '{tool}' failed: {shortened(line, chars)} [Error ID: {error_id}]"
 
@@ -219,15 +211,11 @@ _SPEC = ToolSpec(
         "Read the whole of a tool call's error: message, code, stack trace. Use it when the summary does not tell "
         "enough to correct the call."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "error_id": {
-                "type": "string",
-                "description": "from the failed call, such as err_20261121_230334_abc123",
-            }
+    input_schema=object_schema(
+        "error_id",
+        error_id={
+            "type": "string",
+            "description": "from the failed call, such as err_20261121_230334_abc123",
         },
-        "required": ["error_id"],
-        "additionalProperties": False,
-    },
+    ),
 )

@@ -22,7 +22,7 @@ from loom_worker.tools.error_channel import Failures
 from loom_worker.tools.outcome import run, timed_out
 from loom_worker.tools.pool import Pool
 from loom_worker.tools.references import References
-from loom_worker.tools.result_preview import shortened
+from loom_worker.tools.result_rows import shortened
 
 log = logging.getLogger(__name__)
 

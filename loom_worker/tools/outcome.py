@@ -98,7 +98,6 @@ def _dumps(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """A JSON value for a type that the encoder does not know."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     if isinstance(value, set | frozenset):

@@ -20,8 +20,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tools import Caller, DataReference
 from loom_worker.store.blobs import BlobRows
-from loom_worker.tools.result_preview import Count, preview, shape_json
-from loom_worker.tools.result_rows import content_of, parsed
+from loom_worker.tools.result_rows import Count, content_of, parsed, preview, shape_json
 
 log = logging.getLogger(__name__)
 

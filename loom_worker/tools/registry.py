@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from loom_worker.core.errors import BadSettings, ToolFailed
-from loom_worker.core.values.chat import ChatMessage, ToolSpec, ToolUse
+from loom_worker.core.text import short
+from loom_worker.core.values.chat import ChatMessage, ToolSpec, ToolUse, object_schema
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import MAX_SHOWN, Caller, Tool
 from loom_worker.core.words import STOP_WORDS, WORD, stemmed
-from loom_worker.tools.arguments import coerced, error_in, nearest, short
-from loom_worker.tools.schemas import OfferedTool, offered
+from loom_worker.tools.arguments import MAX_ERROR_CHARS, OfferedTool, coerced, error_in, nearest, offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +72,12 @@ class Registry:
         """Check a call and its arguments; arguments of another type with the same value are converted, in a copy."""
         refusal = self._refusal(call, allowed, read_only)
         if refusal is not None:
-            return Prepared(call.arguments, short(refusal))
+            return Prepared(call.arguments, short(refusal, MAX_ERROR_CHARS))
         found = self._offered[call.name]
         own = found.sent.own(call.arguments) if found.sent.own_names else call.arguments
         arguments = coerced(own, found.validator)
         error = error_in(arguments, found.validator)
-        return Prepared(arguments) if error is None else Prepared(own, short(found.sent.told(error)))
-
-    def error_in(self, call: ToolUse, allowed: tuple[str, ...] | None = None) -> str | None:
-        """Why this call cannot run, in words the model can act on; None if it can."""
-        return self.prepared(call, allowed).error
+        return Prepared(arguments) if error is None else Prepared(own, short(found.sent.told(error), MAX_ERROR_CHARS))
 
     def _refusal(self, call: ToolUse, allowed: tuple[str, ...] | None, read_only: bool) -> str | None:
         if call.name not in self._tools:
@@ -113,14 +109,12 @@ def more_tool(tools: Sequence[ToolSpec]) -> Tool:
 
     one: Json = {"enum": known} if len(known) <= MAX_SHOWN else {"type": "string"}
     query = {"type": "string", "description": "words of what a tool is for, to find its name"}
-    asked = {"names": {"type": "array", "items": one, "minItems": 1}, "query": query}
-    schema = {"type": "object", "properties": asked, "additionalProperties": False}
+    schema = object_schema(names={"type": "array", "items": one, "minItems": 1}, query=query)
     text = f"Get some of {len(known)} further tools, which are not shown to save room."
     return Tool(ToolSpec(MORE, text, schema), run, is_bounded=True)
 
 
 def _found(query: str, tools: Sequence[ToolSpec]) -> list[str]:
-    """The tools that have the most words of a query in name and description, a line for each."""
     wanted = _stems(query)
     telling = wanted - STOP_WORDS
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from loom_worker.core.errors import Conflict, Invalid, NotFound, ToolFailed, Unavailable
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.tools import Caller, Tool
@@ -182,8 +182,7 @@ _EXPECTED = {"type": "integer", "minimum": 0}
 
 
 def _spec(name: str, description: str, properties: Json, *required: str) -> ToolSpec:
-    schema = {"type": "object", "properties": {**properties, "namespace": _NAMESPACE}, "additionalProperties": False}
-    return ToolSpec(f"shared_memory_{name}", description, {**schema, "required": list(required)})
+    return ToolSpec(f"shared_memory_{name}", description, object_schema(*required, **properties, namespace=_NAMESPACE))
 
 
 _WRITE = _spec(

@@ -25,6 +25,7 @@ from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
 from loom_worker import __version__
+from loom_worker.core.text import short
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.spans import SpanEvent, TraceSpan
 from loom_worker.store.trace_outbox import TraceEntry
@@ -225,30 +226,26 @@ def _smaller(span: TraceSpan) -> Iterator[TraceSpan]:
 def _cut(span: TraceSpan, chars: int) -> TraceSpan:
     return replace(
         span,
-        name=_shortened(span.name, NAME_CHARS),
+        name=short(span.name, NAME_CHARS),
         attributes={**_cut_object(span.attributes, chars), TRUNCATED: True},
         events=tuple(
-            SpanEvent(_shortened(event.name, NAME_CHARS), event.at_us, _cut_object(event.attributes, chars))
+            SpanEvent(short(event.name, NAME_CHARS), event.at_us, _cut_object(event.attributes, chars))
             for event in span.events
         ),
-        status_message=_shortened(span.status_message, chars),
+        status_message=short(span.status_message, chars),
     )
 
 
 def _cut_object(values: Json, chars: int) -> Json:
-    return {_shortened(name, NAME_CHARS): _cut_value(value, chars) for name, value in values.items()}
+    return {short(name, NAME_CHARS): _cut_value(value, chars) for name, value in values.items()}
 
 
 def _cut_value(value: Any, chars: int) -> Any:
     match value:
         case str() | dict():
-            return _shortened(str(value), chars)
+            return short(str(value), chars)
         case list() | tuple():
             most = max(1, chars // 100)
             return [_cut_value(each, chars // most) for each in value[:most]]
         case _:
             return value
-
-
-def _shortened(text: str, chars: int) -> str:
-    return text if len(text) <= chars else text[: chars - 1] + "…"

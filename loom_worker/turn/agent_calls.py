@@ -62,7 +62,6 @@ def _is_late(call: Call, now_ms: int) -> bool:
 
 
 def _closed(call: Call, ends: Mapping[str, ChildEnd], *, is_late: bool, now_ms: int) -> Call | None:
-    """The call with its result; None: it has none yet."""
     end = ends.get(call.child_turn_id or "")
     # Whose time is up is cancelled, and has that time as its deadline: who looks first must not decide what is told.
     if end is not None and (end.status == "completed" or not is_late):

@@ -18,7 +18,7 @@ from loom_worker.judge.injection import InjectionCheck
 from loom_worker.llm.model import Model
 from loom_worker.memory.layers import Count
 from loom_worker.memory.pressure import L1Room
-from loom_worker.memory.sizes import Sizes
+from loom_worker.memory.results import Sizes
 from loom_worker.tools.registry import Prepared, Registry
 
 

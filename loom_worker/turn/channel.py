@@ -68,7 +68,6 @@ def _is_worth_it(line: str, most_chars: int) -> bool:
 
 
 def _cut(text: str, room: int) -> int:
-    """Where a text of more than ``room`` characters is cut best."""
     for border, least in (("\n\n", room // 3), ("\n", room // 3), (" ", 1)):
         at = text.rfind(border, least, room + 1)
         if at > 0 and text[:at].strip():

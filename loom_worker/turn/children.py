@@ -156,7 +156,6 @@ def tell_cancelled(children: Sequence[Turn], worker: TurnWorker) -> None:
 
 
 def _tell_waits(calls: Sequence[Call], turn: Turn, worker: TurnWorker) -> None:
-    """Calls have begun, though no tool runs for them."""
     for call in calls:
         caller = Caller(turn.lane, turn.session_id, turn.workspace, turn.id, call.id, turn.agent)
         worker.monitor.started(call_work(call, caller, is_known=True))

@@ -101,7 +101,6 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
 
 
 def _makes_work(messages: Sequence[Message], state: TurnState, execution: Execution) -> bool:
-    """True if a worker is to compress the session's memory now, or to embed what was said."""
     tiers = execution.runtime.agent.tiers
     must_embed = tiers is not None and tiers.has_embeddings
     if must_embed:
@@ -112,7 +111,6 @@ def _makes_work(messages: Sequence[Message], state: TurnState, execution: Execut
 
 
 def _send_what_follows(turn: Turn, final: Final, worker: TurnWorker) -> None:
-    """The webhook, and the compression of a memory that is full."""
     if final.delivery is not None:
         worker.dispatcher.deliver(final.delivery.id)
     if final.memory_due:
@@ -125,7 +123,6 @@ def _learned_part(execution: Execution) -> Json | None:
 
 
 def _tell_readers(turn: Turn, execution: Execution, writer: EventWriter) -> None:
-    """Write the final event, and go on behind the turn."""
     kind, worker = f"turn.{turn.status}", execution.worker
     if worker.is_isolated:  # its parent holds the lease, and gives the lane back itself
         writer.emit(kind, turn.as_json())
@@ -135,7 +132,6 @@ def _tell_readers(turn: Turn, execution: Execution, writer: EventWriter) -> None
 
 
 def _trace(state: TurnState, execution: Execution) -> TurnTrace:
-    """What the turn's trace will know, but for the time of storing it."""
     claim = state.claim
     total = claim.spent + state.usage
     session = {
@@ -155,7 +151,6 @@ def _output_ref(turn: Turn, messages: Sequence[Message], execution: Execution) -
 
 
 def _in_parts(ending: Ending, channel: Channel | None) -> Ending:
-    """With the text as the channel shows it."""
     if channel is None or ending.output_text is None:
         return ending
     return replace(ending, output_parts=parts_of(ending.output_text, channel))
@@ -288,7 +283,6 @@ def uses(patterns: Sequence[Json]) -> tuple[PatternUse, ...]:
 
 
 def _judged(state: TurnState) -> Iterator[Json]:
-    """What each judge decided on each answer, for the audit."""
     for judged in state.judged.values():
         for verdict in judged["verdicts"]:
             outcome = {True: "passed", False: "failed"}.get(verdict["passed"], verdict["status"])

@@ -122,8 +122,6 @@ class _Unfenced:
 
 
 class _Answer:
-    """One reply, as far as it has come."""
-
     def __init__(self, rules: StageRules) -> None:
         self._rules = rules
         self._stops = frozenset(kind for kind, action in rules.items() if action == "block")

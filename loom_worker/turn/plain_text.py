@@ -45,7 +45,6 @@ class _Writer:
         self._cells: list[str] = []
 
     def take(self, token: "Token") -> None:
-        """Go on with the next token."""
         kind = token.type
         if kind in ("bullet_list_open", "ordered_list_open"):
             start = token.attrGet("start")

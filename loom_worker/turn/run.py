@@ -236,7 +236,6 @@ def _marked_calls(
 def _marked_verdicts(
     state: TurnState, verdicts: Sequence[Verdict], execution: Execution, now_ms: int
 ) -> tuple[TurnState, tuple[Verdict, ...]]:
-    """The same of verdicts."""
     if not verdicts or not state.verdicts_on(verdicts[0].reply_n):
         return state.asked_judges(verdicts), tuple(verdicts)
     log.warning("judges asked again", extra={"turn": state.turn.id})
@@ -383,7 +382,6 @@ def _give_up(state: TurnState, dead: Sequence[Verdict], execution: Execution) ->
 
 
 def _conclude(state: TurnState, found: Conclusion, execution: Execution, writer: EventWriter) -> TurnState:
-    """Note what judges made of an answer, and tell readers."""
     threshold = found.threshold
     verdicts = [verdict.as_json(threshold) for verdict in state.verdicts_on(found.answer.n)]
     state = state.concluded(found.answer, found.judgement, verdicts=verdicts, correction=found.correction)

@@ -1,4 +1,4 @@
-"""What a turn waits for: published to other processes while it waits, and logged once."""
+"""What a turn waits for: published to other processes while it waits, and logged once; and when its model was asked."""
 
 import logging
 import time
@@ -9,7 +9,9 @@ from loom_worker.core.errors import LeftAlone, LoomError, Overloaded
 from loom_worker.core.values.budgets import Reservation
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import Usage, Watch
+from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.traces import CallTimes, Interval, Try
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.events.writer import EventWriter
@@ -17,9 +19,66 @@ from loom_worker.guard.tolerant import Tolerant
 from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits
 from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.meter import BudgetMeter, PaidTry
-from loom_worker.turn.call_times import CallRecorder
 from loom_worker.turn.control import RunClock
 from loom_worker.turn.state import TurnState
+
+TRIES = 20
+"""Of one reply; a client that retries without end must not fill the journal."""
+ERROR_CHARS = 200
+
+
+class CallRecorder:
+    """The times of one reply after the other, of one run of a turn. For the turn's thread alone."""
+
+    def __init__(self, fence: int, *, provider: str, model: str, clock_us: Callable[[], int] = now_us) -> None:
+        """Args: fence: of the run; provider, model: that are asked."""
+        self._none = CallTimes(fence, provider, model)
+        self._clock_us = clock_us
+        self.begin()
+
+    def begin(self) -> None:
+        """Another reply is needed."""
+        self._times = self._none
+        self._asked_us: int | None = None
+
+    def built(self, began_us: int, tokens: int) -> None:
+        """The context is built; it took from then until now."""
+        self._times = replace(self._times, built=Interval(began_us, self._clock_us()), tokens=tokens)
+
+    def asked(self) -> None:
+        """A request goes out."""
+        self._end_try()
+        self._asked_us = self._clock_us()
+
+    def text(self) -> None:
+        """A piece of text came."""
+        if self._times.first_text_us is None:
+            self._times = replace(self._times, first_text_us=self._clock_us())
+
+    def failed(self, error: LoomError) -> None:
+        """The request under way failed."""
+        self._end_try(type(error).__name__, str(error)[:ERROR_CHARS])
+        self._times = replace(self._times, first_text_us=None)
+
+    def take(self) -> Json:
+        """What is known by now, for the step that it led to; it will not be ``left`` any more."""
+        self._end_try()
+        times = self._times
+        self.begin()
+        return times.as_json()
+
+    def left(self) -> Json | None:
+        """What led to no step; None: nothing was asked."""
+        self._end_try()
+        return self._times.as_json() if self._times.tries or self._times.built else None
+
+    def _end_try(self, error_type: str | None = None, error: str = "") -> None:
+        if self._asked_us is None:
+            return
+        one = Try(Interval(self._asked_us, self._clock_us()), error_type, error)
+        self._times = replace(self._times, tries=(*self._times.tries, one)[-TRIES:])
+        self._asked_us = None
+
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +148,6 @@ class ModelWatch(Watch):
         self._shown_ms = None
 
     def asked(self) -> None:
-        """See Watch."""
         self.calls.asked()
         self.under_way, self.is_under_way = None, True
         self._waiting = replace(self._waiting, waits_for="model", attempt=self._tries + 1, next_try_ms=None)
@@ -97,18 +155,15 @@ class ModelWatch(Watch):
             self._show()
 
     def received(self) -> None:
-        """See Watch."""
         self._received_ms = self._clock_ms()
         self._show_in_time()
 
     def silent(self) -> None:
-        """See Watch."""
         self._show_in_time()
         if self._clock_ms() - self._received_ms >= QUIET_MS:
             self._tell_log("nothing came")
 
     def told(self, usage: Usage) -> None:
-        """See Watch."""
         if self.under_way is not None:
             self.under_way.told = usage
         elif usage.tokens:
@@ -139,7 +194,6 @@ class ModelWatch(Watch):
         return self.meter.take() if self.meter else None
 
     def failed(self, error: LoomError, wait_s: float) -> None:
-        """See Watch."""
         self.calls.failed(error)
         self.is_under_way = False
         self.lost()
@@ -208,7 +262,6 @@ class ModelWatch(Watch):
 
 
 def _for(error: LoomError) -> WaitsFor:
-    """Whether the provider asked to wait, or failed."""
     if not isinstance(error, Overloaded) or isinstance(error, LeftAlone):
         return "model"
     return "rate_limit" if is_rate_limit(error) or error.retry_after_s is not None else "model"

@@ -3,20 +3,20 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from loom_worker.core.dispatcher import Dispatcher
 from loom_worker.core.monitor import UNMONITORED, Monitor
 from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.stopping import Stopping, retry_until_stored
-from loom_worker.core.values.agents import Agent, Alone, Content
+from loom_worker.core.values.agents import Agent, Content
 from loom_worker.core.values.budgets import Payer, Settlement
 from loom_worker.core.values.guardrails import Guardrails
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.memory import Remembered
 from loom_worker.core.values.tools import Caller
-from loom_worker.core.values.turns import Claim, Turn
+from loom_worker.core.values.turns import Claim
 from loom_worker.core.values.workspaces import Rules
 from loom_worker.events.log import EventLog
 from loom_worker.events.turn_signals import TurnSignals
@@ -42,18 +42,9 @@ from loom_worker.turn.control import CancelRequests, Ownership, RunClock, TurnWe
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.waits import ModelWatch, WaitTeller
 from loom_worker.webhook.body import WebhookBodies
+from loom_worker.workflows.advance import RunAdvancer
 
 T = TypeVar("T")
-
-
-class RunFollower(Protocol):
-    """What goes on when a stage's turn has ended (``workflows/advance.py``: RunAdvancer)."""
-
-    def turn_ended(self, turn: Turn) -> None:
-        """Make the turn's run go on, if it is a stage of one; what fails is left to the sweep."""
-
-    def go_on(self, run_id: str) -> None:
-        """Make a run go on, if there is anything to be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +66,7 @@ class TurnWorker:
     renewer: LeaseRenewer
     events: EventLog
     dispatcher: Dispatcher
-    runs: RunFollower
+    runs: RunAdvancer
     children: Children
     messages: AgentMessages
     agents: AgentRuntimes
@@ -89,7 +80,7 @@ class TurnWorker:
     traces: Flusher | NoTraces = field(default_factory=NoTraces)
     """Is told of traces that are to be exported."""
     flusher: EventFlusher = field(default_factory=EventFlusher)
-    content: Content = field(default_factory=Alone)
+    content: Content = field(default_factory=Content)
     """Compares this process' content of agents with what others have accepted."""
     monitor: Monitor = UNMONITORED
     is_isolated: bool = False

@@ -80,7 +80,6 @@ def run_ended(run: Run, *, now_ms: int, url: str) -> str:
 
 
 def _results(results: list[Json], budget: int) -> list[Json]:
-    """The first answers, as many as fit, each with little of its text."""
     return items([{**each, "output_text": fit(each["output_text"], 300, text)} for each in results], budget)
 
 
@@ -103,7 +102,6 @@ def _cut(data: Json, url: str) -> Json:
 
 
 def _calls(calls: list[Json], budget: int) -> list[Json]:
-    """The first calls, as many as fit, each with little of its arguments and result."""
     return items([_slim(call) for call in calls], budget)
 
 

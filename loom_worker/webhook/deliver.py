@@ -13,8 +13,7 @@ from loom_worker.core.values.traces import Interval
 from loom_worker.store.outbox import Outbox
 from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.trace.later import attempt_part, of_attempt
-from loom_worker.webhook.schedule import Attempt, after
-from loom_worker.webhook.send import send
+from loom_worker.webhook.send import Attempt, after, send
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +69,6 @@ class Deliverer:
         self._tell(work, attempt, tried)
 
     def _tell(self, work: Work, attempt: Attempt, tried: Delivery) -> None:
-        """Report the attempt."""
         run_ms = now_ms() - work.entry
         answer = _answer(attempt)
         if attempt.is_delivered:

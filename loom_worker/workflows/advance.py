@@ -11,8 +11,7 @@ from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.runs import Run
 from loom_worker.core.values.turns import Turn
-from loom_worker.events.run_news import RunNews
-from loom_worker.events.turn_signals import TurnSignals, tell_accepted
+from loom_worker.events.turn_signals import RunNews, TurnSignals, tell_accepted
 from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.run_steps import RunStep
 
@@ -57,7 +56,7 @@ class RunAdvancer:
         self._clock_ms = clock_ms
 
     def turn_ended(self, turn: Turn) -> None:
-        """A turn has ended: its run goes on, if it is a stage of one. What fails is left to the sweep."""
+        """Make the turn's run go on, if it is a stage of one; what fails is left to the sweep."""
         if turn.run_id is not None:
             self.go_on(turn.run_id)
 

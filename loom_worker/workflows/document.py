@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -11,14 +11,15 @@ from typing import Any
 
 from loom_worker.agents import work
 from loom_worker.agents.folder import check_kind, without_effect
+from loom_worker.agents.load import built as agent_from  # the one reading of an agent's keys
 from loom_worker.agents.schedules import schedule_of
 from loom_worker.core.fields import Fields, InvalidField, mapping
+from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.values.workflows import Coordination, Pattern, Workflow
 from loom_worker.core.yaml_files import Document
-from loom_worker.workflows.inline_agents import acquainted, inline_agents
-from loom_worker.workflows.members import defines_agent, listed, refuse_older_form, resolved
+from loom_worker.workflows.members import defines_agent, key_of, listed, refuse_older_form, resolved
 from loom_worker.workflows.placeholders import RUN, advice_on, canonical, malformed
 from loom_worker.workflows.spec import pattern_of
 from loom_worker.workflows.templates import templates
@@ -28,8 +29,6 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 @dataclass(slots=True)
 class _Variables:
-    """What the file and its texts say of variables, by canonical name."""
-
     values: dict[str, str] = field(default_factory=dict)
     declared: dict[str, str] = field(default_factory=dict)
     """The paths of those that ``spec.variables`` names."""
@@ -111,7 +110,6 @@ def _plain(spec: Any) -> Json:
 
 
 def _budget(spec: Fields) -> Json | None:
-    """What one run may spend."""
     found = work.budget(spec)
     for period in ("day", "month"):
         if found is not None and period in found:
@@ -179,3 +177,64 @@ def _doubtful(workflow: Workflow, variables: _Variables, given: Json) -> Iterato
             if name not in known and (advice := advice_on(name, known)):
                 text = f"{{{{{name}}}}} is a variable of the run"
                 yield workflow.problem(f"spec.{template.path}", text, advice, is_warning=True)
+
+
+MOST_NAME = 63
+"""Characters of an agent's name within its file; with the workflow's before it, it is as long as an agent's may be."""
+
+
+def inline_agents(spec: Json, source: str, lines: Mapping[str, int]) -> tuple[dict[str, Agent], list[Fields]]:
+    """The agents of a spec by the name under which they work, ``workflow:agent``, and the entries of its lists.
+
+    Args:
+        source: ``file:line`` of its document.
+        lines: of its paths.
+
+    Raises:
+        InvalidField: a value that cannot be used.
+    """
+    agents: dict[str, Agent] = {}
+    entries = []
+    for path, entry in listed(spec):
+        fields = Fields(entry, (path,))
+        name_key = key_of(entry) or "name"
+        own_name = fields.required(name_key)
+        for key in ("id", "name", "agent", "description"):
+            fields.get(key)
+        fields.keep("path", "role", "prompt_template")
+        if defines_agent(entry):
+            own_name = fields.name(name_key, most=MOST_NAME)
+            agent = agent_from(fields, fields, fields.required("agent"))
+            if agent.name in agents:
+                raise InvalidField((path, name_key), f"another agent has the name {own_name!r}")
+            agents[agent.name] = _placed(agent, entry, path, source, lines)
+        entries.append(fields)
+    return agents, entries
+
+
+def acquainted(agents: Mapping[str, Agent], members: Sequence[str]) -> dict[str, Agent]:
+    """Agents that know each other: those that name none to call may call all who work with them.
+
+    Args:
+        members: of a coordination, by the names under which they work; empty: nobody works with them.
+    """
+    own = {name.rpartition(":")[2]: name for name in agents}
+    return {
+        name: replace(
+            agent,
+            may_call=tuple(own.get(each, each) for each in agent.may_call) or tuple(m for m in members if m != name),
+        )
+        for name, agent in agents.items()
+    }
+
+
+def _placed(agent: Agent, entry: Json, path: str, source: str, lines: Mapping[str, int]) -> Agent:
+    """An agent that knows where it stands, as if its entry were a file of its own."""
+    own = {
+        f"agent{at[len(path) :]}": line
+        for at, line in lines.items()
+        if at == path or at.startswith((f"{path}.", f"{path}["))
+    }
+    begin = own.get("agent", 0)
+    file = source.rpartition(":")[0]
+    return replace(agent, raw={"agent": entry}, source=f"{file}:{begin}", lines=own)

@@ -33,7 +33,6 @@ class Planner:
     """True: traces are exported."""
 
     def change(self, run: Run, rules: Rules, *, now_ms: int) -> RunChange:
-        """See RunPlan."""
         match self._decision(run, now_ms=now_ms):
             case BeginStages(asks):
                 return RunChange(begin=tuple(self._stage(ask, n, run, rules, now_ms) for n, ask in enumerate(asks, 1)))
@@ -45,11 +44,9 @@ class Planner:
                 return RunChange()
 
     def delivery(self, run: Run, turn_id: str, *, now_ms: int) -> Delivery | None:
-        """See RunPlan."""
         return Delivery.of_run(run, turn_id, self.bodies.of_run(run), now_ms=now_ms) if run.webhook else None
 
     def spans(self, run: Run, turn_id: str) -> LaterSpans | None:
-        """See RunPlan."""
         span = span_of_run(run)
         return None if span is None else LaterSpans(turn_id, (span,), self.is_exported)
 

@@ -167,7 +167,6 @@ def choice_of(text: str, choices: Sequence[str]) -> str | None:
 
 
 def _words(text: str) -> str:
-    """The words of a text, each between blanks."""
     return f" {' '.join(_NO_WORD.split(text.casefold()))} "
 
 
@@ -188,7 +187,6 @@ def vote_of(text: str) -> Vote | None:
 
 
 def _vote(choice: str, confidence: Any) -> Vote | None:
-    """A vote for this choice; None if that is to abstain."""
     name = normalized(choice)
     return None if not name or name in _ABSTAINS else Vote(choice.strip(), _confidence(confidence))
 

@@ -35,7 +35,7 @@ from loom_worker.core.values.workflows import (
     Swarm,
     Task,
 )
-from loom_worker.tools.schemas import check_references, pointer
+from loom_worker.tools.arguments import check_references, pointer
 from loom_worker.workflows.members import key_of
 from loom_worker.workflows.placeholders import renamed
 
@@ -65,7 +65,7 @@ def pattern_of(fields: Fields, depth: int = 1) -> Pattern:
         raise InvalidField(fields.place, f"at most {MOST_NESTED} workflows may stand within each other")
     kind = _kind(fields)
     fields.keep("communication", "observability")
-    agents = fields.get("agents")  # whoever reads the file reads them, see inline_agents.py
+    agents = fields.get("agents")  # whoever reads the file reads them, see document.py
     if agents is not None and not (isinstance(agents, list) and all(isinstance(each, dict) for each in agents)):
         raise fields.invalid("agents", "a list of mappings", agents)
     match kind:
@@ -146,7 +146,6 @@ def _stage(fields: Fields, own_id: str) -> PipelineStage:
 
 
 def _schema(fields: Fields, key: str) -> Mapping[str, Any] | None:
-    """A JSON Schema, as a mapping or as a text with its JSON."""
     given = fields.get(key)
     if given is None:
         return None

@@ -110,7 +110,6 @@ def repair(
 
 
 def _error_in(talk: _Conversation, asked: str, output: str) -> Steps:
-    """What is wrong with an output; empty: nothing."""
     stage = talk.stage
     if stage.output_schema is not None:
         error = schema_error(output, stage.output_schema, shows_values=stage.retry.include_valid_values)

@@ -13,7 +13,7 @@ from itertools import pairwise
 from loom_worker.core.settings_tree import LlmSettings
 from loom_worker.llm import tokens
 from loom_worker.memory.pressure import batch, l1_room
-from loom_worker.memory.sizes import Sizes
+from loom_worker.memory.results import Sizes
 from loom_worker.store import rows
 from tests.chaos.agent_plan import MAY_CALL
 from tests.chaos.facts import Facts, Row, TurnFact

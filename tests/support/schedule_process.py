@@ -3,7 +3,7 @@
 import sys
 
 from loom_worker.agents.known import KnownAgents
-from loom_worker.agents.live import LiveAgents
+from loom_worker.agents.load import LiveAgents
 from loom_worker.core.settings import from_env
 from loom_worker.runtime.build import worker_schedules, workflows_of
 from loom_worker.runtime.sweeping import Links

@@ -24,8 +24,7 @@ from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import CancelAction, Claim, NewTurn, Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.events.rebuild import queued, rebuild
-from loom_worker.events.run_news import RunNews
-from loom_worker.events.turn_signals import TurnSignals
+from loom_worker.events.turn_signals import RunNews, TurnSignals
 from loom_worker.judge.evaluate import JudgeModel
 from loom_worker.judge.injection import InjectionCheck
 from loom_worker.judge.python_judges import PythonJudges
@@ -36,7 +35,7 @@ from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.lanes.slots import FreeSlots
 from loom_worker.llm.meter import Metered
 from loom_worker.memory.pressure import l1_room
-from loom_worker.memory.sizes import Sizes
+from loom_worker.memory.results import Sizes
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.blobs import BlobRows
@@ -54,9 +53,9 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
 from loom_worker.store.turns import Turns
 from loom_worker.store.verdicts import Verdicts
+from loom_worker.tools.custom import ToolFiles
 from loom_worker.tools.error_channel import Failures
 from loom_worker.tools.execution import call_tool
-from loom_worker.tools.live import ToolFiles
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext

@@ -27,8 +27,7 @@ from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import Claim
 from loom_worker.core.values.workflows import Workflow
 from loom_worker.events.log import EventLog
-from loom_worker.events.run_news import RunNews
-from loom_worker.events.turn_signals import TurnSignals
+from loom_worker.events.turn_signals import RunNews, TurnSignals
 from loom_worker.guard.breaker import Breakers
 from loom_worker.guard.rate import RateLimiter
 from loom_worker.lanes.lanes import Lanes
@@ -36,7 +35,7 @@ from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.lanes.readiness import Threads
 from loom_worker.memory.pressure import l1_room
-from loom_worker.memory.sizes import Sizes
+from loom_worker.memory.results import Sizes
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.service.announcer import Announcer

@@ -94,7 +94,6 @@ def _gradients(prompts: Iterable[Fields]) -> tuple[Gradient, ...]:
 
 
 def _check_sizes(layer: LearnedLayer) -> None:
-    """Raise InvalidField for what is too long or too many."""
     sections, demonstrations = len(layer.signatures) + len(layer.gradients), len(layer.demonstrations)
     if sections > MOST_SIGNATURES:
         raise InvalidField((), f"at most {MOST_SIGNATURES} signatures or prompts are kept, and here are {sections}")

@@ -10,15 +10,61 @@ from pathlib import Path
 
 from loom_worker.backends.documents import index, lookup
 from loom_worker.backends.documents.folder import FolderListing
+from loom_worker.backends.documents.index import RefreshDeadlines, listing, refresh
 from loom_worker.backends.documents.lookup import IndexedFile, numbered, printed
-from loom_worker.backends.documents.refresh import RefreshDeadlines, listing, refresh
-from loom_worker.backends.documents.specs import LIST_DOCUMENTS, READ_DOCUMENT, SEARCH_DOCUMENTS
 from loom_worker.core.errors import BadSettings, ToolFailed
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.text import one_line
-from loom_worker.core.values.chat import ToolSpec
+from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
+
+MAX_LISTED = 100
+MAX_FOUND = 20
+
+_PATH = {"type": "string", "maxLength": 1000}
+_PREFIX = _PATH | {"description": "Only documents whose path begins so, such as a folder: handbook/"}
+
+LIST_DOCUMENTS = ToolSpec(
+    "list_documents",
+    "List the documents by path: kind, title, length; those that cannot be read with the reason.",
+    object_schema(
+        prefix=_PREFIX,
+        limit={"type": "integer", "minimum": 1, "maximum": MAX_LISTED, "default": 50},
+        offset={"type": "integer", "minimum": 0, "default": 0},
+    ),
+)
+SEARCH_DOCUMENTS = ToolSpec(
+    "search_documents",
+    "Full-text search in all documents. Returns the passages that fit best, each with path, lines, page (PDF), heading "
+    "and snippet; read_document shows what stands around them. Name path and page or lines when you quote.",
+    object_schema(
+        "query",
+        query={
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 2000,
+            "description": "Words that the passage would use; any of them may match.",
+        },
+        limit={"type": "integer", "minimum": 1, "maximum": MAX_FOUND, "default": 8},
+        path_prefix=_PREFIX,
+    ),
+)
+READ_DOCUMENT = ToolSpec(
+    "read_document",
+    "Show a document's text with line numbers (and page marks of a PDF), at most 12 KiB; the end says where to go on.",
+    object_schema(
+        "path",
+        **{
+            "path": _PATH | {"minLength": 1, "description": "As list_documents or search_documents give it."},
+            "from": {"type": "integer", "minimum": 1, "description": "First line; default: the first."},
+            "to": {"type": "integer", "minimum": 1, "description": "Last line; default: as many as fit."},
+            "page": {"type": "integer", "minimum": 1, "description": "A page of a PDF, in place of from and to."},
+            "skip": {"type": "integer", "minimum": 0, "description": "Characters of the first line to leave out."},
+        },
+    ),
+)
+
 
 KIND = "documents"
 """Of the origin that its tools carry."""
@@ -28,16 +74,12 @@ class DocumentsBackend:
     """The tools over one folder; keeps nothing open between calls, and may be used from many threads."""
 
     def __init__(self, path: Path, index_folder: Path, *, timeout_s: float = 30.0) -> None:
-        """Take the folder and where indexes are kept; neither is touched before the first use.
-
-        Args:
-            timeout_s: of one call; a third of it is spent on files that are new or changed.
-        """
+        """Args: timeout_s: of one call; a third of it is spent on files that are new or changed."""
         self._path = path
         self._index_folder = index_folder
         self._timeout_s = timeout_s
         third_s = timeout_s / 3
-        self._patience = RefreshDeadlines(refresh_s=third_s, file_s=third_s, wait_s=min(third_s, 3.0))
+        self._deadlines = RefreshDeadlines(refresh_s=third_s, file_s=third_s, wait_s=min(third_s, 3.0))
 
     def check(self) -> None:
         """Look whether the folder is there.
@@ -105,7 +147,7 @@ class DocumentsBackend:
         file = index.file_of(root, self._index_folder)
         try:
             with index.connected(file) as connection:
-                refresh(connection, root, file, first=lookup.plain(first), patience=self._patience)
+                refresh(connection, root, file, first=lookup.plain(first), deadlines=self._deadlines)
                 yield connection
         except index.Damaged as error:
             index.remove(file)
@@ -163,7 +205,6 @@ def _extent(document: IndexedFile) -> str:
 
 
 def _end(document: IndexedFile, next_line: int | None, next_skip: int, last: int | None) -> str:
-    """Where to go on, in words a model can act on."""
     if next_line is not None:
         skip = f", skip={next_skip}" if next_skip else ""
         return f"[cut here; go on with from={next_line}{skip}]"

@@ -36,11 +36,7 @@ _OURS = tuple("/2006/main /2006/math /markup-compatibility/2006 /wordprocessingm
 
 
 def read(file: BinaryIO, _kind: str, _from_page: int) -> Extract:
-    """A line for each paragraph.
-
-    Raises:
-        Unreadable: no Word document, encrypted, a bomb, or broken; the lines may raise it too.
-    """
+    """A line for each paragraph."""
     try:
         archive = ZipFile(file)
     except (BadZipFile, OSError, ValueError, NotImplementedError) as error:
@@ -152,7 +148,6 @@ class _Paragraphs:
         self._parser.CharacterDataHandler = self._data
 
     def feed(self, chunk: bytes) -> None:
-        """The next bytes; none: this is the end."""
         self._parser.Parse(chunk, not chunk)
 
     def taken(self) -> list[Line]:
@@ -208,13 +203,11 @@ class _Paragraphs:
 
 
 def _local(name: str) -> str:
-    """The name without its namespace; empty if that is none of ours."""
     namespace, _, local = name.rpartition(" ")
     return local if namespace.endswith(_OURS) else ""
 
 
 def _level(style: str) -> int | None:
-    """The level of a heading's style: Title, Heading1, heading 2."""
     plain = style.lower().replace(" ", "")
     if plain == "title":
         return 0

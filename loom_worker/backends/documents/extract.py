@@ -40,7 +40,7 @@ _ARCHIVE_MARKS = (
     b"Rar!",
 )
 
-_MODULES = {"PDF": "pdf", "Word": "docx", "HTML": "html"}
+_MODULES = {"PDF": "pdf", "Word": "docx"}
 """The others are read by ``text``."""
 
 
@@ -75,7 +75,7 @@ def kind_of(name: str) -> str:
     """The kind of document a name promises.
 
     Raises:
-        Unreadable: files with this suffix are not read.
+        UnreadableDocument: files with this suffix are not read.
     """
     suffix = PurePosixPath(name).suffix.lower()
     if suffix in ARCHIVES:
@@ -92,7 +92,7 @@ def extract(file: BinaryIO, kind: str, *, from_page: int = 1) -> Extract:
         from_page: where to go on in a PDF; other kinds are always read from their beginning.
 
     Raises:
-        Unreadable: it is not what it seems, or cannot be read; the lines may raise it too.
+        UnreadableDocument: it is not what it seems, or cannot be read; the lines may raise it too.
     """
     head = file.read(8)
     file.seek(0)
@@ -139,7 +139,8 @@ def passages(lines: Iterator[Line], *, first: int) -> Iterator[Passage]:
     size = 0
     number = first - 1
     for number, line in enumerate(lines, first):
-        if held and (line[1:] != held[0][1:] or size + len(line.text) >= PASSAGE_CHARS or _is_end(held, size)):
+        is_end = size >= ENOUGH_CHARS and not held[-1].text.strip()
+        if held and (line[1:] != held[0][1:] or size + len(line.text) >= PASSAGE_CHARS or is_end):
             yield _passage(held, last=number - 1)
             held, size = [], 0
         if len(line.text) > PASSAGE_CHARS:
@@ -149,10 +150,6 @@ def passages(lines: Iterator[Line], *, first: int) -> Iterator[Passage]:
         size += len(line.text) + 1
     if held:
         yield _passage(held, last=number)
-
-
-def _is_end(held: list[Line], size: int) -> bool:
-    return size >= ENOUGH_CHARS and not held[-1].text.strip()
 
 
 def _passage(held: list[Line], *, last: int) -> Passage:

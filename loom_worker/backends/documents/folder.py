@@ -90,7 +90,7 @@ def opened_file(root_fd: int, name: str) -> Iterator[int]:
     """A regular file of the folder, as a descriptor; never blocks, never follows a link.
 
     Raises:
-        Unreadable: it is no such file (any more).
+        UnreadableDocument: it is no such file (any more).
     """
     parts = name.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):

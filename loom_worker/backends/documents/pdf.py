@@ -24,11 +24,7 @@ _BROKEN = (
 
 
 def read(file: BinaryIO, _kind: str, from_page: int) -> Extract:
-    """The lines of the pages from ``from_page`` on; a page without text is one empty line.
-
-    Raises:
-        Unreadable: no PDF, encrypted, broken, or of too many pages; the lines may raise it too.
-    """
+    """The lines of the pages from ``from_page`` on; a page without text is one empty line."""
     _lower_limits()
     try:
         reader = PdfReader(file)

@@ -1,10 +1,8 @@
 """Tools of servers that speak the Model Context Protocol (MCP).
 
-``servers`` is what other packages use. ``connection`` keeps one server reachable, ``session`` is one conversation with
-it, over ``stdio`` (a command, started by ``child``) or ``http``; ``loop`` is the thread in which all of them run.
-``tool_cache`` remembers which tools servers offered; ``server_log`` writes what a server prints into the log. Pure:
-``listing`` (what a server offers), ``schema`` (of a tool's arguments, and how untrusted text is cleaned), ``answers``
-(the result of a call, and how a session fails), ``config`` (secrets and keys).
+``servers`` is what other packages use: it fills in secrets and remembers which tools servers offered. ``connection``
+keeps one server reachable, in the one thread of all of them; ``session`` is one conversation with it, over ``stdio``
+(a command, started by ``child``) or ``http``. ``listing`` cleans what a server offers. Pure.
 
 The SDK takes a second and 40 MB to load, so nothing here imports it before a server is first used.
 """

@@ -1,19 +1,72 @@
-"""One server, kept reachable: opened when first asked, opened anew when it died, left alone when it only dies."""
+"""One server, kept reachable: opened when first asked, opened anew when it died, left alone when it only dies.
+
+Calls come from many threads; sessions live in one, the loop's.
+"""
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from loom_worker.backends.mcp.answers import Expired, Lost, value
 from loom_worker.backends.mcp.listing import ToolListing, listing
-from loom_worker.backends.mcp.session import PING_S, Link, McpSession
+from loom_worker.backends.mcp.session import PING_S, Expired, Lost, McpSession, Transport, value
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.json import Json
 
 T = TypeVar("T")
+
+
+class Loop:
+    """Started when first used. The thread is a daemon: a process may end without closing it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run it there.
+
+        Raises:
+            ToolFailed: after close (UNAVAILABLE).
+        """
+        with self._lock:
+            if self._is_closed:
+                work.close()
+                raise ToolFailed("this worker is stopping", "UNAVAILABLE")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """End what still runs there, and the thread; afterwards nothing can be submitted."""
+        with self._lock:
+            self._is_closed = True
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(_end_all(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+async def _end_all() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
 
 LISTING_S = 15.0
 """For all pages of the list of tools."""
@@ -62,12 +115,12 @@ class Connection:
     """All methods run in the thread of the loop."""
 
     def __init__(
-        self, reach: Callable[[], Link], found: Callable[[ToolListing], Awaitable[None]], limits: Limits
+        self, reach: Callable[[], Transport], found: Callable[[ToolListing], Awaitable[None]], limits: Limits
     ) -> None:
         """Take the parts; nothing is started yet.
 
         Args:
-            reach: makes the link for one more session; it may raise ToolFailed.
+            reach: makes the transport for one more session; it may raise ToolFailed.
             found: called with every list of tools that was read.
         """
         self._reach = reach
@@ -75,7 +128,7 @@ class Connection:
         self._limits = limits
         self._session: McpSession | None = None
         self._opening: asyncio.Task[McpSession] | None = None
-        self._patience = RestartDelays()
+        self._delays = RestartDelays()
         self._works: set[asyncio.Task[None]] = set()
         self._examining: asyncio.Task[None] | None = None
         self._used_s = 0.0
@@ -102,7 +155,7 @@ class Connection:
             raise ToolFailed(str(lost), "UNAVAILABLE") from lost
         finally:
             self._used_s = time.monotonic()
-        self._patience.deaths = 0
+        self._delays.deaths = 0
         return value(result)
 
     async def refresh(self) -> None:
@@ -145,7 +198,7 @@ class Connection:
         if self._session is not None and self._session.is_open:
             return self._session
         if self._opening is None:
-            self._patience.check(time.monotonic())
+            self._delays.check(time.monotonic())
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._opened)
         return await asyncio.shield(self._opening)
@@ -165,10 +218,10 @@ class Connection:
     def _opened(self, task: asyncio.Task[McpSession]) -> None:
         self._opening = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._patience.died(str(error), time.monotonic())
+            self._delays.died(str(error), time.monotonic())
 
     async def _watch(self, session: McpSession) -> None:
-        """See its end, or end it when nobody has used it for long."""
+        """Notice its end, or end it when nobody has used it for long."""
         while session.is_open:
             left_s = self._used_s + self._limits.idle_s - time.monotonic()
             if left_s <= 0 and not session.under_way:
@@ -178,7 +231,7 @@ class Connection:
                     await session.ended()
         await session.ended()
         if session.is_wanted:
-            self._patience.died(session.fate, time.monotonic())
+            self._delays.died(session.exit_reason, time.monotonic())
 
     async def _relist(self, session: McpSession) -> None:
         with contextlib.suppress(ToolFailed, Lost):  # the next use says so

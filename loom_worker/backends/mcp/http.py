@@ -17,8 +17,8 @@ from typing import Any
 import httpx2
 
 from loom_worker import __version__
-from loom_worker.backends.mcp.answers import CODE, EXPIRED, REFUSED, UNREACHABLE
-from loom_worker.backends.mcp.schema import plain
+from loom_worker.backends.mcp.listing import plain
+from loom_worker.backends.mcp.session import CODE, EXPIRED, REFUSED, UNREACHABLE
 from loom_worker.core.values.agents import McpServer
 from loom_worker.guard.net.address import Target, target
 from loom_worker.guard.net.dial import MAX_DIALLED, Deadline, resolve_in_time
@@ -35,23 +35,19 @@ _STREAMS, _STREAMS_S = 10, 10.0
 """The SDK opens the stream of notifications anew as often as the server ends it: not more often than this."""
 
 
-class HttpLink:
+class HttpTransport:
     """One session's connections."""
 
     def __init__(self, server: McpServer, headers: Mapping[str, str], *, silence_s: float) -> None:
-        """Take the parts; nothing is connected yet.
-
-        Args:
-            silence_s: an answer that stays silent for so long is given up; longer than any call waits.
-        """
+        """Args: silence_s: an answer that stays silent for so long is given up; longer than any call waits."""
         self._server = server
         self._headers = headers
         self._silence_s = silence_s
-        self.fate = "ended the connection"
+        self.exit_reason = "ended the connection"
 
     def kill(self, why: str) -> None:
-        """There is no process to end; ``why`` is its fate."""
-        self.fate = why
+        """There is no process to end; ``why`` is the exit reason."""
+        self.exit_reason = why
 
     @contextlib.asynccontextmanager
     async def streams(self, over: asyncio.Event) -> AsyncIterator[tuple[Any, Any]]:
@@ -95,11 +91,10 @@ class _Pinned(httpx2.AsyncBaseTransport):
         self._opened_s: deque[float] = deque(maxlen=_STREAMS)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send it; a POST is always answered."""
         try:
             self._check(request)
             response = await self._send(request)
-            return await _judged(request, response) if request.method == "POST" else response
+            return await _checked(request, response) if request.method == "POST" else response
         except (httpx2.TransportError, OSError) as error:
             if request.method != "POST":
                 raise
@@ -107,7 +102,6 @@ class _Pinned(httpx2.AsyncBaseTransport):
             return _error(request, kind, _why(error))
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._inner.aclose()
 
     def _check(self, request: httpx2.Request) -> None:
@@ -143,7 +137,7 @@ class _Pinned(httpx2.AsyncBaseTransport):
         )
 
 
-async def _judged(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+async def _checked(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
     """The response, bounded and read if it is no stream; an error instead of one that is refused."""
     is_packed = response.headers.get("content-encoding", "identity").lower() != "identity"
     if is_packed and response.status_code < 400:
@@ -155,7 +149,7 @@ async def _judged(request: httpx2.Request, response: httpx2.Response) -> httpx2.
             response.status_code, headers=response.headers, stream=_Bounded(response), request=request
         )
     try:
-        body = b"" if is_packed else await _body(response)
+        body = b"" if is_packed else b"".join([piece async for piece in _Bounded(response)])
     finally:
         await response.aclose()
     status = response.status_code
@@ -189,10 +183,6 @@ class _Bounded(httpx2.AsyncByteStream):
             async with asyncio.timeout(_REST_S):
                 await anext(self._pieces)
         await self._response.aclose()
-
-
-async def _body(response: httpx2.Response) -> bytes:
-    return b"".join([piece async for piece in _Bounded(response)])
 
 
 def _reason(body: bytes) -> tuple[int, str]:

@@ -1,27 +1,185 @@
-"""All MCP servers of a process: their tools as Loom's, and the calls of these."""
+"""All MCP servers of a process: their secrets, what is known of each, their tools as Loom's, and the calls of these."""
 
 import asyncio
 import hashlib
+import json
+import logging
 import os
+import re
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
 from functools import partial
 
-from loom_worker.backends.mcp.config import environment, filled, key, used
-from loom_worker.backends.mcp.connection import Connection, Limits
+from loom_worker.backends.mcp.connection import Connection, Limits, Loop
 from loom_worker.backends.mcp.listing import ListedTool, ToolListing, chosen, names
-from loom_worker.backends.mcp.loop import Loop
-from loom_worker.backends.mcp.server_log import Said
-from loom_worker.backends.mcp.session import Link
-from loom_worker.backends.mcp.tool_cache import Known, Recall, Remember
-from loom_worker.core.errors import ToolFailed
-from loom_worker.core.values.agents import Alone, Content, McpServer
+from loom_worker.backends.mcp.session import Transport
+from loom_worker.backends.mcp.stdio import Said, StdioTransport
+from loom_worker.core.errors import LoomError, ToolFailed
+from loom_worker.core.values.agents import Content, McpServer
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Tool
+
+_INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TERM")
+"""All that a command inherits of our environment: none of it is a secret."""
+_SECRET = re.compile(r"secret:([A-Za-z0-9_]+)")
+
+
+def key(server: McpServer) -> str:
+    """The same for the same server in every process; secrets are in it by their names only.
+
+    Its name and the choice of its tools are the agent's: two agents with one server share what is known of it.
+    """
+    same = (server.command, server.args, server.url, server.allow_private, dict(server.env), dict(server.headers))
+    return f"mcp:2:{hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:32]}"
+
+
+def filled(values: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
+    """The values, those that are ``secret:NAME`` replaced by the secret.
+
+    Raises:
+        ToolFailed: there is no such secret (UNAVAILABLE).
+    """
+    return {name: _filled(value, secrets) for name, value in values.items()}
+
+
+def used(server: McpServer, secrets: Mapping[str, str]) -> tuple[str, ...]:
+    """The secrets a server is given, longest first: they are masked in whatever it says."""
+    named = [_SECRET.fullmatch(value) for value in (*server.env.values(), *server.headers.values())]
+    found = {secrets[match[1]] for match in named if match and secrets.get(match[1])}
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def environment(server: McpServer, secrets: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a command: a few harmless variables of ours, and what its file gives it."""
+    return {name: ours[name] for name in _INHERITED if name in ours} | filled(server.env, secrets)
+
+
+def _filled(value: str, secrets: Mapping[str, str]) -> str:
+    named = _SECRET.fullmatch(value)
+    if named is None:
+        return value
+    if named[1] not in secrets:
+        raise ToolFailed(f"it needs a secret that is not there: set LOOM_SECRET_{named[1]}", "UNAVAILABLE")
+    return secrets[named[1]]
+
+
+LOOK_EVERY_S = 5.0
+"""How soon a list of tools that another process read is noticed."""
+
+Remember = Callable[[str, str], None]
+"""Keep a text under a key for a day or so, for all processes; may raise LoomError."""
+Recall = Callable[[str], str | None]
+"""The text kept under a key, None if there is none (any more); may raise LoomError."""
+
+log = logging.getLogger(__name__)
+
+
+class Known:
+    """One server; any thread may ask."""
+
+    def __init__(
+        self,
+        key: str,
+        name: str,
+        *,
+        remember: Remember,
+        recall: Recall,
+        read: Callable[[], Future[None]],
+        look_every_s: float = LOOK_EVERY_S,
+    ):
+        """Args: read: begins to read the list of tools; ``found`` is called before its future is done."""
+        self._key = key
+        self._name = name
+        self._remember = remember
+        self._recall = recall
+        self._read = read
+        self._look_every_s = look_every_s
+        self._lock = threading.Lock()
+        self._listing: ToolListing | None = None
+        self._digest: tuple[ToolListing | None, str | None] = None, None
+        self._reading: Future[None] | None = None
+        self._looked_s = float("-inf")
+        self.problem = ""
+        """Why the list could not be read, last time it was tried."""
+
+    @property
+    def listing(self) -> ToolListing | None:
+        """The tools, None while nobody has read them."""
+        return self._listing
+
+    def look(self) -> Future[None] | None:
+        """Look what all processes know of it, now and then; returns the reading that is under way, if any.
+
+        What is not remembered (any more) is read anew; until then what was known before holds.
+        """
+        with self._lock:
+            if time.monotonic() - self._looked_s >= self._look_every_s:
+                self._looked_s = time.monotonic()
+                if not self._take_up():
+                    self._begin()
+            return self._reading
+
+    def digest(self) -> str | None:
+        """Of the list in use; None while there is none."""
+        listing, (known, digest) = self._listing, self._digest
+        if listing is not known:
+            text = json.dumps(listing.as_json()) if listing else ""
+            digest = hashlib.sha256(text.encode()).hexdigest() if listing else None
+            self._digest = listing, digest
+        return digest
+
+    def renew(self) -> None:
+        """Take up what all processes know of it now; the server is not asked."""
+        with self._lock:
+            self._take_up()
+
+    def found(self, listing: ToolListing) -> None:
+        """Keep what was read, here and for all."""
+        if listing != self._listing:
+            for problem in listing.problems:
+                log.warning("MCP server %s: %s", self._name, problem)
+        self._listing = listing
+        try:
+            self._remember(self._key, json.dumps(listing.as_json()))
+        except LoomError as error:
+            log.warning("the tools of MCP server %s could not be remembered: %s", self._name, error)
+
+    def _begin(self) -> None:
+        if self._reading is not None:
+            return
+        ended = self._reading = Future[None]()
+        try:
+            self._read().add_done_callback(partial(self._ended, ended))
+        except ToolFailed as error:  # this process is stopping
+            self._reading, self.problem = None, str(error)
+
+    def _ended(self, ended: Future[None], reading: Future[None]) -> None:
+        error = None if reading.cancelled() else reading.exception()
+        problem = str(error) if error else ""
+        if error is not None and not isinstance(error, ToolFailed):
+            log.error("reading the tools of MCP server %s failed", self._name, exc_info=error)
+        elif problem and problem != self.problem:
+            log.warning("MCP server %s: its tools cannot be read: %s", self._name, problem)
+        self.problem, self._reading = problem, None
+        ended.set_result(None)
+
+    def _take_up(self) -> bool:
+        """Use what all processes know; False if that is nothing."""
+        try:
+            if (text := self._recall(self._key)) is not None:
+                self._listing = ToolListing.from_json(json.loads(text))
+                return True
+        except LoomError as error:
+            log.warning("the tools of MCP server %s could not be recalled: %s", self._name, error)
+        except (ValueError, KeyError, TypeError) as error:
+            log.warning("what was remembered of MCP server %s is not readable: %r", self._name, error)
+        return False
+
 
 DEFAULT = Limits()
 LATE_S = 2.0
@@ -70,7 +228,7 @@ class McpServers:
         self._timeout_s = timeout_s
         self._environ = environ
         self._limits = limits
-        self._content: Content = Alone()
+        self._content = Content()
         self._loop = Loop("loom-mcp")
         self._lock = threading.Lock()
         self._servers: dict[str, _Server] = {}
@@ -143,15 +301,13 @@ class McpServers:
         tools, absent = chosen(known.listing, server)
         return tools, (*known.listing.problems, *absent)
 
-    def _reach(self, server: McpServer, said: Said) -> Link:
+    def _reach(self, server: McpServer, said: Said) -> Transport:
         if server.url is not None:
-            from loom_worker.backends.mcp.http import HttpLink  # httpx2 is for those who use it
+            from loom_worker.backends.mcp.http import HttpTransport  # httpx2 is for those who use it
 
-            return HttpLink(server, filled(server.headers, self._secrets), silence_s=self._timeout_s + 10.0)
-        from loom_worker.backends.mcp.stdio import StdioLink
-
+            return HttpTransport(server, filled(server.headers, self._secrets), silence_s=self._timeout_s + 10.0)
         ours = os.environ if self._environ is None else self._environ
-        return StdioLink(server, environment(server, self._secrets, ours), said)
+        return StdioTransport(server, environment(server, self._secrets, ours), said)
 
     def _tool(self, name: str, server: McpServer, one: _Server, tool: ListedTool) -> Tool:
         """Ours of theirs. Hints give no rights: only tools that the operator listed may count as reading only."""

@@ -1,13 +1,16 @@
-"""One conversation with a server: opened once, used by many calls at a time, over for good when it ends."""
+"""One conversation with a server: opened once, used by many calls at a time, over for good when it ends.
+
+No class of the SDK leaves this folder: what a call gave becomes values here.
+"""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+import json
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from loom_worker import __version__
-from loom_worker.backends.mcp.answers import CODE, EXPIRED, UNREACHABLE, Expired, Lost, leaves, said
 from loom_worker.core.errors import LoomError, ToolFailed
 from loom_worker.core.values.json import Json
 
@@ -15,6 +18,108 @@ if TYPE_CHECKING:
     from mcp.client.session import ClientSession
     from mcp.shared.exceptions import MCPError
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+
+
+MAX_RESULT_BYTES = 10_000_000
+"""Of a result in UTF-8; more is cut."""
+
+
+def value(result: Mapping[str, Any]) -> object:
+    """Text, or a JSON value, from a CallToolResult as JSON.
+
+    Structured content is the result; the text next to it says the same. Bytes are not for a model: only
+    their kind and number stay.
+
+    Raises:
+        ToolFailed: the tool says that it failed.
+    """
+    content = result.get("content")
+    parts = [_part(block) for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    if result.get("isError"):
+        raise ToolFailed(_text(parts) or "the server says that it failed, and not why")
+    if result.get("structuredContent") is not None:
+        return _bounded(_with_bytes(result["structuredContent"], parts))
+    if all(isinstance(part, str) for part in parts):
+        return cut("\n".join(map(str, parts)))
+    return _bounded([{"type": "text", "text": part} if isinstance(part, str) else part for part in parts])
+
+
+def cut(text: str) -> str:
+    """At most MAX_RESULT_BYTES of it, between two characters; its end then says how long it was."""
+    if len(text) * 4 <= MAX_RESULT_BYTES or (size := len(text.encode("utf-8", "replace"))) <= MAX_RESULT_BYTES:
+        return text
+    kept = text.encode("utf-8", "replace")[:MAX_RESULT_BYTES].decode("utf-8", "ignore")
+    return f"{kept}\n[cut: the first {MAX_RESULT_BYTES} of {size} bytes]"
+
+
+def _part(block: Json) -> str | Json:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": "image" | "audio" as kind, "data": str(data)}:
+            return _bytes(kind, block.get("mimeType"), data)
+        case {"type": "resource", "resource": {"text": str(text), **about}}:
+            return {"type": "resource", "uri": about.get("uri"), "mime_type": about.get("mimeType"), "text": text}
+        case {"type": "resource", "resource": {"blob": str(data), **about}}:
+            return {**_bytes("resource", about.get("mimeType"), data), "uri": about.get("uri")}
+        case {"type": "resource_link"}:
+            names = {"name": "name", "title": "title", "description": "description", "mimeType": "mime_type"}
+            known = {ours: block[theirs] for theirs, ours in names.items() if block.get(theirs) is not None}
+            return {"type": "resource_link", "uri": block.get("uri"), **known}
+        case _:
+            return {"type": str(block.get("type", "unknown"))}
+
+
+def _bytes(kind: str, mime_type: object, data: str) -> Json:
+    """How many bytes the base64 text stands for, without decoding it."""
+    return {"type": kind, "mime_type": mime_type, "bytes": len(data) * 3 // 4 - data[-2:].count("=")}
+
+
+def _with_bytes(structured: object, parts: Sequence[str | Json]) -> object:
+    others = [part for part in parts if not isinstance(part, str)]
+    return {"structured": structured, "content": others} if others else structured
+
+
+def _bounded(found: object) -> object:
+    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    whole = cut(text)
+    return found if whole is text else whole
+
+
+def _text(parts: Sequence[str | Json]) -> str:
+    return cut("\n".join(part if isinstance(part, str) else json.dumps(part) for part in parts)).strip()
+
+
+CODE = -32099
+"""Of errors that we answer ourselves in the server's stead; the last of those JSON-RPC leaves to implementations."""
+EXPIRED, UNREACHABLE, REFUSED = "expired", "unreachable", "refused"
+
+
+class Lost(Exception):
+    """The session is over; str() says why."""
+
+
+class Expired(Lost):
+    """The server refused a request (HTTP 4xx), mostly since it forgot the session: a new one may ask again, once.
+
+    Its argument is the ToolFailed to raise if that is refused as well.
+    """
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors of a group, which is what the SDK's task groups raise; of any other error, itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from leaves(each)
+    else:
+        yield error
+
+
+def said(error: BaseException) -> str:
+    """What an error says, or at least what it is."""
+    first = next(leaves(error))
+    return str(first).split("\n")[0] or type(first).__name__
+
 
 T = TypeVar("T")
 
@@ -24,11 +129,11 @@ MAX_PAGES = 20
 """Of a list of tools."""
 
 
-class Link(Protocol):
-    """How a server is reached: StdioLink, HttpLink."""
+class Transport(Protocol):
+    """How a server is reached: StdioTransport, HttpTransport."""
 
     @property
-    def fate(self) -> str:
+    def exit_reason(self) -> str:
         """How it ended, as what follows "it"."""
 
     def kill(self, why: str) -> None:
@@ -41,13 +146,9 @@ class Link(Protocol):
 class McpSession:
     """Lives in a task of its own: the SDK wants its contexts left by the task that entered them."""
 
-    def __init__(self, link: Link, *, changed: Callable[[], None]) -> None:
-        """Take the parts; nothing is opened yet.
-
-        Args:
-            changed: called when the server says that its tools are others now.
-        """
-        self._link = link
+    def __init__(self, transport: Transport, *, changed: Callable[[], None]) -> None:
+        """Args: changed: called when the server says that its tools are others now."""
+        self._transport = transport
         self._changed = changed
         self._over = asyncio.Event()
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -64,9 +165,9 @@ class McpSession:
         return self._client is not None and not self._over.is_set()
 
     @property
-    def fate(self) -> str:
+    def exit_reason(self) -> str:
         """How it ended."""
-        return f"it {self._link.fate}"
+        return f"it {self._transport.exit_reason}"
 
     @property
     def under_way(self) -> int:
@@ -84,7 +185,7 @@ class McpSession:
             async with asyncio.timeout(timeout_s):
                 await asyncio.shield(self._opened)
         except TimeoutError as error:
-            self._link.kill("did not say hello in time")
+            self._transport.kill("did not say hello in time")
             await self.close()
             raise ToolFailed(f"it did not answer within {timeout_s:g} s of its start", "UNAVAILABLE") from error
 
@@ -112,7 +213,7 @@ class McpSession:
 
     def kill(self, why: str) -> None:
         """End it at once, since the server does not do its part."""
-        self._link.kill(why)
+        self._transport.kill(why)
         self._over.set()
 
     async def call(self, tool: str, arguments: Json) -> Json:
@@ -127,11 +228,7 @@ class McpSession:
         return await self._ask("tools/call", {"name": tool, "arguments": arguments})
 
     async def tools(self) -> list[object]:
-        """Ask for all tools, as the server sends them.
-
-        Raises:
-            Lost, ToolFailed: as call.
-        """
+        """Ask for all tools, as the server sends them; raises what ``call`` raises."""
         found: list[object] = []
         params: Json = {}
         for _ in range(MAX_PAGES):
@@ -163,7 +260,7 @@ class McpSession:
 
         info = Implementation(name="loom", version=__version__)
         try:
-            async with self._link.streams(self._over) as (reading, writing):
+            async with self._transport.streams(self._over) as (reading, writing):
                 self._dispatcher = JSONRPCDispatcher(reading, writing)
                 async with ClientSession(
                     dispatcher=self._dispatcher, message_handler=self._on_message, client_info=info
@@ -176,7 +273,7 @@ class McpSession:
             self._fail(error)
         finally:
             self._over.set()
-            self._fail(Lost(self.fate))
+            self._fail(Lost(self.exit_reason))
 
     def _fail(self, error: Exception) -> None:
         if not self._opened.done():
@@ -184,12 +281,11 @@ class McpSession:
             self._opened.exception()  # the opener may have gone by now
 
     def _why_not(self, error: Exception) -> str:
-        """Why it could not be opened."""
         first = next(leaves(error))
         if isinstance(first, LoomError | OSError | Lost) or _data(first):
             return str(first)
         if _is_closed(first):
-            return self.fate
+            return self.exit_reason
         return f"it does not speak the protocol as it should: {said(first)}"
 
     async def _greet(self, client: "ClientSession") -> None:
@@ -213,7 +309,7 @@ class McpSession:
     async def _ask(self, method: str, params: Json) -> Json:
         """Ask without the SDK's check of the answer, in which one bad tool spoils the whole list."""
         if self._client is None or self._dispatcher is None or self._over.is_set():
-            raise Lost(self.fate)
+            raise Lost(self.exit_reason)
         if self._client.initialize_result is not None:
             return await self._within(self._dispatcher.send_raw_request(method, params))
         return await self._within(_modern(self._client, method, params))
@@ -239,7 +335,6 @@ class McpSession:
             task.exception()
 
     def _meant(self, error: "MCPError") -> Exception:
-        """Ours of the SDK's."""
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS
 
         kind = _data(error)
@@ -252,7 +347,7 @@ class McpSession:
             self.kill(str(error).removeprefix("it "))
             return Lost(str(error))
         if _is_closed(error):
-            return Lost(self.fate)
+            return Lost(self.exit_reason)
         if error.code == CONNECTION_CLOSED and str(error).startswith("SSE stream"):  # the SDK's words, not a server's
             return ToolFailed(f"it broke off its answer ({error})", "UNAVAILABLE")
         return failed
@@ -266,7 +361,6 @@ def _is_closed(error: BaseException) -> bool:
 
 
 def _data(error: BaseException) -> str | None:
-    """The kind of an error that http.py made."""
     data = getattr(error, "data", None)
     return data.get("loom") if isinstance(data, dict) and isinstance(data.get("loom"), str) else None
 
@@ -280,12 +374,7 @@ async def _ping(client: "ClientSession") -> None:
 
 async def _modern(client: "ClientSession", method: str, params: Json) -> Json:
     """Ask a server of 2026 and later, whose requests carry more than their params."""
-    from mcp_types import (
-        CallToolRequest,
-        CallToolRequestParams,
-        CallToolResult,
-        PaginatedRequestParams,
-    )
+    from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, PaginatedRequestParams
 
     if method == "tools/list":
         listed = await client.list_tools(params=PaginatedRequestParams(**params))

@@ -7,7 +7,7 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
-from loom_worker.backends.rest import answer, auth, document, openapi
+from loom_worker.backends.rest import client, document, openapi
 from loom_worker.backends.rest.client import MAX_ANSWER_BYTES, RestClient, retry_advice
 from loom_worker.backends.rest.request import question
 from loom_worker.core.errors import BadFile, BadSettings, Invalid, ToolFailed
@@ -56,9 +56,13 @@ class RestBackend:
         read = document.read(folder / backend.openapi)
         base = _base(backend, read)
         self._prefix = base.path.rstrip("/")
-        self._veil = auth.veil(backend.auth, secret)
+        self._mask = client.secret_mask(backend.auth, secret)
         self._client = RestClient(
-            base, auth.headers(backend.auth, secret), timeout_s, allow_private=backend.allow_private, lookup=lookup
+            base,
+            client.auth_headers(backend.auth, secret),
+            timeout_s,
+            allow_private=backend.allow_private,
+            lookup=lookup,
         )
         if self._client.headers and base.scheme == "http" and not backend.allow_private:
             raise BadSettings(f"{base.origin}: a secret does not go out unencrypted; use https")
@@ -122,16 +126,15 @@ class RestBackend:
         try:
             answered = self._client.ask(asked)
         except ToolFailed as failed:  # a redirect's target may repeat the secret
-            raise ToolFailed(self._veil.text(str(failed)), failed.code) from None
+            raise ToolFailed(self._mask.text(str(failed)), failed.code) from None
         if 200 <= answered.status < 300:
-            return answer.read(answered, method=operation.method, veil=self._veil, max_bytes=MAX_ANSWER_BYTES)
-        reason = answer.failure(answered, veil=self._veil, max_bytes=MAX_ANSWER_BYTES)
+            return client.read_answer(answered, method=operation.method, mask=self._mask, max_bytes=MAX_ANSWER_BYTES)
+        reason = client.failure_text(answered, mask=self._mask, max_bytes=MAX_ANSWER_BYTES)
         text = f"HTTP {answered.status}{retry_advice(answered)}" + (f": {reason}" if reason else "")
         raise ToolFailed(text, _code(answered.status))
 
 
 def _base(backend: Backend, read: document.OpenApiFile) -> Target:
-    """The API's own place."""
     url = backend.url or _server(read)
     if url is None:
         raise BadSettings(f"{read.file}: no server with an https URL; the agent's backend needs a url")

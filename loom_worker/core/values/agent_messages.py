@@ -93,7 +93,6 @@ class AgentMessage:
     is_cut: bool = False
 
     def brief(self) -> "AgentMessage":
-        """As lists hold it."""
         body = fit(self.body, FIELD_BYTES, text)
         return replace(self, body=body, is_cut=body != self.body)
 
@@ -104,7 +103,6 @@ class AgentMessage:
         return {**shown, **reply, "message": self.body}
 
     def as_json(self) -> Json:
-        """The message for programs."""
         return {
             "id": self.id,
             "object": "agent_message",

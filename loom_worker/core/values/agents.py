@@ -268,8 +268,8 @@ class ContentChange:
     former: str = ""
 
 
-class Content(Protocol):
-    """What all processes have accepted."""
+class Content:
+    """What all processes have accepted (``runtime/content_versions.py``); here there is only this process."""
 
     def tell(self, change: ContentChange) -> None:
         """Log and count an edit, once for all processes. Call it without holding a lock."""
@@ -286,19 +286,3 @@ class Content(Protocol):
         Args:
             version: of all content, as Redis said a moment ago; empty: nobody has asked.
         """
-
-
-class Alone:
-    """The content of a process that compares itself with nobody."""
-
-    def follow(self, name: str, part: Part) -> None:
-        """Nobody is there to compare with."""
-
-    def accepted(self, name: str) -> None:
-        """Does nothing."""
-
-    def tell(self, change: ContentChange) -> None:
-        """Nobody is there to tell."""
-
-    def catch_up(self, version: str = "") -> None:
-        """There is nothing else."""

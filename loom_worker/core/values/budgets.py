@@ -218,11 +218,9 @@ class ToolCallCount:
     count: int
 
     def concerns(self, limit: Limit) -> bool:
-        """See CallCost."""
         return limit.tool_calls is not None
 
     def within(self, left: Sequence[tuple[Limit, Amount]]) -> "Grant":
-        """See CallCost."""
         for limit, used in left:
             if limit.tool_calls is not None and used.tool_calls + self.count > limit.tool_calls:
                 text = limit.used_up(used) if used.tool_calls >= limit.tool_calls else limit.too_small(used)

@@ -43,7 +43,6 @@ class Pairing:
         return self
 
     def as_json(self) -> Json:
-        """The Pairing of the HTTP API."""
         return {
             "id": self.id,
             "object": "pairing",

@@ -38,6 +38,12 @@ class ToolSpec:
     """JSON Schema of the arguments (an object)."""
 
 
+def object_schema(*required: str, **properties: Json) -> Json:
+    """The schema of an object with these properties and no others."""
+    needed = {"required": list(required)} if required else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
+
+
 @dataclass(frozen=True, slots=True)
 class ToolUse:
     """The model's request to call a tool."""

@@ -141,7 +141,6 @@ class Snapshot:
         return self
 
     def as_json(self) -> Json:
-        """The Snapshot of the HTTP API."""
         return {
             "id": self.id,
             "object": "snapshot",

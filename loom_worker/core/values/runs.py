@@ -90,7 +90,6 @@ class RunStage:
         return self.status in OPEN_STAGE
 
     def brief(self) -> "RunStage":
-        """As lists and events hold it."""
         output, error = fit(self.output_text, FIELD_BYTES, text), fit(self.error, FIELD_BYTES, entries)
         return replace(self, output_text=output, error=error, prompt=fit(self.prompt, FIELD_BYTES, text))
 
@@ -165,7 +164,6 @@ class Run:
 
     @property
     def is_finished(self) -> bool:
-        """True once the status is final."""
         return self.completed_ms is not None
 
     @property
@@ -184,7 +182,6 @@ class Run:
         return None if self.completed_ms is None else self.completed_ms - self.created_ms
 
     def brief(self) -> "Run":
-        """As lists hold it."""
         stages = tuple(stage.brief() for stage in self.stages[:LISTED_STAGES])
         fields: Json = {
             "merged_output": fit(self.merged_output, FIELD_BYTES, text),
@@ -197,7 +194,6 @@ class Run:
         return replace(self, **fields, is_cut=is_cut)
 
     def as_json(self) -> Json:
-        """The Run of the HTTP API."""
         return {
             "id": self.id,
             "object": "run",

@@ -138,7 +138,6 @@ class Session:
         return replace(self, metadata=metadata, kernel=kernel, rom=None, is_cut=is_cut)
 
     def as_json(self) -> Json:
-        """The Session of the HTTP API."""
         return {
             "id": self.id,
             "object": "session",
@@ -197,7 +196,6 @@ class Message:
         return replace(self, chat=kept, is_cut=is_cut)
 
     def as_json(self) -> Json:
-        """The Message of the HTTP API."""
         return {
             "id": self.id,
             "object": "message",

@@ -134,12 +134,10 @@ class StoredError:
     """True for an error in a list whose texts are longer than shown."""
 
     def brief(self) -> "StoredError":
-        """As lists hold it."""
         raw_error = fit(self.raw_error, FIELD_BYTES, entries)
         return self if raw_error is self.raw_error else replace(self, raw_error=raw_error, is_cut=True)
 
     def as_json(self) -> Json:
-        """The error for programs."""
         return {
             "id": self.id,
             "object": "error",

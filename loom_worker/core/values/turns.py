@@ -171,7 +171,6 @@ class Turn:
     """The user of its session, when it was accepted."""
 
     def brief(self) -> "Turn":
-        """As lists hold it."""
         calls = tuple(call.brief() for call in self.calls[:LISTED_CALLS])
         fields: Json = {
             "input": fit(self.input, FIELD_BYTES, text),
@@ -188,7 +187,6 @@ class Turn:
 
     @property
     def is_finished(self) -> bool:
-        """True once the status is final."""
         return self.status not in UNFINISHED
 
     @property
@@ -197,7 +195,6 @@ class Turn:
         return 0 if self.started_ms is None else self.deaths + 1
 
     def as_json(self) -> Json:
-        """The Turn of the HTTP API."""
         queued_until = self.started_ms or self.completed_ms
         return {
             "id": self.id,

@@ -5,23 +5,69 @@ from typing import TYPE_CHECKING
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.agents import Agent
-from loom_worker.core.values.calls import Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Actor, Tenant
 from loom_worker.core.values.turns import NewTurn, Turn
 from loom_worker.core.values.webhooks import Webhook
+from loom_worker.fronts.a2a import rpc
 from loom_worker.fronts.a2a.messages import SentMessage
 from loom_worker.fronts.a2a.push import config_of
-from loom_worker.fronts.a2a.rpc import (
-    INVALID_PARAMS,
-    TASK_NOT_CANCELABLE,
-    TASK_NOT_FOUND,
-    UNSUPPORTED_OPERATION,
-    RpcError,
-)
+from loom_worker.fronts.a2a.rpc import RpcError
 
 if TYPE_CHECKING:
     from loom_worker.service.service import Service
+
+
+CARD_PATH = ".well-known/agent-card.json"
+_BINDING = "JSONRPC"
+_KEY = "apiKey"
+_DECIDED = {"approve": "approved", "reject": "rejected", "edit": "edited"}
+_MODES = ["text/plain", "application/json"]
+
+
+def card(agent: Agent, *, url: str, needs_key: bool) -> Json:
+    """The card of an agent.
+
+    Args:
+        url: where its methods are called.
+        needs_key: whether clients need an API key.
+    """
+    return {
+        "name": agent.name,
+        "description": agent.description or f"The agent {agent.name}",
+        "version": agent.version,
+        "supportedInterfaces": [
+            {"url": url, "protocolBinding": _BINDING, "protocolVersion": version} for version in ("1.0", "0.3")
+        ],
+        "url": url,
+        "preferredTransport": _BINDING,
+        "protocolVersion": "0.3.0",
+        "capabilities": {"streaming": True, "pushNotifications": True, "extendedAgentCard": False},
+        "defaultInputModes": _MODES,
+        "defaultOutputModes": ["text/plain"],
+        "skills": [skill.as_json() for skill in agent.card_skills] or [_own_skill(agent)],
+        **(_security() if needs_key else {}),
+    }
+
+
+def _own_skill(agent: Agent) -> Json:
+    """What an agent can do whose file names no skills: what its description says."""
+    return {
+        "id": agent.name,
+        "name": agent.name,
+        "description": agent.description or f"Whatever the agent {agent.name} is asked",
+        "tags": ["agent"],
+    }
+
+
+def _security() -> Json:
+    # 1.0 nests the scheme by its kind, 0.3 names its kind in ``type``: readers of either pass over the other's members.
+    scheme = {"httpAuthSecurityScheme": {"scheme": "bearer"}, "type": "http", "scheme": "bearer"}
+    return {
+        "securitySchemes": {_KEY: scheme},
+        "securityRequirements": [{"schemes": {_KEY: {"list": []}}}],
+        "security": [{_KEY: []}],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +140,7 @@ class A2aFront:
             RpcError: TASK_NOT_CANCELABLE, it has ended.
         """
         if self.task(client, task_id).is_finished:
-            raise RpcError(f"the task {task_id} has ended", TASK_NOT_CANCELABLE)
+            raise RpcError(f"the task {task_id} has ended", rpc.TASK_NOT_CANCELABLE)
         return self._service.cancel(client.tenant, task_id, "interrupt")
 
     def set_push(self, client: A2aClient, task_id: str, webhook: Webhook) -> Json:
@@ -118,7 +164,7 @@ class A2aFront:
         """
         config = config_of(self.task(client, task_id))
         if config is None or config_id not in (None, "", config["id"]):
-            raise RpcError(f"the task {task_id} has no such push notification configuration", TASK_NOT_FOUND)
+            raise RpcError(f"the task {task_id} has no such push notification configuration", rpc.TASK_NOT_FOUND)
         return config
 
     def pushes(self, client: A2aClient, task_id: str) -> list[Json]:
@@ -132,31 +178,26 @@ class A2aFront:
             self._service.set_webhook(client.tenant, task_id, None)
 
     def _decide(self, client: A2aClient, message: SentMessage, turn: Turn) -> Turn:
-        """Answer the question of a task."""
         if message.context_id not in (None, turn.session_id):
-            raise RpcError(f"the task {turn.id} belongs to the context {turn.session_id}", INVALID_PARAMS)
+            raise RpcError(f"the task {turn.id} belongs to the context {turn.session_id}", rpc.INVALID_PARAMS)
         if turn.is_finished:
-            raise RpcError(f"the task {turn.id} has ended; send the message without taskId", UNSUPPORTED_OPERATION)
+            raise RpcError(f"the task {turn.id} has ended; send the message without taskId", rpc.UNSUPPORTED_OPERATION)
         decision, call_id = message.decision()
         known = [call for call in turn.calls if call.approval is not None and call_id in (None, call.id)]
         waiting = [call for call in known if call.is_waiting]
-        if not waiting and any(_is_decided_so(call, decision.verdict) for call in known):
+        if not waiting and any(call.approval == _DECIDED[decision.verdict] for call in known):
             return turn  # the same message once more
         if len(waiting) > 1:
             detail = f"{len(waiting)} calls wait: name one as tool_call_id in a data part, of "
-            raise RpcError(detail + ", ".join(call.id for call in waiting), INVALID_PARAMS)
+            raise RpcError(detail + ", ".join(call.id for call in waiting), rpc.INVALID_PARAMS)
         if not waiting:
             detail = f"the task {turn.id} waits for no decision; send the message without taskId to have it queued"
-            raise RpcError(detail, UNSUPPORTED_OPERATION)
+            raise RpcError(detail, rpc.UNSUPPORTED_OPERATION)
         if message.webhook is not None:
             self.set_push(client, turn.id, message.webhook)
         by_client = replace(decision, by=client.actor)
         return self._service.approvals.decide(client.tenant, turn.id, waiting[0].id, by_client)
 
 
-def _is_decided_so(call: Call, verdict: str) -> bool:
-    return call.approval == {"approve": "approved", "reject": "rejected", "edit": "edited"}[verdict]
-
-
 def _not_found(task_id: str) -> RpcError:
-    return RpcError(f"there is no task {task_id}", TASK_NOT_FOUND)
+    return RpcError(f"there is no task {task_id}", rpc.TASK_NOT_FOUND)

@@ -10,9 +10,8 @@ from loom_worker.core.values.decisions import ApprovalVerdict, Decision
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import is_blank
 from loom_worker.core.values.webhooks import Webhook
-from loom_worker.fronts.a2a.methods import Version
 from loom_worker.fronts.a2a.push import webhook_of
-from loom_worker.fronts.a2a.rpc import CONTENT_TYPE_NOT_SUPPORTED, INVALID_PARAMS, RpcError
+from loom_worker.fronts.a2a.rpc import CONTENT_TYPE_NOT_SUPPORTED, INVALID_PARAMS, RpcError, Version
 from loom_worker.fronts.a2a.tasks import MESSAGE_MEMBER
 
 BETWEEN_PARTS = "\n\n"

@@ -8,8 +8,7 @@ from loom_worker.core.values.cutting import dump, entries, fit, size_bytes, text
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.webhooks import Webhook, WebhookFormat
-from loom_worker.fronts.a2a.methods import Version
-from loom_worker.fronts.a2a.rpc import INVALID_PARAMS, RpcError
+from loom_worker.fronts.a2a.rpc import INVALID_PARAMS, RpcError, Version
 from loom_worker.fronts.a2a.tasks import OURS, artifact, task_of
 from loom_worker.fronts.a2a.version_03 import old_task
 from loom_worker.webhook.body import LIMIT_BYTES, TurnBody

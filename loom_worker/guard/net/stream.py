@@ -50,7 +50,6 @@ class OpenAnswer:
         self.opened.close()
 
     def hang_up(self) -> None:
-        """Wake a thread that waits for the next chunk; called from another thread."""
         with contextlib.suppress(OSError):  # it may be closed by now
             self.handle.shutdown(socket.SHUT_RDWR)
 

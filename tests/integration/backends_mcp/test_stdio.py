@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.backends.mcp.config import key
 from loom_worker.backends.mcp.connection import Limits
+from loom_worker.backends.mcp.servers import key
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.agents import McpServer
 from tests.support.mcp_servers.stage import Stage, mute, odd, run, sdk, staged

@@ -50,7 +50,7 @@ def a_backend(url: str, *, timeout_s: float = 10, **given: Any) -> RestBackend:
 def call(backend: RestBackend, name: str, /, **arguments: Any) -> Any:
     """Call a tool as the worker does: only with arguments that fit its schema."""
     registry = Registry(backend.tools())
-    assert registry.error_in(ToolUse("toolu_1", name, arguments)) is None
+    assert registry.prepared(ToolUse("toolu_1", name, arguments)).error is None
     tool = registry.get(name)
     assert tool is not None
     return tool.run(arguments, CALLER)

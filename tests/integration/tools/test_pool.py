@@ -17,9 +17,8 @@ from loom_worker.core.isolation import process_env
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.tools import Outcome
 from loom_worker.tools import child_main, targets
-from loom_worker.tools.child import Program
 from loom_worker.tools.outcome import BUSY, DIED, NO_PROCESS
-from loom_worker.tools.pool import Pool
+from loom_worker.tools.pool import Pool, Program
 from tests.support.callers import CALLER
 from tests.support.processes import is_alive
 from tests.support.until import AT_ONCE_S, until

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.agents.known import KnownAgents
-from loom_worker.agents.live import LiveAgents
+from loom_worker.agents.load import LiveAgents
 from loom_worker.agents.versions import RecordedAgents
 from loom_worker.core.errors import BadFile
 from loom_worker.core.live_files import LOOK_S, SETTLE_S
@@ -18,7 +18,7 @@ from loom_worker.demo.workflows import shipped_workflows
 from loom_worker.store.agent_versions import AgentVersions
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
-from loom_worker.workflows.live import LiveWorkflows
+from loom_worker.workflows.load import LiveWorkflows
 from tests.support.clock import Clock
 
 

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from loom_worker.agents.known import KnownAgents
-from loom_worker.agents.live import LiveAgents
-from loom_worker.agents.load import Agents, load
+from loom_worker.agents.load import Agents, LiveAgents, load
 from loom_worker.core.values.agents import Agent, ApprovalPolicy, Auth, Backend, McpServer, Scope
 from loom_worker.core.values.guardrails import NO_GUARDRAILS, SENSITIVE, Guardrails
 from loom_worker.core.values.learned import AS_ACTIVATED, LearnedPolicy
-from loom_worker.workflows.live import LiveWorkflows
+from loom_worker.workflows.load import LiveWorkflows
 
 HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: a}\n"
 

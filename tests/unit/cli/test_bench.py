@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from loom_worker.cli.bench import NoBenchmark, bench, root_of_benchmark
+from loom_worker.cli.running import NoBenchmark, bench, root_of_benchmark
 
 ROOT = Path(__file__).parents[3]
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from loom_worker.cli.chat import HELP
 from loom_worker.cli.main import main
+from loom_worker.cli.talk import HELP
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
 

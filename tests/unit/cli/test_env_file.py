@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from loom_worker.cli.env_file import settings_of
+from loom_worker.cli.init import settings_of
 from loom_worker.cli.main import main
 from loom_worker.core.errors import BadSettings
 

@@ -6,8 +6,7 @@ import yaml
 from click.testing import CliRunner
 
 from loom_worker.agents.load import load
-from loom_worker.cli.env_file import settings_of
-from loom_worker.cli.init import TEMPLATE, make, sources
+from loom_worker.cli.init import TEMPLATE, make, settings_of, sources
 from loom_worker.cli.main import main
 from loom_worker.core.env import KNOWN
 from loom_worker.patterns.lint import lint

@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from loom_worker.cli.run_view import LiveTree, verdict
+from loom_worker.cli.runs import LiveTree, verdict
 from loom_worker.cli.stage_tree import StageTree
 from loom_worker.core.values.json import Json
 from tests.support.fake_runs import START_MS, FakeRuns, log_of, run, stage

@@ -2,7 +2,9 @@ from typing import Any
 
 import pytest
 
-from loom_worker.cli.talk import Teller, printable, sendable, verdict
+from loom_worker.cli.http import sendable
+from loom_worker.cli.show import printable
+from loom_worker.cli.talk import Teller, verdict
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Event
 

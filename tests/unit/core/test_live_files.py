@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from loom_worker.agents.live import LiveAgents
+from loom_worker.agents.load import LiveAgents
 from loom_worker.core.live_files import LOOK_S, SETTLE_S
-from loom_worker.core.values.agents import Alone, ContentChange, Part
-from loom_worker.workflows.live import LiveWorkflows
+from loom_worker.core.values.agents import Content, ContentChange, Part
+from loom_worker.workflows.load import LiveWorkflows
 from tests.support.clock import Clock
 from tests.unit.workflows.files import document
 
@@ -175,7 +175,7 @@ def test_a_packaged_agent_is_there_without_a_folder_and_again_once_its_namesake_
     assert agents.current().agents["default"] == packaged
 
 
-class Told(Alone):
+class Told(Content):
     """What other processes are told."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from loom_worker import __version__
 from loom_worker.agents import check
 from loom_worker.agents import load as agents
 from loom_worker.blobs import memory
-from loom_worker.cli import chat
+from loom_worker.cli import talk
 from loom_worker.cli.main import COMMANDS, main
 from loom_worker.core.values import guardrails
 from loom_worker.core.values.agent_messages import KINDS, MessageStatus
@@ -175,7 +175,7 @@ def test_every_command_is_known_to_the_tests_above() -> None:
 
 
 def test_the_chats_commands_stand_in_the_docs_as_its_help_has_them() -> None:
-    assert f"```text\n{chat.HELP}\n```" in text("docs/commands.md")
+    assert f"```text\n{talk.HELP}\n```" in text("docs/commands.md")
 
 
 def _functions(path: Path) -> list[str]:

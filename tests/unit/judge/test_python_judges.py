@@ -14,8 +14,8 @@ from loom_worker.judge.checks import Opinion
 from loom_worker.judge.llm import Case
 from loom_worker.judge.python_judges import PythonJudges, judging_function
 from loom_worker.tools import child_main
+from loom_worker.tools.custom import ToolFiles
 from loom_worker.tools.execution import call_tool
-from loom_worker.tools.live import ToolFiles
 from loom_worker.tools.pool import Pool
 
 CASE = Case("turn_1", "How many?", "There are 42.", (("sql", "42"),))

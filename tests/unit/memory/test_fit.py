@@ -16,7 +16,7 @@ from loom_worker.memory.kernel import L2_CUT, kernel_text, memory_text
 from loom_worker.memory.layers import REQUEST_OVERHEAD_TOKENS, Count, Layers, chat_tokens, message_tokens, tools_tokens
 from loom_worker.memory.layers import turns as turns_of
 from loom_worker.memory.recalled import as_text
-from loom_worker.memory.sizes import Sizes
+from loom_worker.memory.results import Sizes
 from tests.unit.memory.talk import (
     SONNET,
     called,

@@ -22,7 +22,7 @@ from loom_worker.memory.pressure import (
     l2_is_full,
     pressure,
 )
-from loom_worker.memory.sizes import Sizes
+from loom_worker.memory.results import Sizes
 from tests.unit.memory.talk import called, conversations, count, said, stored, turns, user
 
 DEFAULT = MemoryPolicy()

@@ -14,8 +14,8 @@ import loom_worker
 from loom_worker.core.values.patterns import Pattern
 from loom_worker.demo.shop import statements
 from loom_worker.patterns.render import fill
-from loom_worker.tools.result_query import ask, build
 from loom_worker.tools.result_rows import at, content_of
+from loom_worker.tools.result_tools import ask, build
 from tests.support.shipped_patterns import shipped
 
 LIBRARY = shipped()

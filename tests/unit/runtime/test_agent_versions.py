@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_worker.agents.live import LiveAgents
+from loom_worker.agents.load import LiveAgents
 from loom_worker.agents.versions import RecordedAgents
 from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.settings import Settings

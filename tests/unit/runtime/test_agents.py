@@ -158,7 +158,7 @@ def test_an_empty_list_of_tools_means_no_tool_at_all(settings: Settings) -> None
 def test_a_session_may_choose_fewer_tools(settings: Settings) -> None:
     runtime = with_agent(settings, Agent("a")).runtime("a", Choice(tools=("execute_sql",)))
     assert names(runtime.specs) == {"execute_sql"} | MEMORY | STANDING
-    assert runtime.registry.error_in(ToolUse("t", "list_tables", {}), runtime.allowed) is not None
+    assert runtime.registry.prepared(ToolUse("t", "list_tables", {}), runtime.allowed).error is not None
 
 
 def test_a_session_may_choose_another_database_of_the_same_server(

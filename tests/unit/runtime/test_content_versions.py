@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from loom_worker.agents.known import KnownAgents
-from loom_worker.agents.live import LiveAgents
+from loom_worker.agents.load import LiveAgents
 from loom_worker.core import redis_client
 from loom_worker.core.live_files import SETTLE_S
 from loom_worker.core.settings import PatternSettings, Settings
@@ -18,8 +18,8 @@ from loom_worker.core.values.agents import ContentChange
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime.content_versions import APART_S, KEY, ContentVersions
 from loom_worker.store.database import Database
-from loom_worker.tools.live import ToolFiles
-from loom_worker.workflows.live import LiveWorkflows
+from loom_worker.tools.custom import ToolFiles
+from loom_worker.workflows.load import LiveWorkflows
 from tests.support.callers import CALLER
 from tests.support.clock import Clock
 from tests.support.registry import made_components

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
-from loom_worker.tools.arguments import coerced
-from loom_worker.tools.schemas import offered
+from loom_worker.tools.arguments import coerced, offered
 
 NOTE: Json = {
     "type": "object",

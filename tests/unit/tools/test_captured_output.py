@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.tools import child_main, targets
-from loom_worker.tools.child import LINE_CHARS, MAX_LINES, CapturedOutput
-from loom_worker.tools.pool import Pool
+from loom_worker.tools.pool import LINE_CHARS, MAX_LINES, CapturedOutput, Pool
 from tests.support.callers import CALLER
 
 LOUD = """
@@ -47,7 +46,7 @@ def test_what_a_tool_prints_is_logged_under_its_name_cleaned_and_cut(
 ) -> None:
     (tmp_path / "loud.py").write_text(LOUD)
     (forecast,) = targets.tools("loud.py", tmp_path)
-    with caplog.at_level(logging.INFO, "loom_worker.tools.child"):
+    with caplog.at_level(logging.INFO, "loom_worker.tools.pool"):
         outcome = pool.run(forecast, {"lines": 20_000}, CALLER, timeout_s=20, max_bytes=1000)
         pool.close()
         end_listening()
@@ -62,7 +61,7 @@ def test_what_a_tool_prints_is_logged_under_its_name_cleaned_and_cut(
 
 def test_a_line_that_shows_nothing_is_none(caplog: pytest.LogCaptureFixture) -> None:
     read_end, write_end = os.pipe()
-    with caplog.at_level(logging.INFO, "loom_worker.tools.child"):
+    with caplog.at_level(logging.INFO, "loom_worker.tools.pool"):
         with open(write_end, "wb", buffering=0) as out:
             CapturedOutput(io.FileIO(read_end))
             out.write(b"\n" * 2 * MAX_LINES + "\u200b\nx".encode())

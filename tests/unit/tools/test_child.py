@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.tools.child import packed, unpacked
+from loom_worker.tools.pool import packed, unpacked
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=12)
 MESSAGES = st.dictionaries(TEXT, TEXT | st.integers() | st.none() | st.lists(TEXT, max_size=3), max_size=4)

@@ -11,7 +11,7 @@ from loom_worker.backends.sql import SqlBackend
 from loom_worker.core.errors import LoomError
 from loom_worker.core.values.json import Json
 from loom_worker.tools import child_main, targets
-from loom_worker.tools.child import Child, packed, unpacked
+from loom_worker.tools.pool import Child, Program, packed, unpacked
 from tests.support.callers import CALLER
 
 FILE = '''
@@ -148,7 +148,7 @@ def test_a_child_whose_worker_is_gone_already_does_not_begin(folder: Path) -> No
 def test_a_module_in_the_workers_folder_stands_in_for_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "json.py").write_text("raise SystemExit('shadowed')")
     monkeypatch.chdir(folder)
-    child = Child(child_main.command(), os.environ)
+    child = Child(Program("users", child_main.command(), os.environ))
     try:
         child.ask(request(folder), 30.0)
         assert child.answer(30.0, 10_000)["content"] == "Hello, s1, 1"

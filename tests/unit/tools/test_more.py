@@ -13,9 +13,9 @@ CALLER = Caller("l", "s", "default", "turn_1", "call_1")
 def test_only_tools_there_are_can_be_asked_for() -> None:
     tool = more_tool([ToolSpec(name, "", {}) for name in ("shared_memory_read", "load_pattern")])
     registry = Registry([tool])
-    assert registry.error_in(ToolUse("1", MORE, {"names": ["load_pattern"]})) is None
-    assert registry.error_in(ToolUse("1", MORE, {"names": ["drop_tables"]})) is not None
-    assert registry.error_in(ToolUse("1", MORE, {"names": []})) is not None
+    assert registry.prepared(ToolUse("1", MORE, {"names": ["load_pattern"]})).error is None
+    assert registry.prepared(ToolUse("1", MORE, {"names": ["drop_tables"]})).error is not None
+    assert registry.prepared(ToolUse("1", MORE, {"names": []})).error is not None
     assert "load_pattern" in str(tool.run({"names": ["load_pattern"]}, CALLER))
 
 

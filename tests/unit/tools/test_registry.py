@@ -65,34 +65,34 @@ def test_a_tool_is_got_by_its_name(registry: Registry) -> None:
 
 
 def test_a_call_that_fits_has_no_flaw(registry: Registry) -> None:
-    assert registry.error_in(use("execute_sql", {"sql": "SELECT 1", "options": {"a/b": [1, 2]}})) is None
-    assert registry.error_in(use("list_tables"), ("list_tables",)) is None
+    assert registry.prepared(use("execute_sql", {"sql": "SELECT 1", "options": {"a/b": [1, 2]}})).error is None
+    assert registry.prepared(use("list_tables"), ("list_tables",)).error is None
 
 
 def test_an_unknown_tool_is_answered_with_the_likely_one(registry: Registry) -> None:
-    error = registry.error_in(use("exec_sql"))
+    error = registry.prepared(use("exec_sql")).error
     assert error == "there is no tool 'exec_sql'; did you mean execute_sql?"
 
 
 def test_an_unknown_tool_like_no_other_is_answered_with_all(registry: Registry) -> None:
-    error = registry.error_in(use("zzz"))
+    error = registry.prepared(use("zzz")).error
     assert error == "there is no tool 'zzz'; known: execute_sql, get_schema, list_tables"
-    assert registry.error_in(use("zzz"), ()) == "there is no tool 'zzz'; known: none"
+    assert registry.prepared(use("zzz"), ()).error == "there is no tool 'zzz'; known: none"
 
 
 def test_tools_an_agent_may_not_use_are_not_proposed_to_it(registry: Registry) -> None:
-    error = registry.error_in(use("exec_sql"), ("list_tables",))
+    error = registry.prepared(use("exec_sql"), ("list_tables",)).error
     assert error is not None
     assert "execute_sql" not in error
 
 
 def test_a_tool_that_is_not_allowed_is_refused_by_name(registry: Registry) -> None:
-    error = registry.error_in(use("execute_sql", {"sql": "SELECT 1"}), ("list_tables",))
+    error = registry.prepared(use("execute_sql", {"sql": "SELECT 1"}), ("list_tables",)).error
     assert error == "the tool 'execute_sql' is not allowed for this agent"
 
 
 def test_arguments_that_could_not_be_read_are_not_checked_against_the_schema(registry: Registry) -> None:
-    error = registry.error_in(use("list_tables", {}, flaw="cut at 40 characters"))
+    error = registry.prepared(use("list_tables", {}, flaw="cut at 40 characters")).error
     assert error == "the arguments could not be read: cut at 40 characters"
 
 
@@ -105,7 +105,7 @@ def test_arguments_of_another_type_that_say_the_same_are_converted_in_a_copy(reg
     call = use("execute_sql", {"sql": 1, "options": '{"a/b": ["3"]}'})
     assert registry.prepared(call) == Prepared({"sql": "1", "options": {"a/b": [3]}})
     assert call.arguments == {"sql": 1, "options": '{"a/b": ["3"]}'}
-    assert registry.error_in(call) is None
+    assert registry.prepared(call).error is None
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,16 @@ def test_a_violation_is_told_with_its_place_what_was_expected_and_what_was_given
 
 def test_what_was_wrong_is_said_however_long_the_value_is() -> None:
     registry = Registry([tool("note", {"type": "object", "properties": {"text": {"type": "string", "maxLength": 9}}})])
-    assert str(registry.error_in(use("note", {"text": "x" * 5000}))).endswith("is too long")
+    assert str(registry.prepared(use("note", {"text": "x" * 5000})).error).endswith("is too long")
 
 
 def test_all_types_that_would_do_are_named() -> None:
     either = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "array", "items": {"type": "string"}}]}
     registry = Registry([tool("pick", {"type": "object", "properties": {"which": either}})])
-    assert registry.error_in(use("pick", {"which": True})) is None  # a list of one text
-    assert registry.error_in(use("pick", {"which": {"a": 1}})) == '/which: expected integer or array, got {"a": 1}'
+    assert registry.prepared(use("pick", {"which": True})).error is None  # a list of one text
+    assert (
+        registry.prepared(use("pick", {"which": {"a": 1}})).error == '/which: expected integer or array, got {"a": 1}'
+    )
 
 
 def test_an_agent_that_only_reads_gets_no_tool_that_changes_something() -> None:
@@ -160,7 +162,7 @@ def test_an_agent_that_only_reads_gets_no_tool_that_changes_something() -> None:
     ],
 )
 def test_a_flaw_stays_short_whatever_the_model_sent(registry: Registry, call: ToolUse) -> None:
-    error = registry.error_in(call)
+    error = registry.prepared(call).error
     assert error is not None
     assert len(error) <= MAX_ERROR_CHARS
 
@@ -204,7 +206,7 @@ def test_a_text_that_no_request_can_hold_costs_a_tool_no_more_than_its_character
     (spec,) = registry.specs()
     shown_schema = {"emoji": {"description": shown, "enum": [shown]}}
     assert (spec.description, spec.input_schema["properties"]) == (shown, shown_schema)
-    assert registry.error_in(use("react", {"emoji": shown})) is None
+    assert registry.prepared(use("react", {"emoji": shown})).error is None
 
 
 @pytest.mark.cases("name", ["", "a b", "ä", "x" * 65, "tool\n", "a.b"])
@@ -236,7 +238,7 @@ def test_arguments_are_asked_for_under_names_that_providers_take_and_given_under
     assert registry.prepared(given) == Prepared(own)
     assert registry.prepared(use("list", own)) == Prepared(own)
     assert registry.prepared(use("list", {top: "x"})) == Prepared({"$top": "x"}, f'/{top}: expected integer, got "x"')
-    assert registry.error_in(use("list", {"orders": [{}]})) == f"/orders/0: '{size}' is a required property"
+    assert registry.prepared(use("list", {"orders": [{}]})).error == f"/orders/0: '{size}' is a required property"
     assert "'$top'" in registry.changes[0]
 
 

@@ -7,7 +7,7 @@ import redis
 
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.text import fence
-from loom_worker.core.values.agents import Alone
+from loom_worker.core.values.agents import Content
 from loom_worker.core.values.calls import CANCELLED, Call
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, SessionPatch
@@ -375,7 +375,7 @@ def test_a_turn_and_its_calls_have_what_any_process_had_accepted_when_they_were_
     turn = stage.submit()
     steps: list[str] = []
 
-    class Others(Alone):
+    class Others(Content):
         def catch_up(self, version: str = "") -> None:
             steps.append(f"catch up: {stage.turn(turn).status}")
 

@@ -17,8 +17,7 @@ from loom_worker.core.values.workflows import (
     VotingStrategy,
 )
 from loom_worker.workflows.decide import play
-from loom_worker.workflows.fan_outs import tally
-from loom_worker.workflows.merge import most_common
+from loom_worker.workflows.fan_outs import most_common, tally
 from loom_worker.workflows.sequences import Scene
 from loom_worker.workflows.steps import Gate, Question, StageAnswer, Stopped
 

@@ -168,7 +168,7 @@ def tool(name: str, given: RecallParts) -> Tool:
 
 def outcome(talk: Talk, name: str, given: RecallParts, /, **arguments: Any) -> Outcome:
     """What a call gives; its arguments are checked as a model's are."""
-    flaw = Registry(recall_tools(given)).error_in(ToolUse("toolu_1", name, arguments))
+    flaw = Registry(recall_tools(given)).prepared(ToolUse("toolu_1", name, arguments)).error
     assert flaw is None, flaw
     return call_tool(tool(name, given), arguments, talk.caller, timeout_s=30.0, pool=None, max_bytes=1_000_000)
 

@@ -52,7 +52,7 @@ def test_without_swap_there_is_only_the_tool_that_keeps_facts_in_mind(database: 
 def test_arguments_out_of_bounds_are_refused_before_anything_runs(
     database: Database, name: str, arguments: Json
 ) -> None:
-    assert Registry(recall_tools(parts(database))).error_in(ToolUse("toolu_1", name, arguments))
+    assert Registry(recall_tools(parts(database))).prepared(ToolUse("toolu_1", name, arguments)).error
 
 
 def test_a_stretch_is_read_by_its_place_and_says_where_the_next_one_begins(talk: Talk) -> None:

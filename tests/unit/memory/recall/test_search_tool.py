@@ -95,4 +95,4 @@ def test_in_a_deleted_session_the_search_fails_with_what_the_model_can_understan
 
 @pytest.mark.parametrize("arguments", [{}, {"query": []}, {"query": "x", "limit": 0}, {"query": "x", "limit": 51}])
 def test_arguments_out_of_bounds_are_refused(database: Database, arguments: Json) -> None:
-    assert Registry((tool(database),)).error_in(ToolUse("toolu_1", "memory_search", arguments))
+    assert Registry((tool(database),)).prepared(ToolUse("toolu_1", "memory_search", arguments)).error

@@ -123,7 +123,7 @@ DENSE = {
 @pytest.mark.cases("tool", ["sql_query", "mcp_warehouse__list_recent_shipments_by_country"])
 def test_an_error_of_3000_characters_costs_the_model_at_most_60_tokens(kind: str, tool: str) -> None:
     for code in (None, "INVALID_INPUT"):
-        text = error_line(tool, failed(DENSE[kind][:3000], code), ERROR_ID)
+        text = error_line(tool, summary(DENSE[kind][:3000], code), ERROR_ID)
         assert cl100k_tokens(text) <= TOLD_TOKENS
         assert text.startswith(f"Tool '{tool}' failed: ")
         assert text.endswith(f" [Error ID: {ERROR_ID}]")
@@ -132,13 +132,13 @@ def test_an_error_of_3000_characters_costs_the_model_at_most_60_tokens(kind: str
 def test_ordinary_prose_is_told_with_all_of_its_summary() -> None:
     line = summary(DENSE["prose"])
     assert (
-        error_line("sql_query", failed(DENSE["prose"]), ERROR_ID)
+        error_line("sql_query", summary(DENSE["prose"]), ERROR_ID)
         == f"Tool 'sql_query' failed: {line} [Error ID: {ERROR_ID}]"
     )
 
 
 def test_a_name_of_many_tokens_leaves_some_of_the_summary() -> None:
-    text = error_line("q7_" * 21, failed("no such column: naem, nearest: name"), ERROR_ID)
+    text = error_line("q7_" * 21, summary("no such column: naem, nearest: name"), ERROR_ID)
     assert "no such column:" in text
     assert ERROR_ID in text
 

@@ -122,9 +122,9 @@ def test_only_what_only_looks_may_be_done_again_and_no_answer_serves_twice(agent
 
 def test_every_schema_is_one_that_the_registry_takes(agents: Agents) -> None:
     registry = Registry(agents.tools.values())
-    assert registry.error_in(ToolUse("c", "shared_memory_write", {"key": "a", "value": None})) is None
-    assert registry.error_in(ToolUse("c", "shared_memory_write", {"key": "a"})) is not None
-    assert registry.error_in(ToolUse("c", "shared_memory_watch", {"wait_s": 21})) is not None
+    assert registry.prepared(ToolUse("c", "shared_memory_write", {"key": "a", "value": None})).error is None
+    assert registry.prepared(ToolUse("c", "shared_memory_write", {"key": "a"})).error is not None
+    assert registry.prepared(ToolUse("c", "shared_memory_watch", {"wait_s": 21})).error is not None
 
 
 NAMES = st.one_of(
