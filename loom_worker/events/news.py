@@ -71,11 +71,7 @@ class NewsFeed:
                 await self._pubsub.subscribe(*channels)
 
     async def ignore(self, turn_ids: Iterable[str]) -> None:
-        """Listen to the logs of turns no more.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """Listen to the logs of turns no more; Unavailable: Redis did not answer."""
         if self._pubsub is not None and (channels := _channels(turn_ids)):
             with translate_redis_errors():
                 await self._pubsub.unsubscribe(*channels)

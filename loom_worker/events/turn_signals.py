@@ -80,11 +80,7 @@ class RunNews:
         self._redis = redis
 
     def changed(self, run: Run) -> None:
-        """The event log of a run has grown; who misses it looks once a second.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """The event log of a run has grown; who misses it looks once a second; Unavailable: Redis did not answer."""
         with translate_redis_errors():
             self._redis.publish(f"loom:news:{run.id}", run.events)
             if run.is_finished:

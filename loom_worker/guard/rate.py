@@ -41,11 +41,7 @@ class RateLimiter:
         self._script = redis.register_script((files("loom_worker.guard") / "rate.lua").read_text(encoding="utf-8"))
 
     def take(self, name: str, rate: Rate) -> Taken:
-        """Count one call if it may be made now.
-
-        Raises:
-            ValueError: the rate allows no call.
-        """
+        """Count one call if it may be made now; ValueError: the rate allows no call."""
         if rate.calls < 1 or rate.per_s <= 0:
             raise ValueError(f"{name}: a rate must allow a call: {rate}")
         args = [rate.calls, math.ceil(rate.per_s * 1_000_000)]

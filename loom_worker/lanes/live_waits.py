@@ -41,11 +41,7 @@ class LiveWaits:
         self._redis = redis
 
     def record(self, turn: Turn, waiting: Waiting) -> None:
-        """Record what a turn of ours waits for.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """Record what a turn of ours waits for; Unavailable: Redis did not answer."""
         text = json.dumps({"fence": turn.fence, "waiting": asdict(waiting)})
         with translate_redis_errors():
             self._redis.set(keys.waiting(turn.id), text, px=KEPT_MS)

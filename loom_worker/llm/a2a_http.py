@@ -131,11 +131,7 @@ def _refusal(status: int, headers: Mapping[str, str]) -> LoomError:
 
 
 def target_of(url: str, address: RemoteAddress) -> Target:
-    """Where a URL leads.
-
-    Raises:
-        ProviderFailed: it may not be called.
-    """
+    """Where a URL leads; ProviderFailed: it may not be called."""
     try:
         return target(url, allow_private=address.allow_private)
     except Invalid as error:

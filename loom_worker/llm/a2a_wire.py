@@ -61,11 +61,7 @@ def card_urls(url: str) -> tuple[str, ...]:
 
 
 def endpoint(card: Json) -> Endpoint:
-    """Where to call, of the versions that are spoken here the newest.
-
-    Raises:
-        ProviderFailed: the card names no such place.
-    """
+    """Where to call, of the versions that are spoken here the newest; ProviderFailed: the card names no such place."""
     version = card.get("protocolVersion") or "0.3"
     own = {"transport": card.get("preferredTransport") or _BINDING, "url": card.get("url")}
     found: dict[Version, str] = {}

@@ -63,11 +63,7 @@ class StaticModel:
         return Embedded(tuple(vectors), Usage(input_tokens=tokens, llm_calls=1))
 
     def check(self) -> None:
-        """Return if the model can be used.
-
-        Raises:
-            ProviderFailed: it cannot; says what to do.
-        """
+        """Return if the model can be used; ProviderFailed: it cannot, with what to do."""
         if missing := [name for name in PACKAGES if find_spec(name) is None]:
             text = f"The local embedding model {self.name} needs packages: "
             raise ProviderFailed(f"{text}pip install {' '.join(missing)}")

@@ -128,11 +128,7 @@ def model_of(agent: Agent) -> str | None:
 
 
 def adapter(name: str, settings: Settings, *, stopping: Stopping | None = None) -> Embedder:
-    """The adapter of an embedding model.
-
-    Raises:
-        BadSettings: something is missing that it needs; says which setting.
-    """
+    """The adapter of an embedding model; BadSettings: something is missing that it needs; says which setting."""
     provider, _, model = name.partition("/")
     if provider == "scripted":
         return HashedWords(model)

@@ -134,11 +134,7 @@ class Models:
         return Retrying(Metered(guarded), pause=self.pause, chance=random.random, clock=time.monotonic)
 
     def _remote(self, name: str, remote: RemoteAgent) -> Model:
-        """The adapter of an agent elsewhere.
-
-        Raises:
-            Invalid, BadSettings: its URL or its secret cannot be used.
-        """
+        """The adapter of an agent elsewhere; Invalid, BadSettings: its URL or its secret cannot be used."""
         secret = self._settings.secrets.get(remote.auth.secret) if remote.auth else None
         if remote.auth and remote.url.startswith("http:") and not remote.allow_private:
             raise BadSettings("a2a.url: a secret does not go out unencrypted; use https")

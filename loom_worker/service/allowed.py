@@ -10,11 +10,7 @@ from loom_worker.core.values.sessions import SessionPatch
 
 
 def named(agents: Agents, name: str) -> Agent:
-    """The agent of that name.
-
-    Raises:
-        Invalid: there is none, or its file has an error.
-    """
+    """The agent of that name; Invalid: there is none, or its file has an error."""
     if fault := agents.fault(name):
         raise Invalid(fault, (Flaw("/agent", "its file is broken"),))
     if name not in agents.agents:

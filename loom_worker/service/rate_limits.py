@@ -45,11 +45,7 @@ class RateLimits:
         return Quota("requests", limit, taken.left, taken.more_in_s, taken.wait_s)
 
     def look_at_tokens(self, holder: KeyHolder) -> Quota | None:
-        """See whether a turn may be accepted; None: the key has no limit.
-
-        Raises:
-            Unavailable: the database did not answer.
-        """
+        """See whether a turn may be accepted; None: the key has no limit; Unavailable: the database did not answer."""
         limit = holder.limits.tokens_per_minute or self._settings.key_tokens_per_minute
         if holder.key_id is None or not limit:
             return None

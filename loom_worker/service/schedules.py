@@ -89,10 +89,8 @@ class Schedules:
     def fire_due(self, moment_ms: int) -> int:
         """Begin what is due at a moment; how many runs and turns were begun.
 
-        Any number of processes may do so at a time, and die at any point: a due time is begun once.
-
-        Raises:
-            Transient: the database did not answer; what is due stays due.
+        Any number of processes may do so at a time, and die at any point: a due time is begun once. Transient: the
+        database did not answer; what is due stays due.
         """
         defined = tuple(self._defined())
         if not defined:

@@ -341,11 +341,7 @@ class Service:
         return tuple(agent for _, agent in sorted(self._agents.current().agents.items()))
 
     def tools(self, tenant: Tenant, agent: str) -> tuple[Tool, ...]:
-        """The tools that an agent has in the tenant's workspace.
-
-        Raises:
-            Invalid: there is no such agent, or it cannot work.
-        """
+        """The tools that an agent has in the tenant's workspace; Invalid: there is no such agent, or it cannot work."""
         self._check_agent(agent)
         try:
             return self._runtimes.tools(agent, workspace=workspace_of(tenant))

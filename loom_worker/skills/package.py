@@ -117,11 +117,7 @@ class FileCollection:
         self._size_bytes = 0
 
     def folder(self, path: str) -> None:
-        """Check a folder's path; folders are created for the files in them.
-
-        Raises:
-            Unsafe: it may not have this name.
-        """
+        """Check a folder's path; folders are created for the files in them; Unsafe: it may not have this name."""
         if parts := self._visible(path):
             self._note_folders(path, (*parts, ""))
 
@@ -145,11 +141,7 @@ class FileCollection:
         return True
 
     def add(self, path: str, content: bytes) -> None:
-        """Keep the content of a file that is wanted.
-
-        Raises:
-            Unsafe: it is too large, or all files together are.
-        """
+        """Keep the content of a file that is wanted; Unsafe: it is too large, or all files together are."""
         _check_size(path, len(content))
         self._size_bytes += len(content)
         if self._size_bytes > MAX_TOTAL_BYTES:

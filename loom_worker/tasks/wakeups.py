@@ -45,11 +45,7 @@ class WakeupQueue:
         return form.replace('"body": "%"', f'"body": "{body}"', 1)
 
     def wake(self, lane: str) -> None:
-        """Put a lane's wake-up behind all that wait.
-
-        Raises:
-            Unavailable: Redis did not answer; the sweep will send it.
-        """
+        """Put a lane's wake-up behind all that wait; Unavailable: Redis did not answer; the sweep will send it."""
         with translate_redis_errors():
             self._redis.lpush(keys.WAKEUPS, self.message(lane))
 

@@ -94,11 +94,7 @@ def check(webhook: Webhook, *, allow_private: bool, ports: Collection[int] = ())
 
 
 def check_url(url: str, *, allow_private: bool, ports: Collection[int] = ()) -> None:
-    """Refuse a URL as far as this needs no name server.
-
-    Raises:
-        Invalid: with the reason, at ``/webhook/url``.
-    """
+    """Refuse a URL as far as this needs no name server; Invalid: with the reason, at ``/webhook/url``."""
     try:
         target(url, allow_private=allow_private, ports=ports)
     except Invalid as error:

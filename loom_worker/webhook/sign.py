@@ -42,11 +42,7 @@ def check_secret(secret: str) -> None:
 
 
 def new_secret(entropy: bytes) -> str:
-    """Return the secret of 24-64 random bytes.
-
-    Raises:
-        Invalid: fewer or more bytes.
-    """
+    """Return the secret of 24-64 random bytes; Invalid: fewer or more bytes."""
     secret = PREFIX + base64.b64encode(entropy).decode("ascii")
     check_secret(secret)
     return secret

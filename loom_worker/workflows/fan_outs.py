@@ -189,11 +189,7 @@ def tally(answers: Sequence[str]) -> Tally:
 
 
 def swarm(pattern: Swarm, scene: Scene) -> Steps:
-    """Agents vote; where the vote decides nothing, a judge does.
-
-    Raises:
-        Stopped: nothing is decided, and there is no judge.
-    """
+    """Agents vote; where the vote decides nothing, a judge does; Stopped: nothing is decided, and there is no judge."""
     question = scene.filled(pattern.question)
     answers = yield from _votes(pattern, question, scene)
     counted = tally(answers)

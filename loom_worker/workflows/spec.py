@@ -44,11 +44,7 @@ _ITS_OWN = {"previous_output": "output"}
 
 
 def pattern_from(spec: Json) -> Pattern:
-    """The pattern of a stored spec.
-
-    Raises:
-        InvalidField: it is not one that ``load`` would have accepted.
-    """
+    """The pattern of a stored spec; InvalidField: it is not one that ``load`` would have accepted."""
     return pattern_of(Fields(spec, ("spec",)))
 
 

@@ -29,11 +29,7 @@ class OpenAnswer:
     opened: contextlib.ExitStack
 
     def chunks(self) -> Iterator[bytes]:
-        """The body, as it arrives.
-
-        Raises:
-            NoResponse: it broke off, or the deadline came.
-        """
+        """The body, as it arrives; NoResponse: it broke off, or the deadline came."""
         try:
             if getattr(self.response, "chunked", False):
                 yield from self.response.read_chunked(decode_content=False)
