@@ -203,7 +203,7 @@ class EventWriter:
         """Events that are not in the journal: with text among them, an earlier owner was interrupted."""
         known = len(self._journaled())
         try:
-            return self._events.read(self._turn_id, after=known, wait_ms=0, most=100_000)  # all
+            return self._events.read(self._turn_id, after=known, most=100_000)  # all
         except Unavailable as error:
             self._pause(error)
             return ()

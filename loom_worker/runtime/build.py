@@ -29,7 +29,7 @@ from loom_worker.lanes.slots import FreeSlots
 from loom_worker.memory.compress import THREADS_PER_SESSION, Compressor
 from loom_worker.memory.embed import MessageEmbedding
 from loom_worker.runtime.components import Components, components
-from loom_worker.runtime.sweeping import Links, events_of, process_name, redis_of, sweeper
+from loom_worker.runtime.sweeping import Links, process_name, redis_of, sweeper
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
@@ -108,7 +108,8 @@ def service(settings: Settings) -> Service:
     crash_points.arm(settings.crash_points, settings.home / "crashes")
     celery = configure(settings)
     database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.web.threads + POOL_THREADS)
-    client, events = redis_of(settings), events_of(settings)
+    client = redis_of(settings)
+    events = EventLog(redis_of(settings), settings.events)
     looks = redis_client.client(settings.redis_url, connections=2 * settings.web.threads, timeout_s=redis_client.LOOK_S)
     lanes = Lanes(client, settings.lanes)
     workflows = workflows_of(settings)

@@ -224,7 +224,7 @@ class Stage:
         self.messages = Messages(database)
         self.memories = Memories(database)
         self.lanes = Lanes(client, settings.lanes)
-        self.events = EventLog(client, client)
+        self.events = EventLog(client)
         self.registry = Registry(self.tools())
         self.runs = run_journal(database, settings.limits)
         client.rpush(keys.WAKEUPS, "of another lane")  # so a wake-up is good for one turn
@@ -394,7 +394,7 @@ class Stage:
 
     def live(self, turn: Turn) -> tuple[Event, ...]:
         """The live log."""
-        return self.events.read(turn.id, after=0, wait_ms=0)
+        return self.events.read(turn.id, after=0)
 
     def rebuilt(self, turn: Turn) -> tuple[Event, ...]:
         """The log as made from the database."""

@@ -233,7 +233,7 @@ class WebStage:
         tools: Sequence[Tool] = TOOLS,
     ) -> None:
         self.database, self.redis = database, client
-        self.events = EventLog(client, client)
+        self.events = EventLog(client)
         self.book = Book()
         self.patterns: Path = settings.home / "patterns"
         """The folder of the library; empty unless a test writes files there before it is first read."""
