@@ -144,14 +144,11 @@ class EventWriter:
             self.flush()
 
     def end(self, kind: str, data: Json, append: Callable[[Unsent], int | None]) -> None:
-        """Write the final event, with all that is delayed.
+        """Write the final event, with all that is delayed; Unavailable: Redis did not answer, and nothing was done.
 
         Args:
             append: adds events as EventLog.append does, and what else is to be done in the same step. It is called once
                 in any case, with no events where another owner writes the log by now.
-
-        Raises:
-            Unavailable: Redis did not answer, and nothing was done.
         """
         with self._lock:
             if self._is_closed:

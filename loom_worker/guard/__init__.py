@@ -4,7 +4,7 @@
 together through Redis; ``tolerant`` lets work go on if Redis does not answer; ``net/`` connects to hosts that others
 name.
 
-``redact`` removes secrets and personal data from texts, ``stream`` from texts that come piece by piece, and ``rails``
-holds texts against guardrails. ``findings`` finds it all, also in disguise, by ``secrets`` (``vendor_keys`` knows
+``findings`` finds secrets and personal data, also in disguise, and removes them from texts, ``stream`` from texts that
+come piece by piece, and ``rails`` holds texts against guardrails. It is all found by ``secrets`` (``vendor_keys`` knows
 shapes and random values), ``personal``, ``phones`` and ``injection``.
 """

@@ -52,14 +52,11 @@ class RateLimiter:
         return Taken(wait_us / 1_000_000, left, more_us / 1_000_000)
 
     def wait(self, name: str, rate: Rate, *, at_most_s: float, pause: Callable[[float], object]) -> None:
-        """Return when one call may be made, and count it.
+        """Return when one call may be made, and count it; ToolFailed: too many calls are made.
 
         Args:
             at_most_s: if the wait would be longer, it is not begun.
             pause: waits so many seconds; if it raises, the wait ends.
-
-        Raises:
-            ToolFailed: too many calls are made.
         """
         end_s = self._clock() + at_most_s
         while (wait_s := self.take(name, rate).wait_s) > 0:

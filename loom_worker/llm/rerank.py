@@ -58,13 +58,10 @@ class SessionAccounts(Protocol):
         """The model, paid for by the session's budgets."""
 
     def charge(self, caller: Caller, reply: Reply, held: Sequence[Reservation]) -> None:
-        """Enter what an answer cost, also one that is of no use.
+        """Enter what an answer cost, also one that is of no use; LoomError: it could not be entered.
 
         Args:
             held: what was set aside for it.
-
-        Raises:
-            LoomError: it could not be entered.
         """
 
 

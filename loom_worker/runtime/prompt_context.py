@@ -30,9 +30,8 @@ from loom_worker.patterns.rerank import is_close, rerank
 from loom_worker.patterns.tools import pattern_tools
 from loom_worker.skills.files import read_skill_file_tool
 from loom_worker.skills.index import Skills
+from loom_worker.skills.prompt import chosen, for_system_prompt
 from loom_worker.skills.prompt import for_message as skills_for_message
-from loom_worker.skills.prompt import for_system_prompt
-from loom_worker.skills.select import chosen
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.facts import Facts
 from loom_worker.store.learned import AgentOf, LearnedLayers

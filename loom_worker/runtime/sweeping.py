@@ -22,7 +22,7 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.runtime.metrics_flusher import MetricsFlusher
-from loom_worker.service.user_deletion import UserDeletions
+from loom_worker.service.users import UserDeletions
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.blobs import BlobRows
@@ -37,9 +37,8 @@ from loom_worker.store.runs import Runs
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.trace_outbox import TraceOutbox
 from loom_worker.tasks.app import app, configure
-from loom_worker.tasks.dispatch import CeleryDispatcher
+from loom_worker.tasks.dispatch import CeleryDispatcher, WakeupQueue
 from loom_worker.tasks.sweep import NoSchedules, ScheduleWatch, Sweep, Sweeper
-from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tools.agent_tools import LaneWaker
 from loom_worker.tools.references import References, stores
 from loom_worker.trace.collector import Collector

@@ -5,8 +5,7 @@ from loom_worker.events.log import EventLog
 from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.store.run_steps import RunStep
-from loom_worker.tasks.dispatch import CeleryDispatcher, DirectPublisher, Publisher
-from loom_worker.tasks.wakeups import WakeupQueue
+from loom_worker.tasks.dispatch import CeleryDispatcher, DirectPublisher, Publisher, WakeupQueue
 from loom_worker.workflows.advance import StepTeller
 
 

@@ -23,24 +23,19 @@ from loom_worker.core.values.usage import ALL, GROUPS, UsageFilter
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.guard.rate import RateLimiter
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.service import allowed
-from loom_worker.service.administration import WorkspaceRules
 from loom_worker.service.agent_versions import AgentCatalog
+from loom_worker.service.allowances import RateLimits, Terms, WorkspaceRules
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.approvals import Approvals
 from loom_worker.service.context_report import ContextReport
-from loom_worker.service.facts import UserFacts
 from loom_worker.service.input_guard import InputGuard
 from loom_worker.service.keys import Keys
 from loom_worker.service.learned import Learned
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
-from loom_worker.service.rate_limits import RateLimits
 from loom_worker.service.schedules import Schedules
-from loom_worker.service.session_changes import SessionChanges
-from loom_worker.service.session_search import Semantics, SessionSearch
-from loom_worker.service.terms import Terms
-from loom_worker.service.user_deletion import UserDeletions
+from loom_worker.service.sessions import Semantics, SessionChanges, SessionSearch, named
+from loom_worker.service.users import UserDeletions, UserFacts
 from loom_worker.service.waiting.waiter import TurnWaiter
 from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.agent_errors import AgentErrors
@@ -386,4 +381,4 @@ class Service:
                 raise
 
     def _check_agent(self, name: str) -> Agent:
-        return allowed.named(self._agents.current(name), name)
+        return named(self._agents.current(name), name)

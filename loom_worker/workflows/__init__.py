@@ -2,7 +2,7 @@
 
 ``load`` reads a folder of files and reports agents that are missing, and follows it; ``document`` reads one workflow
 with the agents that it defines, and ``spec`` its pattern. ``members`` finds the agents that a file lists.
-``placeholders`` fills texts, and ``templates`` lists those of a pattern.
+``placeholders`` fills texts, and lists those of a pattern.
 
 A run: ``decide`` says what comes next, by the pattern and the journal; pure. Patterns are written in ``steps``:
 ``sequences`` (pipeline, iterative, conditional, coordination, with ``stage`` for one stage that is checked) and

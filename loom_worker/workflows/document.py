@@ -20,9 +20,8 @@ from loom_worker.core.values.problems import Problem, line_near
 from loom_worker.core.values.workflows import Coordination, Pattern, Workflow
 from loom_worker.core.yaml_files import Document
 from loom_worker.workflows.members import defines_agent, key_of, listed, refuse_older_form, resolved
-from loom_worker.workflows.placeholders import RUN, advice_on, canonical, malformed
+from loom_worker.workflows.placeholders import RUN, advice_on, canonical, malformed, templates
 from loom_worker.workflows.spec import pattern_of
-from loom_worker.workflows.templates import templates
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 

@@ -49,13 +49,10 @@ def pattern_from(spec: Json) -> Pattern:
 
 
 def pattern_of(fields: Fields, depth: int = 1) -> Pattern:
-    """The pattern of a spec.
+    """The pattern of a spec; InvalidField: a value that cannot be used.
 
     Args:
         depth: how many specs it stands in, itself included.
-
-    Raises:
-        InvalidField: a value that cannot be used.
     """
     if depth > MOST_NESTED:
         raise InvalidField(fields.place, f"at most {MOST_NESTED} workflows may stand within each other")

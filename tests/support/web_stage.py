@@ -38,13 +38,13 @@ from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.results import Sizes
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
+from loom_worker.service.allowances import Terms
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.schedules import Schedules, Starter
 from loom_worker.service.service import Service, ServiceParts
-from loom_worker.service.terms import Terms
 from loom_worker.service.waiting.reports import WaitReports
 from loom_worker.service.waiting.waiter import TurnWaiter
 from loom_worker.service.workflow_runs import WorkflowRuns

@@ -9,7 +9,7 @@ from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.service.user_deletion import GRACE_MS, UserDeletions
+from loom_worker.service.users import GRACE_MS, UserDeletions
 from loom_worker.store.database import Database
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.users import Users
