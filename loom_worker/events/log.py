@@ -49,11 +49,7 @@ class Unsent:
         return _keys(self.turn_id)
 
     def appended(self, last: int) -> int | None:
-        """What the scripts' append answered: the id of the last event, None if the log has fewer events than it must.
-
-        Raises:
-            Fenced: an owner with a higher fence has written, or the session is deleted; nothing was added.
-        """
+        """The id of the last event, by the scripts' answer; None if the log has fewer events than it must."""
         if last == FENCED:
             raise Fenced(f"Another worker writes the events of turn {self.turn_id}.")
         _check_not_deleted(last, self.turn_id)

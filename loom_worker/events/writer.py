@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from loom_worker.core import log_context
 from loom_worker.core.errors import Fenced, Unavailable
@@ -30,23 +29,16 @@ A reply that comes in one burst then costs three round trips instead of one for 
 greeting)."""
 
 
-class PendingWriter(Protocol):
-    """A writer that has delayed events."""
-
-    def flush(self) -> None:
-        """Write the delayed events."""
-
-
 class EventFlusher:
     """A thread that flushes writers; one for a process. It starts with the first writer and sleeps while none waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._writers: set[PendingWriter] = set()
+        self._writers: set[EventWriter] = set()
         self._has_writers = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def soon(self, writer: PendingWriter) -> None:
+    def soon(self, writer: "EventWriter") -> None:
         """Have a writer flushed within TOGETHER_S."""
         with self._lock:
             self._writers.add(writer)

@@ -47,11 +47,7 @@ class LiveWaits:
             self._redis.set(keys.waiting(turn.id), text, px=KEPT_MS)
 
     def is_first_report(self, turn: Turn, reply_n: int) -> bool:
-        """True for the first worker that reports the calls of a turn's reply as late.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """True for the first worker that reports the calls of a turn's reply as late."""
         with translate_redis_errors():
             return bool(self._redis.set(keys.late(turn.id, reply_n), "", nx=True, px=LATE_KEPT_MS))
 

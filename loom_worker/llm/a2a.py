@@ -181,11 +181,7 @@ class _Exchange:
         self._stopping = stopping
 
     def results(self, message: Outgoing, task: RemoteTask) -> Iterator[Json]:
-        """All results until the task is over; the caller has taken up each before it asks for the next.
-
-        Raises:
-            LoomError: as Model.reply.
-        """
+        """All results until the task is over; the caller has taken up each before it asks for the next."""
         if not self._where.streams:
             yield self._one(sending("send", message, self._where.version))
             while not task.is_over():

@@ -13,8 +13,7 @@ from loom_worker.core.errors import Interrupted, Invalid, LoomError, Overloaded,
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import Request
 from loom_worker.core.values.json import Json
-from loom_worker.guard.net.address import Lookup, Target, target
-from loom_worker.guard.net.dial import Deadline, resolve_in_time
+from loom_worker.guard.net.address import Deadline, Lookup, Target, resolve_in_time, target
 from loom_worker.guard.net.http import HttpRequest, OpenAnswer, open_request, retry_after_s
 from loom_worker.llm.response import TooLate, TooLong, WatchedBody
 from loom_worker.llm.sse import events
@@ -172,11 +171,7 @@ class HttpCall:
         return (self.stopping is not None and self.stopping.is_due) or self.request.is_given_up()
 
     def events(self, most_bytes: int) -> Iterator[Json]:
-        """The JSON objects of an answer that streams; one that is an object itself is the only one.
-
-        Raises:
-            LoomError: as Model.reply.
-        """
+        """The JSON objects of an answer that streams; one that is an object itself is the only one."""
         with _Watched(self, most_bytes) as chunks:
             yield from events(_as_events(chunks), max_bytes=most_bytes)
 

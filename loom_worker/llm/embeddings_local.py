@@ -88,11 +88,7 @@ def _hashed(text: str) -> Vector:
 
 
 def _load(folder: Path) -> tuple[Any, Any]:
-    """The tokenizer, and the vector of each of its tokens.
-
-    Raises:
-        ProviderFailed: the files are damaged, or hold something else.
-    """
+    """The tokenizer, and the vector of each of its tokens."""
     import numpy as np
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer

@@ -11,8 +11,7 @@ from loom_worker.core.values.budgets import Reservation
 from loom_worker.core.values.chat import ChatMessage, Reply, Request
 from loom_worker.core.values.json import untagged
 from loom_worker.core.values.tools import Caller
-from loom_worker.llm.meter import OnBudget
-from loom_worker.llm.model import Model, Revocable, whole_reply
+from loom_worker.llm.model import Model, OnBudget, Revocable, whole_reply
 
 log = logging.getLogger(__name__)
 

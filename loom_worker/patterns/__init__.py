@@ -1,7 +1,7 @@
 """Patterns: tried ways to answer kinds of questions, as YAML files that are matched to a question.
 
-From files to patterns: ``library`` reads the folder, ``library_entries`` finds the patterns of a document, ``flat``
-builds one, ``chunks`` reads its parts, ``fields`` single values, and ``aliases`` knows the keys and their other names.
+From files to patterns: ``library`` reads the folder, ``library_entries`` finds the patterns of a document and
+builds them, ``chunks`` reads its parts, ``fields`` single values, and ``aliases`` knows the keys and their other names.
 ``lint`` reports errors and warnings.
 
 From patterns to questions: ``match`` ranks the patterns with ``index`` (numpy alone), which ``fit`` makes with

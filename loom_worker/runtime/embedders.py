@@ -13,7 +13,7 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.sessions import Session
 from loom_worker.core.values.tools import Caller
-from loom_worker.guard.breaker import Breakers
+from loom_worker.guard.limits import Breakers
 from loom_worker.llm import tokens
 from loom_worker.llm.embeddings import Careful, Embedded, Embedder, MayBeSent, TextKind
 from loom_worker.llm.embeddings_http import (

@@ -19,8 +19,7 @@ from loom_worker.core.values.skills import Skill, SkillShelf
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.usage import Purpose
-from loom_worker.llm.meter import OnBudget
-from loom_worker.llm.model import Model
+from loom_worker.llm.model import Model, OnBudget
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import Count
 from loom_worker.memory.tier_tools import as_text, ranked

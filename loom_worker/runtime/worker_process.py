@@ -19,7 +19,8 @@ from loom_worker.runtime.components import Components
 from loom_worker.runtime.installation import Inspection
 from loom_worker.runtime.sweeping import keep_logging
 from loom_worker.tasks.app import app, configure
-from loom_worker.tasks.repairs import CalmEvents, keep_signals_silent
+from loom_worker.tasks.calm_events import CalmEvents
+from loom_worker.tasks.repairs import keep_signals_silent
 
 log = logging.getLogger(__name__)
 

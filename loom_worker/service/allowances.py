@@ -15,7 +15,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.core.values.tools import Rate
 from loom_worker.core.values.workspaces import Workspace
-from loom_worker.guard.rate import RateLimiter
+from loom_worker.guard.limits import RateLimiter
 from loom_worker.llm.prices import OLLAMA, has_price
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.context_report import ContextReport

@@ -58,7 +58,7 @@ class Announcer:
         self._publisher.put(lambda: self._dispatcher.advance(step.run.id))
 
     def close(self) -> None:
-        """Send what waits, then stop; see Publisher.close."""
+        """Send what waits, then stop."""
         self._publisher.close()
 
     def _accepted(self, turn: Turn) -> None:

@@ -21,14 +21,13 @@ from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn
 from loom_worker.core.values.usage import ALL, GROUPS, UsageFilter
 from loom_worker.core.values.webhooks import Webhook
-from loom_worker.guard.rate import RateLimiter
+from loom_worker.guard.limits import RateLimiter
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.service.agent_versions import AgentCatalog
 from loom_worker.service.allowances import RateLimits, Terms, WorkspaceRules
 from loom_worker.service.announcer import Announcer
-from loom_worker.service.approvals import Approvals
 from loom_worker.service.context_report import ContextReport
-from loom_worker.service.input_guard import InputGuard
+from loom_worker.service.input_guard import Approvals, InputGuard
 from loom_worker.service.keys import Keys
 from loom_worker.service.learned import Learned
 from loom_worker.service.metrics import Figures, Health
@@ -178,7 +177,7 @@ class Service:
         """Change a session; one that becomes active goes on with its queue.
 
         Raises:
-            NotFound, Invalid, Forbidden, Conflict: nothing was changed; see ``SessionChanges.checked``.
+            NotFound, Invalid, Forbidden, Conflict: nothing was changed.
         """
         patch = self._changes.checked(tenant, session_id, patch, may_choose_any=may_choose_any)
         patch = self._input_guard.kept_session(tenant, patch, None, key_id=by.key_id, session_id=session_id)
@@ -205,7 +204,7 @@ class Service:
             The turn, and True if it is an earlier one of the same idempotency key.
 
         Raises:
-            Conflict, Invalid, QueueFull, Forbidden: nothing was accepted; see ``store/submit.py``.
+            Conflict, Invalid, QueueFull, Forbidden: nothing was accepted.
             Unavailable: the database did not answer; nothing was accepted.
         """
         self._check_asked(tenant, session_id, agent)

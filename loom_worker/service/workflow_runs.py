@@ -135,7 +135,7 @@ class WorkflowRuns:
         Raises:
             NotFound: there is no such workflow.
             Invalid: its file has an error, it names an agent that is not there, or the variables are not its.
-            QueueFull, Forbidden, Unavailable: nothing was accepted; see ``store/run_journal.py``.
+            QueueFull, Forbidden, Unavailable: nothing was accepted.
         """
         # What was accepted once is accepted again: the workflow's file may have changed since.
         if (earlier := self._journal.replayed(tenant, new)) is not None:

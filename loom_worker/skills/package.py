@@ -106,7 +106,7 @@ def digest_of(files: Mapping[str, bytes]) -> str:
 
 
 class FileCollection:
-    """Takes the files of an archive or a folder one by one, and refuses the first that may not be there."""
+    """Takes the files of an archive or a folder one by one; Unsafe for the first that may not be there."""
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
@@ -122,11 +122,7 @@ class FileCollection:
             self._note_folders(path, (*parts, ""))
 
     def wants(self, path: str, size_bytes: int) -> bool:
-        """Whether a file is to be read; False for a hidden one. Nothing is read before its size is known to fit.
-
-        Raises:
-            Unsafe: it may not have this name, there is one already, or it is one too many or too large.
-        """
+        """Whether a file is to be read; False for a hidden one. Nothing is read before its size is known to fit."""
         parts = self._visible(path)
         if not parts:
             return False
@@ -160,9 +156,6 @@ class FileCollection:
         Args:
             folder: what the source is called; empty for an archive.
             sha256: of the archive; unless given, that of the files.
-
-        Raises:
-            Unsafe: there is no SKILL.md, or it is not clear which of several folders is the skill.
         """
         files = self._files
         if FILE not in files:
@@ -209,11 +202,7 @@ def naming(source: str) -> Iterator[None]:
 
 
 def _parts(path: str) -> tuple[str, ...]:
-    """A path's parts, ``./`` before and ``/`` behind it taken off.
-
-    Raises:
-        Unsafe: it leads out, or is not the same, or not possible, on every system.
-    """
+    """A path's parts, ``./`` before and ``/`` behind it taken off."""
     inner = path
     while inner.startswith("./"):
         inner = inner[2:]

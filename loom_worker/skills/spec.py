@@ -93,11 +93,7 @@ def skill_from(raw: bytes, *, where: Path, folder: Path | None) -> Skill:
 
 
 def notes(path: Path) -> tuple[str, ...]:
-    """A skill's warnings, and what of it is not read or has no effect: ``file:line: reason`` each.
-
-    Raises:
-        BadFile: as ``parse``.
-    """
+    """A skill's warnings, and what of it is not read or has no effect: ``file:line: reason`` each."""
     skill = parse(path)
     front = _front(read(skill.folder, (path.name,), most_bytes=MAX_BYTES), path)
     found = list(skill.warnings)

@@ -3,7 +3,7 @@
 Celery's own events tell of messages, and Loom's messages are but hints: one wake-up may run several turns or none, one
 turn may take several, and a task that stores a failure has succeeded for Celery. So the tasks send none
 (``send_events=False``), and each run, turn, call, verdict, summary and delivery is reported as a task of its own. They
-are sent by the worker's loop (``repairs.py``).
+are sent by the worker's loop (``calm_events.py``).
 """
 
 import logging

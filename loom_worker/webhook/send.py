@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from loom_worker.core.errors import Flaw, Invalid, Transient
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.webhooks import Webhook
-from loom_worker.guard.net.address import Lookup, Private, target
-from loom_worker.guard.net.dial import Deadline, resolve_in_time
+from loom_worker.guard.net.address import Deadline, Lookup, Private, resolve_in_time, target
 from loom_worker.guard.net.http import HttpRequest, retry_after_s, send_request
 from loom_worker.trace.later import traceparent
 

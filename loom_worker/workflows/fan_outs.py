@@ -14,8 +14,7 @@ from loom_worker.core.values.workflows import (
     VotingStrategy,
 )
 from loom_worker.workflows.readings import Vote, leading_number, normalized, vote_of
-from loom_worker.workflows.sequences import Scene
-from loom_worker.workflows.stage import repair
+from loom_worker.workflows.sequences import Scene, repair
 from loom_worker.workflows.steps import Answers, Question, Steps, Stopped, ask, ask_all
 
 _TASKS: dict[MergeStrategy, str] = {

@@ -33,7 +33,7 @@ from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.lanes.slots import FreeSlots
-from loom_worker.llm.meter import Metered
+from loom_worker.llm.model import Metered
 from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.results import Sizes
 from loom_worker.store.agent_errors import AgentErrors

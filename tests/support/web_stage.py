@@ -28,8 +28,7 @@ from loom_worker.core.values.turns import Claim
 from loom_worker.core.values.workflows import Workflow
 from loom_worker.events.log import EventLog
 from loom_worker.events.turn_signals import RunNews, TurnSignals
-from loom_worker.guard.breaker import Breakers
-from loom_worker.guard.rate import RateLimiter
+from loom_worker.guard.limits import Breakers, RateLimiter
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
 from loom_worker.lanes.live_waits import LiveWaits

@@ -8,8 +8,7 @@ from urllib.parse import urljoin, urlsplit
 
 from loom_worker.backends.rest.openapi import BODILESS, READING
 from loom_worker.core.errors import Invalid, ToolFailed, Transient
-from loom_worker.guard.net.address import Lookup, Target, target
-from loom_worker.guard.net.dial import Deadline, resolve_in_time
+from loom_worker.guard.net.address import Deadline, Lookup, Target, resolve_in_time, target
 from loom_worker.guard.net.http import HttpRequest, HttpResponse, NoResponse, retry_after_s, send_request
 
 MAX_ANSWER_BYTES = 10_000_000

@@ -21,8 +21,7 @@ from urllib3.util import ssl_wrap_socket
 
 from loom_worker import __version__
 from loom_worker.core.errors import Transient
-from loom_worker.guard.net.address import Target
-from loom_worker.guard.net.dial import Deadline, cut_at, dial
+from loom_worker.guard.net.address import Deadline, Target, cut_at, dial
 
 _PIECE_BYTES = 64 * 1024
 FAILURES = (OSError, HTTPException, HTTPError)
@@ -211,9 +210,6 @@ def open_request(
 
     Args:
         before_sending: called once there is a connection, and before the first byte; what it raises ends the request.
-
-    Raises:
-        NoResponse: in our own words, never in the server's.
     """
     is_sent = False
     with contextlib.ExitStack() as opened:

@@ -10,7 +10,7 @@ from kombu.asynchronous import Hub
 
 from loom_worker.core.monitor import Work
 from loom_worker.tasks import worker
-from loom_worker.tasks.repairs import CalmEvents
+from loom_worker.tasks.calm_events import CalmEvents
 from loom_worker.tasks.task_events import TaskEvents
 from loom_worker.tasks.worker import Worker
 
