@@ -58,7 +58,7 @@ def pattern_of(fields: Fields, depth: int = 1) -> Pattern:
         raise InvalidField(fields.place, f"at most {MOST_NESTED} workflows may stand within each other")
     kind = _kind(fields)
     fields.keep("communication", "observability")
-    agents = fields.get("agents")  # whoever reads the file reads them, see document.py
+    agents = fields.get("agents")  # whoever reads the file reads them: load.py
     if agents is not None and not (isinstance(agents, list) and all(isinstance(each, dict) for each in agents)):
         raise fields.invalid("agents", "a list of mappings", agents)
     match kind:
