@@ -42,8 +42,8 @@ from web.connections import group_of
 from web.operation import Views, operation_of
 
 if TYPE_CHECKING:
+    from loom_worker.service.allowances import RateLimits
     from loom_worker.service.keys import Keys
-    from loom_worker.service.rate_limits import RateLimits
     from loom_worker.service.service import Service
 
 VIEWS: tuple[type[Views], ...] = (

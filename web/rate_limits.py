@@ -12,7 +12,7 @@ from flask import Response, g
 from web import problems
 
 if TYPE_CHECKING:
-    from loom_worker.service.rate_limits import Quota
+    from loom_worker.service.allowances import Quota
 
 WINDOW_S = 60
 

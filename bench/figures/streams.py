@@ -102,7 +102,7 @@ def _queued_turns(client: Client, crowd: Crowd) -> Sequence[str]:
 def _write(loom: System, turn_ids: Sequence[str], events_per_s: int, for_s: float) -> int:
     """Tell something of one turn after the other, evenly over the time; how many events that were."""
     redis = loom.redis()
-    log = EventLog(redis, redis)
+    log = EventLog(redis)
     began_s, written = time.monotonic(), int(for_s * events_per_s)
     for n in range(written):
         time.sleep(max(0.0, began_s + n / events_per_s - time.monotonic()))

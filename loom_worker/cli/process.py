@@ -90,7 +90,7 @@ def _make_shop(folder: Path) -> None:
 def _settings(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...]) -> Settings:
     """The settings of a process that runs long, with the secrets that it needs; its logs are as they say."""
     from loom_worker.core import logs
-    from loom_worker.guard.redact import redacted
+    from loom_worker.guard.findings import redacted
 
     settings = process_env.keep_to_itself(from_env(checks=checks), needs)
     logs.set_up(settings.log, redacted)

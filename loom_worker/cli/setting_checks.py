@@ -50,7 +50,7 @@ def redis(settings: Settings) -> None:
 
 def webhook_secret(settings: Settings) -> None:
     """The secret can sign."""
-    from loom_worker.webhook.sign import check_secret
+    from loom_worker.webhook.send import check_secret
 
     if settings.webhook.secret is not None:
         try:

@@ -20,26 +20,22 @@ LOOK_S = 0.5
 _WHERE = ("path", "host", "port", "db", "username", "password")
 
 
-def client(
-    url: str, *, connections: int, wait_s: float = 0.0, decodes: bool = True, timeout_s: float = TIMEOUT_S
-) -> Any:
+def client(url: str, *, connections: int, decodes: bool = True, timeout_s: float = TIMEOUT_S) -> Any:
     """Return a client; nothing is connected yet.
 
     Args:
         connections: most of them at once; redis-py's own pool stops at 100.
-        wait_s: longest blocking read. redis-py's default timeout of 5 s would end a longer one.
         decodes: False: responses are bytes.
     """
     # Retried once only, for a connection that Redis closed while it was idle: the lease renewer, the sweep and the
     # writers each try again by themselves.
-    retry = Retry(NoBackoff(), 0 if wait_s else 1)
     return redis.Redis.from_url(
         url,
         decode_responses=decodes,
-        socket_timeout=timeout_s + wait_s,
+        socket_timeout=timeout_s,
         socket_connect_timeout=timeout_s,
         max_connections=connections,
-        retry=retry,
+        retry=Retry(NoBackoff(), 1),
     )
 
 

@@ -49,11 +49,7 @@ class Unsent:
         return _keys(self.turn_id)
 
     def appended(self, last: int) -> int | None:
-        """What the scripts' append answered: the id of the last event, None if the log has fewer events than it must.
-
-        Raises:
-            Fenced: an owner with a higher fence has written, or the session is deleted; nothing was added.
-        """
+        """The id of the last event, by the scripts' answer; None if the log has fewer events than it must."""
         if last == FENCED:
             raise Fenced(f"Another worker writes the events of turn {self.turn_id}.")
         _check_not_deleted(last, self.turn_id)
@@ -63,15 +59,9 @@ class Unsent:
 class EventLog:
     """All streams, on one Redis; each method raises Unavailable if that does not answer."""
 
-    def __init__(self, redis: Any, waiting: Any, settings: EventSettings = USUAL) -> None:
-        """Build it; nothing is connected.
-
-        Args:
-            redis: a redis-py client that decodes responses.
-            waiting: another with a connection for each reader that may wait, and a socket timeout above MAX_BLOCK_MS.
-        """
+    def __init__(self, redis: Any, settings: EventSettings = USUAL) -> None:
+        """Build it with a redis-py client that decodes responses; nothing is connected."""
         self._redis = redis
-        self._waiting = waiting
         self._settings = settings
         self._append, self._restore, self._forget = (
             redis.register_script(_source(name)) for name in ("append", "restore", "forget")
@@ -176,18 +166,12 @@ class EventLog:
                 return False
             return not state["aof_enabled"] or bool(self._redis.bgrewriteaof())
 
-    def read(self, turn_id: str, *, after: int, wait_ms: int, most: int = 500) -> tuple[Event, ...]:
-        """Events after an id; waits for the first of them up to wait_ms (0: not at all), then returns none.
+    def read(self, turn_id: str, *, after: int, most: int = 500) -> tuple[Event, ...]:
+        """Events after an id that are there now, at most so many.
 
         The first may be later than the next id: the events between were dropped; the journal has or will have them.
-
-        Args:
-            most: most events that are returned at a time.
         """
-        block = wait_ms if wait_ms > 0 else None
-        with translate_redis_errors():
-            found = self._waiting.xread({_key(turn_id): f"{after}-0"}, count=most, block=block)
-        return next(iter(_by_turn(found).values()), ())
+        return self.read_many({turn_id: after}, most=most).get(turn_id, ())
 
     def read_many(self, places: Mapping[str, int], *, most: int) -> dict[str, tuple[Event, ...]]:
         """Events of several logs, by turn, that are there now; a log that has none is missing.
@@ -203,14 +187,12 @@ class EventLog:
 
     def feed(self) -> NewsFeed:
         """A way to hear which logs have changed; not yet open."""
-        return NewsFeed(self._waiting)
+        return NewsFeed(self._redis)
 
 
 _PREFIX = "loom:events:"
 _REMOVED = "loom:removed"
 """String: something was deleted since the append-only file was written anew."""
-MAX_BLOCK_MS = 15_000
-"""Longest wait of one read; readers that wait longer ask again."""
 
 
 def _key(turn_id: str) -> str:

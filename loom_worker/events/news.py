@@ -61,21 +61,13 @@ class NewsFeed:
                     self._pubsub = None
 
     async def listen(self, turn_ids: Iterable[str]) -> None:
-        """Listen to the logs of turns, too; each is news once Redis has begun to tell of it. In vain without ``news``.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """Listen to the logs of turns, too; each is news once Redis has begun to tell of it. Needs ``news``."""
         if self._pubsub is not None and (channels := _channels(turn_ids)):
             with translate_redis_errors():
                 await self._pubsub.subscribe(*channels)
 
     async def ignore(self, turn_ids: Iterable[str]) -> None:
-        """Listen to the logs of turns no more.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """Listen to the logs of turns no more; Unavailable: Redis did not answer."""
         if self._pubsub is not None and (channels := _channels(turn_ids)):
             with translate_redis_errors():
                 await self._pubsub.unsubscribe(*channels)

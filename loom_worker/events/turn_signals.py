@@ -39,11 +39,7 @@ class TurnSignals:
             return bool(self._accepted(keys=_keys(turn.lane, first), args=args) == 1)
 
     def ended(self, unsent: Unsent, lease: Lease, seq: int, *, slot: str, wait_s: float) -> tuple[int, Advanced]:
-        """Write a turn's last events and go on; see EventLog.append and Lanes.advance.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """Write a turn's last events and go on; EventLog.append and Lanes.advance in one step."""
         lane, *advance = self._lanes.advance_args(lease, seq, slot, wait_s)
         args = [*self._lanes.lane_args(lane), *advance, *self._events.append_args(unsent)]
         with translate_redis_errors():
@@ -80,11 +76,7 @@ class RunNews:
         self._redis = redis
 
     def changed(self, run: Run) -> None:
-        """The event log of a run has grown; who misses it looks once a second.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """The event log of a run has grown; who misses it looks once a second; Unavailable: Redis did not answer."""
         with translate_redis_errors():
             self._redis.publish(f"loom:news:{run.id}", run.events)
             if run.is_finished:

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from loom_worker.core import log_context
 from loom_worker.core.errors import Fenced, Unavailable
@@ -30,23 +29,16 @@ A reply that comes in one burst then costs three round trips instead of one for 
 greeting)."""
 
 
-class PendingWriter(Protocol):
-    """A writer that has delayed events."""
-
-    def flush(self) -> None:
-        """Write the delayed events."""
-
-
 class EventFlusher:
     """A thread that flushes writers; one for a process. It starts with the first writer and sleeps while none waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._writers: set[PendingWriter] = set()
+        self._writers: set[EventWriter] = set()
         self._has_writers = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def soon(self, writer: PendingWriter) -> None:
+    def soon(self, writer: "EventWriter") -> None:
         """Have a writer flushed within TOGETHER_S."""
         with self._lock:
             self._writers.add(writer)
@@ -144,14 +136,11 @@ class EventWriter:
             self.flush()
 
     def end(self, kind: str, data: Json, append: Callable[[Unsent], int | None]) -> None:
-        """Write the final event, with all that is delayed.
+        """Write the final event, with all that is delayed; Unavailable: Redis did not answer, and nothing was done.
 
         Args:
             append: adds events as EventLog.append does, and what else is to be done in the same step. It is called once
                 in any case, with no events where another owner writes the log by now.
-
-        Raises:
-            Unavailable: Redis did not answer, and nothing was done.
         """
         with self._lock:
             if self._is_closed:
@@ -203,7 +192,7 @@ class EventWriter:
         """Events that are not in the journal: with text among them, an earlier owner was interrupted."""
         known = len(self._journaled())
         try:
-            return self._events.read(self._turn_id, after=known, wait_ms=0, most=100_000)  # all
+            return self._events.read(self._turn_id, after=known, most=100_000)  # all
         except Unavailable as error:
             self._pause(error)
             return ()

@@ -8,9 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from loom_worker.core.values.guardrails import INJECTION, Stage, StageRules
 from loom_worker.core.values.json import Json
-from loom_worker.guard.findings import scan
+from loom_worker.guard.findings import SECRET, marker_of, redacted, scan
 from loom_worker.guard.injection import injections
-from loom_worker.guard.redact import SECRET, marker_of, redacted
 
 T = TypeVar("T")
 

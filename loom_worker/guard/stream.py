@@ -3,8 +3,7 @@
 import re
 from collections.abc import Collection
 
-from loom_worker.guard.findings import Finding, scan
-from loom_worker.guard.redact import marker_of
+from loom_worker.guard.findings import Finding, marker_of, scan
 
 CONTEXT_CHARS = 300
 """Of what was passed on are kept to be searched with the rest: a word before a number tells what it is."""

@@ -74,11 +74,7 @@ def matches(answer: str, patterns: Sequence[str]) -> Opinion:
 
 
 def compiled(pattern: str) -> "regex.Pattern[str]":
-    """A pattern in the syntax of the package ``regex``.
-
-    Raises:
-        BadSettings: it is none.
-    """
+    """A pattern in the syntax of the package ``regex``; BadSettings: it is none."""
     try:
         return regex.compile(pattern)
     except regex.error as error:

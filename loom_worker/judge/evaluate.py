@@ -16,8 +16,7 @@ from loom_worker.judge.checks import Opinion
 from loom_worker.judge.grounded import grounded
 from loom_worker.judge.llm import Case
 from loom_worker.judge.python_judges import PythonJudges
-from loom_worker.llm.meter import OnBudget
-from loom_worker.llm.model import Model, whole_reply
+from loom_worker.llm.model import Model, OnBudget, whole_reply
 from loom_worker.memory.layers import Count
 
 log = logging.getLogger(__name__)

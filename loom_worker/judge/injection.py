@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from loom_worker.core.text import without_middle
 from loom_worker.core.values.guardrails import INJECTION, Stage, StageRules
 from loom_worker.core.values.tools import Caller
+from loom_worker.guard.findings import marker_of
 from loom_worker.guard.rails import Checked, decisions_on
-from loom_worker.guard.redact import marker_of
 from loom_worker.llm.rerank import RankingPrompt, Reranker
 
 CHECK_S = 15.0

@@ -94,11 +94,7 @@ def request(
 
 
 def opinion(reply: Reply) -> Opinion:
-    """Read a verdict.
-
-    Raises:
-        JudgeFailed: there is none, or its score is no number from 0 to 1.
-    """
+    """Read a verdict; JudgeFailed: there is none, or its score is no number from 0 to 1."""
     given = next((use.arguments for use in reply.tool_uses if use.name == TOOL.name and use.flaw is None), None)
     given = _spoken(reply) if given is None else given
     score, critique = given.get("score"), given.get("critique", "")

@@ -54,12 +54,7 @@ class PythonJudges:
         return _read(outcome.content)
 
     def schema_opinion(self, member: PanelMember, case: Case, caller: Caller) -> Opinion:
-        """What a JSON Schema makes of an answer; one that makes the check take too long does not pass.
-
-        Raises:
-            JudgeFailed: there was no process for it.
-            Interrupted: the worker stops.
-        """
+        """What a JSON Schema makes of an answer; one that makes the check take too long does not pass."""
         function = replace(_schema_check(), timeout_s=member.timeout_s)
         outcome = self.executor.run(function, {"answer": case.answer, "schema": member.criteria}, caller)
         if outcome.status == "timeout" or outcome.content == DIED:
@@ -84,10 +79,6 @@ def judging_function(
         target: ``file.py:name``, ``package.module:name``, or the name of an entry point of GROUP.
         folder: that files are relative to.
         read: returns the tools of a target, or raises BadFile.
-
-    Raises:
-        BadFile: it cannot be loaded.
-        JudgeFailed: there is none, or it asks for something that no judge is given.
     """
     found = read(_resolved(target), folder)
     if len(found) != 1:

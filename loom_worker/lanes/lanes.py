@@ -7,10 +7,10 @@ A lane that is to be woken goes to a *free slot* first: a thread of a worker tha
 another lane (``slots.py``). Only if there is none a wake-up must be sent, which Celery brings.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.settings import LaneSettings
@@ -27,13 +27,6 @@ Renewal = Literal["lost", "held", "alerted", "gone"]
 """lost: another worker has it. held: it is renewed. alerted: it is renewed, and its turn's row has changed. gone:
 nobody has it, and this renewal came too late to write it again."""
 _RENEWALS: tuple[Renewal, ...] = get_args(Renewal)
-
-
-class Script(Protocol):
-    """A script as redis-py's register_script returns it."""
-
-    def __call__(self, keys: list[str], args: list[Any], client: Any = None) -> Any:
-        """Run it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +62,8 @@ class Lanes:
         self._lease_ms = int(settings.lease_s * 1000)
         self._kick_ms = int(settings.kick_s * 1000)
         self._max_kick_ms = int(settings.max_kick_s * 1000)
-        self._scripts: dict[str, Script] = {name: redis.register_script(_source(name)) for name in SCRIPTS}
-        self._withdraw: Script = redis.register_script(source("withdraw"))
+        self._scripts: dict[str, Callable[..., Any]] = {name: redis.register_script(_source(name)) for name in SCRIPTS}
+        self._withdraw: Callable[..., Any] = redis.register_script(source("withdraw"))
 
     def submit(self, lane: str, turns: Iterable[tuple[int, str]]) -> bool:
         """Put (seq, turn id) pairs on a lane; True if a wake-up must be sent."""

@@ -170,10 +170,8 @@ class LiveWorkers:
     def alive(self) -> frozenset[str]:
         """Names of the living workers, by Redis' clock alone; forgets those that were silent for a day by their own.
 
-        Just after Redis stood still no heartbeat could arrive in time, so all of them count as alive.
-
-        Raises:
-            Unavailable: Redis did not answer.
+        Just after Redis stood still no heartbeat could arrive in time, so all of them count as alive. Unavailable:
+        Redis did not answer.
         """
         with translate_redis_errors():
             names = self._redis.zrange(keys.WORKERS, 0, -1)

@@ -41,21 +41,13 @@ class LiveWaits:
         self._redis = redis
 
     def record(self, turn: Turn, waiting: Waiting) -> None:
-        """Record what a turn of ours waits for.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """Record what a turn of ours waits for; Unavailable: Redis did not answer."""
         text = json.dumps({"fence": turn.fence, "waiting": asdict(waiting)})
         with translate_redis_errors():
             self._redis.set(keys.waiting(turn.id), text, px=KEPT_MS)
 
     def is_first_report(self, turn: Turn, reply_n: int) -> bool:
-        """True for the first worker that reports the calls of a turn's reply as late.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """True for the first worker that reports the calls of a turn's reply as late."""
         with translate_redis_errors():
             return bool(self._redis.set(keys.late(turn.id, reply_n), "", nx=True, px=LATE_KEPT_MS))
 

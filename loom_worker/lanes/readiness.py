@@ -87,11 +87,7 @@ class Readiness:
 
 
 def read_readiness(redis: Any) -> Readiness:
-    """Read it from Redis, in two round trips.
-
-    Raises:
-        Unavailable: it did not answer.
-    """
+    """Read it from Redis, in two round trips; Unavailable: it did not answer."""
     with translate_redis_errors():
         with redis.pipeline(transaction=False) as pipe:
             (seconds, micros), since_ms, names = (

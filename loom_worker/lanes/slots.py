@@ -72,11 +72,7 @@ class FreeSlots:
                 self._waiting -= 1
 
     def next(self) -> Lease | None:
-        """The next lane for a thread that has given its own back; None: its time is Celery's again.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """The next lane for a thread that has given its own back; None: its time is Celery's again."""
         slot, wait_s = self.offer()
         if not slot:
             return None

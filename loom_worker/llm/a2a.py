@@ -18,8 +18,17 @@ from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, 
 from loom_worker.core.values.json import Json
 from loom_worker.guard.net.address import Target, target
 from loom_worker.guard.net.http import HttpRequest
-from loom_worker.llm import a2a_wire as wire
-from loom_worker.llm.a2a_http import HttpCall, RemoteAddress, target_of
+from loom_worker.llm.a2a_http import (
+    Endpoint,
+    HttpCall,
+    Outgoing,
+    RemoteAddress,
+    about_task,
+    card_urls,
+    endpoint,
+    sending,
+    target_of,
+)
 from loom_worker.llm.a2a_task import BETWEEN, MEMO, Memo, RemoteTask
 from loom_worker.llm.prices import A2A
 from loom_worker.llm.sse import json_object
@@ -54,19 +63,16 @@ class A2aAgent:
     """A Model behind the Agent2Agent protocol."""
 
     def __init__(self, name: str, address: RemoteAddress, *, stopping: Stopping | None = None) -> None:
-        """Nothing is connected before the first reply.
+        """Nothing is connected before the first reply; Invalid: the URL may not be called.
 
         Args:
             name: of the agent here; the model's name is ``a2a/<name>``.
-
-        Raises:
-            Invalid: the URL may not be called.
         """
         self._name = A2A + name
         self._address = address
         self._stopping = stopping
-        self._cards = [target(url, allow_private=address.allow_private) for url in wire.card_urls(address.url)]
-        self._endpoint: tuple[float, wire.Endpoint] | None = None
+        self._cards = [target(url, allow_private=address.allow_private) for url in card_urls(address.url)]
+        self._endpoint: tuple[float, Endpoint] | None = None
 
     @property
     def name(self) -> str:
@@ -79,7 +85,7 @@ class A2aAgent:
         deadline_s = time.monotonic() + self._address.timeout_s
         memo, text = _last(request)
         message_id = request.key or f"msg-{uuid4().hex}"
-        message = wire.Outgoing(message_id, text, memo.context_id, memo.task_id)
+        message = Outgoing(message_id, text, memo.context_id, memo.task_id)
         exchange = _Exchange(self._address, self._where(request, deadline_s), request, deadline_s, self._stopping)
         try:
             yield from self._answer(exchange, message, memo)
@@ -88,7 +94,7 @@ class A2aAgent:
                 raise
             yield from self._answer(exchange, replace(message, task_id=None), Memo(memo.context_id))
 
-    def _answer(self, exchange: "_Exchange", message: wire.Outgoing, memo: Memo) -> Iterator[ReplyEvent]:
+    def _answer(self, exchange: "_Exchange", message: Outgoing, memo: Memo) -> Iterator[ReplyEvent]:
         task, has_ended = RemoteTask(memo), False
         said: list[str] = []
         size = 0
@@ -122,7 +128,7 @@ class A2aAgent:
         usage = replace(_usage(task.usage), llm_calls=1)
         yield Reply(said + closing, "end_turn", usage, self._name, opaque=(task.memo().as_json(),))
 
-    def _where(self, request: Request, deadline_s: float) -> wire.Endpoint:
+    def _where(self, request: Request, deadline_s: float) -> Endpoint:
         """Where its card says that it is called, which must be at the card's own origin: our secret goes there."""
         known = self._endpoint
         if known is not None and time.monotonic() - known[0] < CARD_S:
@@ -131,7 +137,7 @@ class A2aAgent:
         self._endpoint = (time.monotonic(), self._found(request, limit_s))
         return self._endpoint[1]
 
-    def _found(self, request: Request, limit_s: float) -> wire.Endpoint:
+    def _found(self, request: Request, limit_s: float) -> Endpoint:
         newest, *older = self._cards
         try:
             return self._read(newest, request, limit_s)
@@ -141,7 +147,7 @@ class A2aAgent:
                     return self._read(place, request, limit_s)
             raise
 
-    def _read(self, place: Target, request: Request, limit_s: float) -> wire.Endpoint:
+    def _read(self, place: Target, request: Request, limit_s: float) -> Endpoint:
         """What the card at a place says; ProviderFailed: there is no card, or it leads nowhere."""
         ask = HttpRequest("GET", place.path, {**self._address.headers, "Accept": "application/json"})
         body = HttpCall(self._address, place, ask, request, limit_s, self._stopping).body(CARD_BYTES)
@@ -149,7 +155,7 @@ class A2aAgent:
             card = json_object(body)
         except StreamBroken as error:
             raise ProviderFailed(f"There is no card at {place.origin}{place.path}: its text is not JSON.") from error
-        found = wire.endpoint(card)
+        found = endpoint(card)
         url = urljoin(place.origin, found.url)
         if target_of(url, self._address).origin != place.origin:
             raise ProviderFailed(
@@ -163,7 +169,7 @@ class _Exchange:
     def __init__(
         self,
         address: RemoteAddress,
-        where: wire.Endpoint,
+        where: Endpoint,
         request: Request,
         deadline_s: float,
         stopping: Stopping | None,
@@ -174,19 +180,15 @@ class _Exchange:
         self._deadline_s = deadline_s
         self._stopping = stopping
 
-    def results(self, message: wire.Outgoing, task: RemoteTask) -> Iterator[Json]:
-        """All results until the task is over; the caller has taken up each before it asks for the next.
-
-        Raises:
-            LoomError: as Model.reply.
-        """
+    def results(self, message: Outgoing, task: RemoteTask) -> Iterator[Json]:
+        """All results until the task is over; the caller has taken up each before it asks for the next."""
         if not self._where.streams:
-            yield self._one(wire.sending("send", message, self._where.version))
+            yield self._one(sending("send", message, self._where.version))
             while not task.is_over():
                 self._rest()
                 yield self._one(self._about("get", task))
             return
-        body = wire.sending("stream", message, self._where.version)
+        body = sending("stream", message, self._where.version)
         for left in reversed(range(RESUMED)):
             try:
                 yield from self._stream(body)
@@ -216,7 +218,7 @@ class _Exchange:
             return  # It was asked; whether it heard changes nothing here.
 
     def _about(self, call: Literal["get", "cancel", "subscribe"], task: RemoteTask) -> bytes:
-        return wire.about_task(call, task.id or "", self._where.version)
+        return about_task(call, task.id or "", self._where.version)
 
     def _one(self, body: bytes) -> Json:
         return _result(json_object(self._call(body, self._deadline_s).body(self._most_bytes)))

@@ -16,7 +16,7 @@ from loom_worker.core import metrics
 from loom_worker.core.errors import LeftAlone, LoomError, Overloaded, ProviderFailed, StreamBroken, Transient
 from loom_worker.core.text import longest
 from loom_worker.core.values.chat import Usage
-from loom_worker.guard.breaker import Breakers
+from loom_worker.guard.limits import Breakers
 from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.retry import RetryPolicy, outcome_of, pause_before
 

@@ -12,10 +12,8 @@ from loom_worker.core.errors import Interrupted, Invalid, LoomError, Overloaded,
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
-from loom_worker.guard.net.address import Lookup, target
-from loom_worker.guard.net.dial import Deadline, resolve_in_time
-from loom_worker.guard.net.http import HttpRequest, retry_after_s
-from loom_worker.guard.net.stream import open_request
+from loom_worker.guard.net.address import Deadline, Lookup, resolve_in_time, target
+from loom_worker.guard.net.http import HttpRequest, open_request, retry_after_s
 from loom_worker.llm.anthropic_errors import safe_detail
 from loom_worker.llm.embeddings import Embedded, InputRefused, MayBeSent, TextKind, Vector, checked
 from loom_worker.llm.prices import cost_usd

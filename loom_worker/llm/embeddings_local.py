@@ -63,11 +63,7 @@ class StaticModel:
         return Embedded(tuple(vectors), Usage(input_tokens=tokens, llm_calls=1))
 
     def check(self) -> None:
-        """Return if the model can be used.
-
-        Raises:
-            ProviderFailed: it cannot; says what to do.
-        """
+        """Return if the model can be used; ProviderFailed: it cannot, with what to do."""
         if missing := [name for name in PACKAGES if find_spec(name) is None]:
             text = f"The local embedding model {self.name} needs packages: "
             raise ProviderFailed(f"{text}pip install {' '.join(missing)}")
@@ -92,11 +88,7 @@ def _hashed(text: str) -> Vector:
 
 
 def _load(folder: Path) -> tuple[Any, Any]:
-    """The tokenizer, and the vector of each of its tokens.
-
-    Raises:
-        ProviderFailed: the files are damaged, or hold something else.
-    """
+    """The tokenizer, and the vector of each of its tokens."""
     import numpy as np
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer

@@ -79,11 +79,7 @@ class MessagesApi(ABC):
 
     @abstractmethod
     def new_client(self) -> "SyncAPIClient":
-        """A client of the SDK.
-
-        Raises:
-            ProviderFailed: it cannot be made, for example for lack of a key.
-        """
+        """A client of the SDK; ProviderFailed: it cannot be made, for example for lack of a key."""
 
     def client(self) -> "SyncAPIClient":
         """The client that this process made for the same settings before, or a new one; raises as new_client."""

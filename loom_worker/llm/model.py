@@ -1,13 +1,30 @@
-"""What every model is to the rest of Loom, and two models that choose when and whom to ask."""
+"""What every model is to the rest of Loom, and models that choose when and whom to ask.
+
+On a budget, the most that a try can cost is set aside before it is made.
+"""
 
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from loom_worker.core.errors import Interrupted, ProviderFailed, StreamBroken
-from loom_worker.core.values.chat import Reply, ReplyEvent, Request
+from loom_worker.core.errors import (
+    BudgetSpent,
+    Interrupted,
+    LoomError,
+    Overloaded,
+    ProviderFailed,
+    StreamBroken,
+    Unavailable,
+    Unreached,
+)
+from loom_worker.core.values.budgets import NOTHING, Amount, CallCost, Payer, Reservation
+from loom_worker.core.values.chat import Meter, Reply, ReplyEvent, Request, TextDelta, Usage
+from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.json import Json
+from loom_worker.llm.prices import cost_usd, rates, warn_of
+from loom_worker.store.budgets import Budgets
 
 log = logging.getLogger(__name__)
 
@@ -112,3 +129,164 @@ class Revocable:
             return is_gone or request.is_given_up()
 
         yield from self._model.reply(replace(request, may_be_sent=self._is_there, is_given_up=is_given_up))
+
+
+FRAME_TOKENS, MESSAGE_TOKENS, TOOLS_TOKENS = 50, 10, 810
+"""Around a request and around each of its messages, generously; the provider's own text about tools, where there are
+some (memory/layers.py)."""
+TOKEN_BYTES = 3
+"""Fewest bytes of a token of text, as a rule: English has more, Chinese as many."""
+
+
+class BudgetMeter(Meter):
+    """The Meter of one request that budgets limit; for one thread."""
+
+    def __init__(
+        self, budgets: Budgets, payer: Payer, *, input_tokens: int, clock_ms: Callable[[], int] = now_ms
+    ) -> None:
+        """Args: input_tokens: of the request, never fewer than the provider will count."""
+        self.held: Reservation | None = None
+        """What is set aside for the last try."""
+        self.narrowed = ""
+        """Which budget made its reply shorter than it might have been; empty: none."""
+        self._budgets = budgets
+        self._payer = payer
+        self._input_tokens = input_tokens
+        self._clock_ms = clock_ms
+
+    def reserve(self, model: str, max_tokens: int) -> int:
+        self.lose()
+        found = rates(model, self._input_tokens)
+        self._cost = CallCost(self._input_tokens, max_tokens, *(found or (None, None)))
+        self.held = self._metered = self._budgets.reserve(self._payer, self._cost, now_ms=self._clock_ms())
+        self._said, self._aside = 0.0, 0
+        if self.held is None:
+            return max_tokens
+        self.narrowed, self._aside = self.held.grant.narrowed, self.held.grant.amount.tokens - self._input_tokens
+        return self.held.grant.max_tokens
+
+    def said(self, text: str) -> None:
+        """As often as more comes than is set aside, set twice as much aside."""
+        self._said += len(text.encode(errors="surrogatepass")) / TOKEN_BYTES
+        while (held := self._metered) is not None and self._aside < min(self._said, held.grant.max_tokens):
+            before, self._aside = self._aside, min(2 * self._aside, held.grant.max_tokens)
+            more = self._cost.amount(self._aside) - self._cost.amount(before)
+            try:
+                self._budgets.extend(held, self._payer, more, now_ms=self._clock_ms())
+            except Unavailable as error:  # a reply is worth more than its reserve
+                log.warning("too little is set aside for a call: %s", error)
+            except BudgetSpent as error:
+                self.narrowed = str(error)
+                raise
+
+    def take(self) -> Reservation | None:
+        """Hand over what is set aside for the last try, to be settled by what that used."""
+        held, self.held = self.held, None
+        return held
+
+    def refund(self, used: Amount = NOTHING) -> None:
+        if (held := self.take()) is None:
+            return
+        try:
+            self._budgets.give_back(held, used, now_ms=self._clock_ms())
+        except Unavailable as error:  # the sweep does it later, and the caller learns why its call failed
+            log.warning("what was set aside for a call stays so: %s", error)
+
+    def lose(self) -> None:
+        """Count its input as spent, and what came of its reply."""
+        if self.held is not None:
+            self.refund(self._cost.amount(int(self._said)))
+
+
+@dataclass(slots=True)
+class PaidTry:
+    """A try that came to nothing, or has not yet come to anything, as far as it is known what it used."""
+
+    told: Usage
+    held: Reservation | None = None
+    said: list[str] = field(default_factory=list)
+    """Its text so far: the provider tells the tokens of the output at its end alone."""
+
+    def usage(self, model: str, count: Callable[[str], int]) -> Usage:
+        """What it used as far as it is known, with its cost."""
+        text = "".join(self.said)
+        usage = replace(self.told, output_tokens=max(self.told.output_tokens, count(text) if text else 0))
+        return replace(usage, cost_usd=cost_usd(model, usage))
+
+    @classmethod
+    def from_json(cls, data: Json) -> "PaidTry":
+        """Read what ``asdict`` made of it."""
+        return cls(Usage(**data["told"]), data["held"] and Reservation.from_json(data["held"]), data["said"])
+
+    @classmethod
+    def untold(cls, held: Reservation) -> "PaidTry":
+        """A try of which the provider told nothing: it took in what was sent; calls of tools were not made."""
+        tokens = held.sent.tokens
+        return cls(Usage(input_tokens=tokens, cost_usd=None, llm_calls=int(tokens > 0)), held)
+
+
+class Metered:
+    """A Model that asks another Model once the request's meter has set aside what that may cost.
+
+    Put it inside Retrying: each try may cost as much.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self._model.name
+
+    def reply(self, request: Request) -> Iterator[ReplyEvent]:
+        """Raises BudgetSpent if the budget has no room for it; nothing was sent."""
+        warn_of(self.name)
+        max_tokens = request.meter.reserve(self.name, request.max_tokens)
+        try:
+            for event in self._model.reply(replace(request, max_tokens=max_tokens)):
+                if isinstance(event, TextDelta):
+                    request.meter.said(event.text)
+                yield event
+        except (Overloaded, ProviderFailed, Unreached):  # it answered with a refusal, or was not asked at all
+            request.meter.refund()
+            raise
+
+
+class OnBudget:
+    """A Model whose calls are paid for by somebody else than a turn's answer: summaries, rankings. For one thread."""
+
+    def __init__(self, model: Model, budgets: Budgets, payer: Payer, count: Callable[[str], int]) -> None:
+        """Args: count: the model's tokens of a text, never too few."""
+        self._model = model
+        self._budgets = budgets
+        self._payer = payer
+        self._count = count
+        self._meters: list[BudgetMeter] = []
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self._model.name
+
+    @property
+    def held(self) -> tuple[Reservation, ...]:
+        """What is set aside for calls that were not taken yet."""
+        return tuple(meter.held for meter in self._meters if meter.held is not None)
+
+    def take(self) -> tuple[Reservation, ...]:
+        """What is set aside, for whoever settles it now."""
+        return tuple(filter(None, (meter.take() for meter in self._meters)))
+
+    def reply(self, request: Request) -> Iterator[ReplyEvent]:
+        texts = [request.system, *(message.text for message in request.messages)]
+        texts += [f"{tool.name}{tool.description}{dict(tool.input_schema)}" for tool in request.tools]
+        tokens = sum(map(self._count, texts)) + FRAME_TOKENS + MESSAGE_TOKENS * len(request.messages)
+        tokens += TOOLS_TOKENS + MESSAGE_TOKENS * len(request.tools) if request.tools else 0
+        meter = BudgetMeter(self._budgets, self._payer, input_tokens=tokens)
+        self._meters = [*(each for each in self._meters if each.held), meter]
+        try:
+            yield from self._model.reply(replace(request, meter=meter, source=self._payer.source))
+        except LoomError:
+            meter.lose()
+            raise

@@ -46,13 +46,10 @@ class Ollama(MessagesModel):
     """A Model that Ollama runs; its name is ``ollama/<model>``, so that it is never taken for another model's price."""
 
     def __init__(self, *, model: str, host: str | None = None, **options: Unpack[CallOptions]) -> None:
-        """Nothing is imported or connected before the first reply.
+        """Nothing is imported or connected before the first reply; BadSettings: the host is no address.
 
         Args:
             host: as in OLLAMA_HOST, see address.
-
-        Raises:
-            BadSettings: the host is no address.
         """
         super().__init__(OllamaServer(address(host)), model=model, **options)
 

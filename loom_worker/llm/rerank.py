@@ -11,8 +11,7 @@ from loom_worker.core.values.budgets import Reservation
 from loom_worker.core.values.chat import ChatMessage, Reply, Request
 from loom_worker.core.values.json import untagged
 from loom_worker.core.values.tools import Caller
-from loom_worker.llm.meter import OnBudget
-from loom_worker.llm.model import Model, Revocable, whole_reply
+from loom_worker.llm.model import Model, OnBudget, Revocable, whole_reply
 
 log = logging.getLogger(__name__)
 
@@ -58,13 +57,10 @@ class SessionAccounts(Protocol):
         """The model, paid for by the session's budgets."""
 
     def charge(self, caller: Caller, reply: Reply, held: Sequence[Reservation]) -> None:
-        """Enter what an answer cost, also one that is of no use.
+        """Enter what an answer cost, also one that is of no use; LoomError: it could not be entered.
 
         Args:
             held: what was set aside for it.
-
-        Raises:
-            LoomError: it could not be entered.
         """
 
 

@@ -17,7 +17,7 @@ from loom_worker.core.errors import (
     Transient,
 )
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta
-from loom_worker.guard.breaker import Breakers
+from loom_worker.guard.limits import Breakers
 from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.model import Model, NotSent
 

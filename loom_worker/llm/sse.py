@@ -94,11 +94,7 @@ def _check(size_bytes: int, max_bytes: int) -> None:
 
 
 def json_object(data: bytes) -> Json:
-    """Read one event's data.
-
-    Raises:
-        StreamBroken: it holds no JSON object.
-    """
+    """Read one event's data; StreamBroken: it holds no JSON object."""
     try:
         try:
             event = json.loads(data)

@@ -23,8 +23,7 @@ from loom_worker.core.values.memory import Change, ChangeKind, MemoryPolicy, Mem
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.traces import Interval
 from loom_worker.lanes.lease_renewer import LiveWorkers
-from loom_worker.llm.meter import OnBudget
-from loom_worker.llm.model import Revocable
+from loom_worker.llm.model import OnBudget, Revocable
 from loom_worker.memory import dated, summarize
 from loom_worker.memory.dated import Noted
 from loom_worker.memory.embed import DONE, MessageEmbedding, NoVectors

@@ -28,7 +28,7 @@ from loom_worker.llm.embeddings import (
     cut,
     sourced,
 )
-from loom_worker.llm.meter import BudgetMeter
+from loom_worker.llm.model import BudgetMeter
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.ledger import Charge
 from loom_worker.store.vectors import MessageVectors, Unembedded

@@ -17,7 +17,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.tiers import Scope
 from loom_worker.core.values.tools import Caller
 from loom_worker.llm.embeddings import Embedder, Vector, cut, sourced
-from loom_worker.llm.meter import BudgetMeter
+from loom_worker.llm.model import BudgetMeter
 from loom_worker.memory.recalled import Entry, text_of
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.ledger import Charge, Ledger

@@ -74,11 +74,7 @@ class LibraryEvents:
             threading.Thread(target=self._send, name="loom-patterns-events", daemon=True).start()
 
     def processes(self, alive: Collection[str]) -> list[Json]:
-        """What each of these processes has loaded, by name; those that have not published yet are left out.
-
-        Raises:
-            Unavailable: Redis did not answer.
-        """
+        """What each of these processes has loaded, by name; those that have not published yet are left out."""
         if not alive:
             return []
         with translate_redis_errors():

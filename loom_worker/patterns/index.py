@@ -174,11 +174,7 @@ class Index:
         return cls(numbers, rarity, starts, columns, values, facts["rarest"], facts["count"], everyday)
 
     def write(self, folder: Path) -> None:
-        """Write into a folder that exists.
-
-        Raises:
-            OSError: the disk is full, or not to be written.
-        """
+        """Write into a folder that exists; OSError: the disk is full, or not to be written."""
         import numpy as np
 
         facts = {"terms": list(self.numbers), "rarest": self.rarest, "count": self.count}

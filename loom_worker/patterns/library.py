@@ -14,8 +14,7 @@ from loom_worker.core.values.patterns import Pattern
 from loom_worker.core.yaml_files import Document, Unreadable, marked_documents
 from loom_worker.patterns import aliases
 from loom_worker.patterns.fields import PatternFields
-from loom_worker.patterns.flat import pattern
-from loom_worker.patterns.library_entries import Unit, units
+from loom_worker.patterns.library_entries import Unit, pattern, units
 
 _SUFFIXES = (".yaml", ".yml")
 _IGNORED = (".", "#", "~")

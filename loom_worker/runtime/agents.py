@@ -22,8 +22,7 @@ from loom_worker.judge.evaluate import JudgeModel
 from loom_worker.judge.injection import CHECK_S, InjectionCheck
 from loom_worker.judge.llm import VERDICT_TOKENS
 from loom_worker.llm import tokens
-from loom_worker.llm.meter import TOOLS_TOKENS
-from loom_worker.llm.model import Model
+from loom_worker.llm.model import TOOLS_TOKENS, Model
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import tools_tokens
 from loom_worker.memory.pressure import l1_room

@@ -29,14 +29,14 @@ from loom_worker.lanes.slots import FreeSlots
 from loom_worker.memory.compress import THREADS_PER_SESSION, Compressor
 from loom_worker.memory.embed import MessageEmbedding
 from loom_worker.runtime.components import Components, components
-from loom_worker.runtime.sweeping import Links, events_of, process_name, redis_of, sweeper
+from loom_worker.runtime.sweeping import Links, process_name, redis_of, sweeper
+from loom_worker.service.allowances import Terms
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.schedules import Schedules, Starter
 from loom_worker.service.service import Service, ServiceParts
-from loom_worker.service.terms import Terms
 from loom_worker.service.waiting.reports import WaitReports
 from loom_worker.service.waiting.waiter import POOL_THREADS, TurnWaiter
 from loom_worker.service.workflow_runs import WorkflowRuns
@@ -56,10 +56,9 @@ from loom_worker.store.vectors import MessageVectors
 from loom_worker.store.verdicts import Verdicts
 from loom_worker.tasks import worker
 from loom_worker.tasks.app import app, configure
-from loom_worker.tasks.dispatch import CeleryDispatcher, DirectPublisher, Publisher
+from loom_worker.tasks.dispatch import CeleryDispatcher, DirectPublisher, Publisher, WakeupQueue
 from loom_worker.tasks.sweep import Sweeper
 from loom_worker.tasks.task_events import TaskEvents
-from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tasks.worker import CeleryThreads, Worker
 from loom_worker.trace.flush import Flusher, NoTraces
 from loom_worker.trace.turn_spans import TurnTraces
@@ -108,7 +107,8 @@ def service(settings: Settings) -> Service:
     crash_points.arm(settings.crash_points, settings.home / "crashes")
     celery = configure(settings)
     database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.web.threads + POOL_THREADS)
-    client, events = redis_of(settings), events_of(settings)
+    client = redis_of(settings)
+    events = EventLog(redis_of(settings), settings.events)
     looks = redis_client.client(settings.redis_url, connections=2 * settings.web.threads, timeout_s=redis_client.LOOK_S)
     lanes = Lanes(client, settings.lanes)
     workflows = workflows_of(settings)

@@ -10,8 +10,7 @@ from loom_worker.core import redis_client
 from loom_worker.core.isolation import private, process_env
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
-from loom_worker.guard.breaker import Breakers
-from loom_worker.guard.rate import RateLimiter
+from loom_worker.guard.limits import Breakers, RateLimiter
 from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.index_store import IndexStore

@@ -13,7 +13,7 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.sessions import Session
 from loom_worker.core.values.tools import Caller
-from loom_worker.guard.breaker import Breakers
+from loom_worker.guard.limits import Breakers
 from loom_worker.llm import tokens
 from loom_worker.llm.embeddings import Careful, Embedded, Embedder, MayBeSent, TextKind
 from loom_worker.llm.embeddings_http import (
@@ -128,11 +128,7 @@ def model_of(agent: Agent) -> str | None:
 
 
 def adapter(name: str, settings: Settings, *, stopping: Stopping | None = None) -> Embedder:
-    """The adapter of an embedding model.
-
-    Raises:
-        BadSettings: something is missing that it needs; says which setting.
-    """
+    """The adapter of an embedding model; BadSettings: something is missing that it needs; says which setting."""
     provider, _, model = name.partition("/")
     if provider == "scripted":
         return HashedWords(model)

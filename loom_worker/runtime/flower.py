@@ -122,13 +122,11 @@ class LinkedFlower(Flower):
 def run_flower(settings: Settings, *, password: str) -> None:
     """Serve Flower until SIGTERM or SIGINT, behind basic auth (user ``loom``), remembering nothing on disk.
 
-    Started through its classes and not its command: that one takes the password on a command line, which every
-    user of the machine can read, and FLOWER_* variables, which could open what is closed here. Only ``/healthcheck``
-    answers without the password (and Flower's own scripts and styles, which tell nothing of this Loom); with it
-    everything can be read, and nothing changed unless a setting says so.
-
-    Raises:
-        SystemExit: 1, with one line that says why, if the address cannot be bound.
+    Started through its classes and not its command: that one takes the password on a command line, which every user of
+    the machine can read, and FLOWER_* variables, which could open what is closed here. Only ``/healthcheck`` answers
+    without the password (and Flower's own scripts and styles, which tell nothing of this Loom); with it everything can
+    be read, and nothing changed unless a setting says so. SystemExit: 1, with one line that says why, if the address
+    cannot be bound.
     """
     configure(settings, runs_tasks=False)
     flower = _flower(settings.flower, password)

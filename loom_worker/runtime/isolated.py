@@ -11,7 +11,7 @@ import sys
 from loom_worker.core import log_context, logs
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import from_env
-from loom_worker.guard.redact import redacted
+from loom_worker.guard.findings import redacted
 from loom_worker.lanes.lanes import Lease
 from loom_worker.lanes.lease_renewer import HeldLease
 from loom_worker.runtime import build

@@ -14,14 +14,13 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent, RemoteAgent
 from loom_worker.core.values.chat import ReplyEvent, Request
 from loom_worker.demo.scripted import Scripted
-from loom_worker.guard.breaker import Breakers
+from loom_worker.guard.limits import Breakers
 from loom_worker.llm import prices, tokens
 from loom_worker.llm.a2a import A2aAgent
 from loom_worker.llm.a2a_http import RemoteAddress
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.messages import CallOptions
-from loom_worker.llm.meter import Metered
-from loom_worker.llm.model import Fallback, Model
+from loom_worker.llm.model import Fallback, Metered, Model
 from loom_worker.llm.prices import small_model
 from loom_worker.llm.retry import Guarded, Measured, Retrying
 from loom_worker.memory.layers import Count
@@ -134,11 +133,7 @@ class Models:
         return Retrying(Metered(guarded), pause=self.pause, chance=random.random, clock=time.monotonic)
 
     def _remote(self, name: str, remote: RemoteAgent) -> Model:
-        """The adapter of an agent elsewhere.
-
-        Raises:
-            Invalid, BadSettings: its URL or its secret cannot be used.
-        """
+        """The adapter of an agent elsewhere; Invalid, BadSettings: its URL or its secret cannot be used."""
         secret = self._settings.secrets.get(remote.auth.secret) if remote.auth else None
         if remote.auth and remote.url.startswith("http:") and not remote.allow_private:
             raise BadSettings("a2a.url: a secret does not go out unencrypted; use https")

@@ -19,8 +19,7 @@ from loom_worker.core.values.skills import Skill, SkillShelf
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.usage import Purpose
-from loom_worker.llm.meter import OnBudget
-from loom_worker.llm.model import Model
+from loom_worker.llm.model import Model, OnBudget
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import Count
 from loom_worker.memory.tier_tools import as_text, ranked
@@ -30,9 +29,8 @@ from loom_worker.patterns.rerank import is_close, rerank
 from loom_worker.patterns.tools import pattern_tools
 from loom_worker.skills.files import read_skill_file_tool
 from loom_worker.skills.index import Skills
+from loom_worker.skills.prompt import chosen, for_system_prompt
 from loom_worker.skills.prompt import for_message as skills_for_message
-from loom_worker.skills.prompt import for_system_prompt
-from loom_worker.skills.select import chosen
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.facts import Facts
 from loom_worker.store.learned import AgentOf, LearnedLayers

@@ -19,10 +19,10 @@ from loom_worker.core.errors import LoomError
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import Settings, TraceSettings
 from loom_worker.core.stopping import Stopping
-from loom_worker.events.log import MAX_BLOCK_MS, EventLog
+from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.runtime.metrics_flusher import MetricsFlusher
-from loom_worker.service.user_deletion import UserDeletions
+from loom_worker.service.users import UserDeletions
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.blobs import BlobRows
@@ -37,9 +37,8 @@ from loom_worker.store.runs import Runs
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.trace_outbox import TraceOutbox
 from loom_worker.tasks.app import app, configure
-from loom_worker.tasks.dispatch import CeleryDispatcher
+from loom_worker.tasks.dispatch import CeleryDispatcher, WakeupQueue
 from loom_worker.tasks.sweep import NoSchedules, ScheduleWatch, Sweep, Sweeper
-from loom_worker.tasks.wakeups import WakeupQueue
 from loom_worker.tools.agent_tools import LaneWaker
 from loom_worker.tools.references import References, stores
 from loom_worker.trace.collector import Collector
@@ -122,7 +121,7 @@ class Links(LaneWaker):
             database,
             client,
             Lanes(client, settings.lanes),
-            events_of(settings),
+            EventLog(redis_of(settings), settings.events),
             dispatcher,
             Claims(database),
             Outbox(database),
@@ -169,7 +168,7 @@ class ExpiringStores:
     @classmethod
     def of(cls, settings: Settings, database: Database) -> Self:
         """Make them; nothing is connected yet."""
-        connections = settings.web.threads + settings.worker_concurrency
+        client, connections = redis_of(settings), settings.web.threads + settings.worker_concurrency
         raw = redis_client.client(settings.redis_url, connections=connections, decodes=False)
         return cls(
             References(stores(settings.blobs, BlobRows(database), raw), settings.blobs),
@@ -177,7 +176,7 @@ class ExpiringStores:
             AgentMessages(database),
             settings.tools.error_days,
             Retention(database, settings.retention),
-            UserDeletions(database, Lanes(redis_of(settings), settings.lanes), events_of(settings)),
+            UserDeletions(database, Lanes(client, settings.lanes), EventLog(client, settings.events)),
         )
 
     def remove_expired(self, moment_ms: int) -> None:
@@ -263,9 +262,3 @@ def process_name(node: str = "") -> str:
 def redis_of(settings: Settings) -> Any:
     """A client for questions that are answered at once."""
     return redis_client.client(settings.redis_url, connections=settings.web.threads + settings.worker_concurrency)
-
-
-def events_of(settings: Settings) -> EventLog:
-    """The event log, with connections of its own for those who wait."""
-    waiting = redis_client.client(settings.redis_url, connections=settings.web.threads, wait_s=MAX_BLOCK_MS / 1000)
-    return EventLog(redis_of(settings), waiting, settings.events)

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
@@ -24,20 +23,8 @@ from loom_worker.tools.custom import ToolFiles
 log = logging.getLogger(__name__)
 
 
-class Data(Protocol):
-    """What an agent works on."""
-
-    def check(self) -> None:
-        """Look, without connecting, whether it could be used: LoomError if its file or driver is missing."""
-
-    def tools(self) -> tuple[Tool, ...]:
-        """Its tools."""
-
-    def describe(self) -> str:
-        """What is in it, for the system text; LoomError if it does not answer."""
-
-    def close(self) -> None:
-        """Close its connections."""
+Data = SqlBackend | RestBackend | DocumentsBackend
+"""What an agent works on."""
 
 
 @dataclass(frozen=True, slots=True)

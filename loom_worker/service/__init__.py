@@ -1,11 +1,10 @@
 """Everything a client can ask for, without HTTP.
 
-``service`` the requests · ``allowed`` what a session may choose, ``session_changes`` in the version of its agent that
-it keeps · ``announcer`` notifies workers and readers · ``approvals`` decisions of people · ``context_report`` what the
-model would be sent · ``waiting`` waits for ends and reads events · ``pattern_catalog`` patterns · ``keys`` API keys ·
-``rate_limits`` of keys · ``metrics`` figures and readiness · ``administration`` rules of workspaces · ``terms`` what
-agents may spend · ``user_deletion`` deletes all of a user · ``input_guard`` holds messages against guardrails ·
-``workflow_runs`` workflows and their runs · ``schedules`` what begins by itself · ``agent_versions`` which version of
-an agent sessions get · ``session_search`` search in a session · ``facts`` what is known of users · ``learned`` what
-optimizers have found for agents
+``service`` the requests · ``sessions`` changes a session within what its agent allows, and searches in it ·
+``announcer`` notifies workers and readers · ``context_report`` what the model would be sent · ``waiting`` waits for
+ends and reads events · ``pattern_catalog`` patterns · ``keys`` API keys · ``allowances`` what keys, agents and
+workspaces may use · ``metrics`` figures and readiness · ``users`` what is known of users, and the deletion of all of
+one · ``input_guard`` holds messages against guardrails, and takes decisions of people · ``workflow_runs`` workflows and
+their runs · ``schedules`` what begins by itself · ``agent_versions`` which version of an agent sessions get ·
+``learned`` what optimizers have found for agents
 """

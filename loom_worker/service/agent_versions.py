@@ -14,7 +14,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
 from loom_worker.core.variables import without_password
-from loom_worker.guard.redact import redacted
+from loom_worker.guard.findings import redacted
 from loom_worker.store.agent_versions import AgentVersions
 from loom_worker.store.database import Database
 

@@ -5,8 +5,7 @@ from loom_worker.events.log import EventLog
 from loom_worker.events.turn_signals import TurnSignals
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.store.run_steps import RunStep
-from loom_worker.tasks.dispatch import CeleryDispatcher, DirectPublisher, Publisher
-from loom_worker.tasks.wakeups import WakeupQueue
+from loom_worker.tasks.dispatch import CeleryDispatcher, DirectPublisher, Publisher, WakeupQueue
 from loom_worker.workflows.advance import StepTeller
 
 
@@ -59,7 +58,7 @@ class Announcer:
         self._publisher.put(lambda: self._dispatcher.advance(step.run.id))
 
     def close(self) -> None:
-        """Send what waits, then stop; see Publisher.close."""
+        """Send what waits, then stop."""
         self._publisher.close()
 
     def _accepted(self, turn: Turn) -> None:

@@ -67,11 +67,7 @@ class ContextReport:
         return cls(agents, knowledge, Sessions(database), Memories(database), *stores)
 
     def context(self, tenant: Tenant, session_id: str) -> Json:
-        """What the model would be sent now (API: ``GET …/context``).
-
-        Raises:
-            NotFound: the tenant has no such session.
-        """
+        """What the model would be sent now (API: ``GET …/context``); NotFound: the tenant has no such session."""
         session = self.sessions.get(tenant, session_id)
         runtime = self._runtime(session)
         remembered = self.memories.load(session.lane, limit=context.HISTORY_MESSAGES)

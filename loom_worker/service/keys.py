@@ -49,10 +49,7 @@ class Keys:
         """The key with this secret, also if it has ended; None: there is none.
 
         The secret is compared by its hash alone, so the time this takes says nothing of any other secret. Unknown ones
-        are not remembered: whoever tries many would fill the cache with them.
-
-        Raises:
-            Unavailable: the database did not answer.
+        are not remembered: whoever tries many would fill the cache with them. Unavailable: the database did not answer.
         """
         digest = digest_of(secret)
         key, read_s = self._read(digest)
@@ -73,9 +70,7 @@ class Keys:
         """True once there is a key that is not revoked: from then on nobody is served without one.
 
         While the database does not answer, what it said last holds: nobody can make or revoke a key meanwhile.
-
-        Raises:
-            Unavailable: the database did not answer, and never did before.
+        Unavailable: the database did not answer, and never did before.
         """
         moment_s, known = self._clock_s(), self._required
         if known is not None and moment_s - known[1] < CACHED_S:

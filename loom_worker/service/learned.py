@@ -64,11 +64,7 @@ class Learned:
         return self._described(agent, found[:limit]), len(found) > limit
 
     def get(self, tenant: Tenant, name: str, version: int) -> Json:
-        """A version with its layer.
-
-        Raises:
-            NotFound: there is no such agent, or it has no such version.
-        """
+        """A version with its layer; NotFound: there is no such agent, or it has no such version."""
         agent = self._agent(tenant, name)
         found, layer = self.layers.get(agent, version)
         return {**self._described(agent, [found])[0], "layer": {**layer.as_json(), "version": version}}
@@ -87,12 +83,7 @@ class Learned:
         return _activation(agent, changed)
 
     def roll_back(self, tenant: Tenant, name: str, *, by: Actor = LOCAL) -> Json:
-        """Take the last activation back.
-
-        Raises:
-            NotFound: there is no such agent.
-            Conflict: there is none to take back.
-        """
+        """Take the last activation back; NotFound: there is no such agent; Conflict: there is none to take back."""
         agent = self._agent(tenant, name)
         changed = self.layers.roll_back(agent, now_ms=now_ms(), by=by)
         log.info("learned.rolled_back", extra={"agent": name, "version": changed.version})

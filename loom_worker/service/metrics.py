@@ -11,7 +11,7 @@ from loom_worker.core import redis_client
 from loom_worker.core.errors import LoomError, Unavailable
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
-from loom_worker.guard.breaker import UNANSWERED, Breakers
+from loom_worker.guard.limits import UNANSWERED, Breakers
 from loom_worker.lanes import readiness
 from loom_worker.lanes.lease_renewer import LiveWorkers
 from loom_worker.patterns.live import LiveLibrary

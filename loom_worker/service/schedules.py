@@ -27,9 +27,9 @@ from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.spans import new_traceparent
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import UNFINISHED, NewTurn, Turn
+from loom_worker.service.allowances import Terms
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.input_guard import InputGuard
-from loom_worker.service.terms import Terms
 from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.database import Database
 from loom_worker.store.schedules import TAKEN
@@ -89,10 +89,8 @@ class Schedules:
     def fire_due(self, moment_ms: int) -> int:
         """Begin what is due at a moment; how many runs and turns were begun.
 
-        Any number of processes may do so at a time, and die at any point: a due time is begun once.
-
-        Raises:
-            Transient: the database did not answer; what is due stays due.
+        Any number of processes may do so at a time, and die at any point: a due time is begun once. Transient: the
+        database did not answer; what is due stays due.
         """
         defined = tuple(self._defined())
         if not defined:

@@ -21,26 +21,20 @@ from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn
 from loom_worker.core.values.usage import ALL, GROUPS, UsageFilter
 from loom_worker.core.values.webhooks import Webhook
-from loom_worker.guard.rate import RateLimiter
+from loom_worker.guard.limits import RateLimiter
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.service import allowed
-from loom_worker.service.administration import WorkspaceRules
 from loom_worker.service.agent_versions import AgentCatalog
+from loom_worker.service.allowances import RateLimits, Terms, WorkspaceRules
 from loom_worker.service.announcer import Announcer
-from loom_worker.service.approvals import Approvals
 from loom_worker.service.context_report import ContextReport
-from loom_worker.service.facts import UserFacts
-from loom_worker.service.input_guard import InputGuard
+from loom_worker.service.input_guard import Approvals, InputGuard
 from loom_worker.service.keys import Keys
 from loom_worker.service.learned import Learned
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
-from loom_worker.service.rate_limits import RateLimits
 from loom_worker.service.schedules import Schedules
-from loom_worker.service.session_changes import SessionChanges
-from loom_worker.service.session_search import Semantics, SessionSearch
-from loom_worker.service.terms import Terms
-from loom_worker.service.user_deletion import UserDeletions
+from loom_worker.service.sessions import Semantics, SessionChanges, SessionSearch, named
+from loom_worker.service.users import UserDeletions, UserFacts
 from loom_worker.service.waiting.waiter import TurnWaiter
 from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.agent_errors import AgentErrors
@@ -183,7 +177,7 @@ class Service:
         """Change a session; one that becomes active goes on with its queue.
 
         Raises:
-            NotFound, Invalid, Forbidden, Conflict: nothing was changed; see ``SessionChanges.checked``.
+            NotFound, Invalid, Forbidden, Conflict: nothing was changed.
         """
         patch = self._changes.checked(tenant, session_id, patch, may_choose_any=may_choose_any)
         patch = self._input_guard.kept_session(tenant, patch, None, key_id=by.key_id, session_id=session_id)
@@ -210,7 +204,7 @@ class Service:
             The turn, and True if it is an earlier one of the same idempotency key.
 
         Raises:
-            Conflict, Invalid, QueueFull, Forbidden: nothing was accepted; see ``store/submit.py``.
+            Conflict, Invalid, QueueFull, Forbidden: nothing was accepted.
             Unavailable: the database did not answer; nothing was accepted.
         """
         self._check_asked(tenant, session_id, agent)
@@ -341,11 +335,7 @@ class Service:
         return tuple(agent for _, agent in sorted(self._agents.current().agents.items()))
 
     def tools(self, tenant: Tenant, agent: str) -> tuple[Tool, ...]:
-        """The tools that an agent has in the tenant's workspace.
-
-        Raises:
-            Invalid: there is no such agent, or it cannot work.
-        """
+        """The tools that an agent has in the tenant's workspace; Invalid: there is no such agent, or it cannot work."""
         self._check_agent(agent)
         try:
             return self._runtimes.tools(agent, workspace=workspace_of(tenant))
@@ -390,4 +380,4 @@ class Service:
                 raise
 
     def _check_agent(self, name: str) -> Agent:
-        return allowed.named(self._agents.current(name), name)
+        return named(self._agents.current(name), name)

@@ -21,10 +21,10 @@ from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.core.values.workflows import Workflow, agent_ids
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.service.allowances import Terms
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.input_guard import InputGuard
-from loom_worker.service.terms import Terms
-from loom_worker.service.user_deletion import SETTLE_S
+from loom_worker.service.users import SETTLE_S
 from loom_worker.service.waiting.reports import WaitReports
 from loom_worker.service.waiting.sources import RunEventSource
 from loom_worker.service.waiting.waiter import Waiter
@@ -135,7 +135,7 @@ class WorkflowRuns:
         Raises:
             NotFound: there is no such workflow.
             Invalid: its file has an error, it names an agent that is not there, or the variables are not its.
-            QueueFull, Forbidden, Unavailable: nothing was accepted; see ``store/run_journal.py``.
+            QueueFull, Forbidden, Unavailable: nothing was accepted.
         """
         # What was accepted once is accepted again: the workflow's file may have changed since.
         if (earlier := self._journal.replayed(tenant, new)) is not None:

@@ -41,10 +41,8 @@ def is_name(part: str) -> bool:
 def opened(top: Path, parts: Sequence[str]) -> Iterator[int]:
     """A folder below ``top``, as a descriptor.
 
-    The path of top may hold links, as its owner named it; no part may be one.
-
-    Raises:
-        OSError: it is not there, no folder, a link, or may not be read; ``strerror`` says which.
+    The path of top may hold links, as its owner named it; no part may be one. OSError: it is not there, no folder, a
+    link, or may not be read; ``strerror`` says which.
     """
     fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -71,11 +69,7 @@ def read(top: Path, parts: Sequence[str], *, most_bytes: int) -> bytes:
 
 
 def listed(top: Path, parts: Sequence[str]) -> SkillListing:
-    """List a folder below ``top``, and what is below that.
-
-    Raises:
-        OSError: as ``opened``.
-    """
+    """List a folder below ``top``, and what is below that; OSError: as ``opened``."""
     files: list[str] = []
     searched: list[str] = []
     with opened(top, parts) as fd:

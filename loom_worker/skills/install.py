@@ -16,8 +16,7 @@ from urllib.parse import urljoin
 from loom_worker.core.errors import BadFile, Conflict, Invalid, NotFound, Rejected, Transient
 from loom_worker.core.text import one_line
 from loom_worker.core.values.skills import Skill
-from loom_worker.guard.net.address import Lookup, Private, Target, target
-from loom_worker.guard.net.dial import Deadline, resolve_in_time
+from loom_worker.guard.net.address import Deadline, Lookup, Private, Target, resolve_in_time, target
 from loom_worker.guard.net.http import HttpRequest, HttpResponse, send_request
 from loom_worker.skills.folder import read
 from loom_worker.skills.index import SKILLS, Skills

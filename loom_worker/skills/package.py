@@ -106,7 +106,7 @@ def digest_of(files: Mapping[str, bytes]) -> str:
 
 
 class FileCollection:
-    """Takes the files of an archive or a folder one by one, and refuses the first that may not be there."""
+    """Takes the files of an archive or a folder one by one; Unsafe for the first that may not be there."""
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
@@ -117,20 +117,12 @@ class FileCollection:
         self._size_bytes = 0
 
     def folder(self, path: str) -> None:
-        """Check a folder's path; folders are created for the files in them.
-
-        Raises:
-            Unsafe: it may not have this name.
-        """
+        """Check a folder's path; folders are created for the files in them; Unsafe: it may not have this name."""
         if parts := self._visible(path):
             self._note_folders(path, (*parts, ""))
 
     def wants(self, path: str, size_bytes: int) -> bool:
-        """Whether a file is to be read; False for a hidden one. Nothing is read before its size is known to fit.
-
-        Raises:
-            Unsafe: it may not have this name, there is one already, or it is one too many or too large.
-        """
+        """Whether a file is to be read; False for a hidden one. Nothing is read before its size is known to fit."""
         parts = self._visible(path)
         if not parts:
             return False
@@ -145,11 +137,7 @@ class FileCollection:
         return True
 
     def add(self, path: str, content: bytes) -> None:
-        """Keep the content of a file that is wanted.
-
-        Raises:
-            Unsafe: it is too large, or all files together are.
-        """
+        """Keep the content of a file that is wanted; Unsafe: it is too large, or all files together are."""
         _check_size(path, len(content))
         self._size_bytes += len(content)
         if self._size_bytes > MAX_TOTAL_BYTES:
@@ -168,9 +156,6 @@ class FileCollection:
         Args:
             folder: what the source is called; empty for an archive.
             sha256: of the archive; unless given, that of the files.
-
-        Raises:
-            Unsafe: there is no SKILL.md, or it is not clear which of several folders is the skill.
         """
         files = self._files
         if FILE not in files:
@@ -217,11 +202,7 @@ def naming(source: str) -> Iterator[None]:
 
 
 def _parts(path: str) -> tuple[str, ...]:
-    """A path's parts, ``./`` before and ``/`` behind it taken off.
-
-    Raises:
-        Unsafe: it leads out, or is not the same, or not possible, on every system.
-    """
+    """A path's parts, ``./`` before and ``/`` behind it taken off."""
     inner = path
     while inner.startswith("./"):
         inner = inner[2:]

@@ -64,14 +64,11 @@ def parse(path: Path) -> Skill:
 
 
 def skill_from(raw: bytes, *, where: Path, folder: Path | None) -> Skill:
-    """Build a skill, without its list of files, from what SKILL.md holds.
+    """Build a skill, without its list of files, from what SKILL.md holds; BadFile: ``file:line: reason``.
 
     Args:
         where: how the file is named in errors and warnings.
         folder: where it lies; its last part should be the skill's name. None: it will lie in one of its name.
-
-    Raises:
-        BadFile: ``file:line: reason``.
     """
     front = _front(raw, where)
     try:
@@ -96,11 +93,7 @@ def skill_from(raw: bytes, *, where: Path, folder: Path | None) -> Skill:
 
 
 def notes(path: Path) -> tuple[str, ...]:
-    """A skill's warnings, and what of it is not read or has no effect: ``file:line: reason`` each.
-
-    Raises:
-        BadFile: as ``parse``.
-    """
+    """A skill's warnings, and what of it is not read or has no effect: ``file:line: reason`` each."""
     skill = parse(path)
     front = _front(read(skill.folder, (path.name,), most_bytes=MAX_BYTES), path)
     found = list(skill.warnings)

@@ -64,11 +64,7 @@ class SkillStorage:
         return is_replaced
 
     def put_link(self, name: str, source: str) -> None:
-        """Put a link in place; ``source`` is as it is written into it.
-
-        Raises:
-            Conflict: the name is taken, or the workspace is full.
-        """
+        """Put a link in place; ``source`` is as it is written into it."""
         self._check_free(name, may_replace=False)
         os.symlink(source, name, dir_fd=self.fd)
 

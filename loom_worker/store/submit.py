@@ -37,7 +37,7 @@ _SET_AGENT = update(sessions).where(sessions.c.lane == bindparam("our_lane")).va
 
 
 class AgentTerms(Protocol):
-    """What agents may spend, and whether their calls can be paid for (``service/terms.py``: Terms)."""
+    """What agents may spend, and whether their calls can be paid for (``service/allowances.py``: Terms)."""
 
     def budget(self, agent: str) -> Json | None:
         """What the agent's file says that all its sessions may spend together."""

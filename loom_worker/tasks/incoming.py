@@ -34,11 +34,7 @@ class BadMessage(ValueError):
 
 
 def read(data: bytes | str) -> dict[str, Any]:
-    """The envelope that lies in Redis.
-
-    Raises:
-        BadMessage: it is not JSON, or not an object.
-    """
+    """The envelope that lies in Redis; BadMessage: it is not JSON, or not an object."""
     try:
         envelope = _decode(data)
     except DecodeError as error:
@@ -55,11 +51,7 @@ def _decode(data: bytes | str) -> Any:
 
 
 def check_envelope(envelope: dict[str, Any]) -> Any:
-    """What is in it, decoded, if kombu can deliver it.
-
-    Raises:
-        BadMessage: it cannot.
-    """
+    """What is in it, decoded, if kombu can deliver it; BadMessage: it cannot."""
     properties = _field(envelope, "properties", dict)
     delivery = _field(properties, "delivery_info", dict)
     _field(delivery, "exchange", str)

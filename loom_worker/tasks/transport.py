@@ -179,11 +179,7 @@ class Channel(redis.Channel):
         return self._kept
 
     def _connparams(self, asynchronous: bool = False) -> Any:
-        """How to connect.
-
-        Raises:
-            ConnectionError: the channel is closed.
-        """
+        """How to connect; ConnectionError: the channel is closed."""
         if self.connection is None or self.connection.client is None:
             raise ConnectionError("The channel was closed with its connection.")
         found = super()._connparams(asynchronous=asynchronous)  # type: ignore[no-untyped-call]  # see above

@@ -14,7 +14,7 @@ from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.spans import span_id_of
 from loom_worker.core.values.tools import Caller, Outcome, StoredError, Tool
 from loom_worker.core.values.turns import Turn
-from loom_worker.guard.redact import redacted
+from loom_worker.guard.findings import redacted
 from loom_worker.llm.sanitize import clean
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.store.agent_errors import AgentErrors, NewAgentError

@@ -15,8 +15,7 @@ from loom_worker.core.values.calls import Call
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Outcome, Tool
-from loom_worker.guard.breaker import Breakers
-from loom_worker.guard.rate import RateLimiter
+from loom_worker.guard.limits import Breakers, RateLimiter
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.tools.error_channel import Failures
 from loom_worker.tools.outcome import run, timed_out

@@ -6,8 +6,7 @@ from typing import Literal
 
 from loom_worker.core.errors import Invalid, Transient
 from loom_worker.core.settings import TraceSettings
-from loom_worker.guard.net.address import Lookup, target
-from loom_worker.guard.net.dial import Deadline, resolve_in_time
+from loom_worker.guard.net.address import Deadline, Lookup, resolve_in_time, target
 from loom_worker.guard.net.http import HttpRequest, HttpResponse, retry_after_s, send_request
 
 PATH = "/v1/traces"

@@ -10,7 +10,7 @@ from typing import Any
 
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.spans import SpanEvent, TraceSpan
-from loom_worker.guard import redact
+from loom_worker.guard.findings import KEPT_OUT, SECRET, redacted
 
 LONGEST_CHARS = 16_000
 """Of a value that is looked at; no more of it could be sent."""
@@ -25,7 +25,7 @@ _OF_IDS = frozenset({"secret", "email", "ssn"})
 _OF_NUMBERS = frozenset({"card"})
 
 _JSON = ("{", "[")
-_short = lru_cache(4096)(redact.redacted)
+_short = lru_cache(4096)(redacted)
 """For names of attributes, models, agents and tools, which come again and again."""
 _NUMBER = re.compile(r"[0-9][0-9,._:TZ+-]{0,31}")
 """Or a moment, such as that of the first token."""
@@ -71,7 +71,7 @@ def redacted_attributes(attributes: Json) -> Json:
 
 def redacted_text(text: str) -> str:
     """A text without secrets and personal data; one that holds JSON also loses what is named like a credential."""
-    return _text(text, redact.KEPT_OUT, DEPTH)
+    return _text(text, KEPT_OUT, DEPTH)
 
 
 def is_credential(name: str, value: object) -> bool:
@@ -102,8 +102,8 @@ def _object(values: Json, depth: int) -> Json:
     kept: Json = {}
     for name, value in values.items():
         if not is_credential(name, value):
-            kinds = _OF_IDS if _kind(name) == "id" else redact.KEPT_OUT
-            kept[_text(name, redact.KEPT_OUT, depth=0)] = _value(value, kinds, depth - 1)
+            kinds = _OF_IDS if _kind(name) == "id" else KEPT_OUT
+            kept[_text(name, KEPT_OUT, depth=0)] = _value(value, kinds, depth - 1)
     return kept
 
 
@@ -112,7 +112,7 @@ def _value(value: Any, kinds: Collection[str], depth: int) -> Any:
         case str():
             return _text(value, kinds, depth)
         case dict() | list() | tuple() if depth <= 0:
-            return redact.SECRET
+            return SECRET
         case dict():
             return _object(value, depth)
         case list() | tuple():
@@ -125,13 +125,13 @@ def _text(text: str, kinds: Collection[str], depth: int) -> str:
     if _PLAIN.fullmatch(text):
         return text
     if len(text) > LONGEST_CHARS:
-        return redact.redacted(text[:LONGEST_CHARS], kinds)[:-CUT_CHARS]
+        return redacted(text[:LONGEST_CHARS], kinds)[:-CUT_CHARS]
     if len(text) <= SHORT_CHARS and not text.lstrip().startswith(_JSON):
         return _short(text, frozenset(kinds))
     if depth > 0 and (found := _json(text)) is not None:
         # Texts and names within it were searched one by one. A card can also stand there as a number.
-        return redact.redacted(_without_credentials(text, found, depth - 1), _OF_NUMBERS)
-    return redact.redacted(text, kinds)
+        return redacted(_without_credentials(text, found, depth - 1), _OF_NUMBERS)
+    return redacted(text, kinds)
 
 
 def _json(text: str) -> Any:
@@ -152,6 +152,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> Json:
 
 
 def _without_credentials(text: str, found: Any, depth: int) -> str:
-    kept = _value(found, redact.KEPT_OUT, depth)
+    kept = _value(found, KEPT_OUT, depth)
     # What did not change keeps its spelling.
     return text if kept == found else json.dumps(kept, ensure_ascii=False)

@@ -16,14 +16,13 @@ from loom_worker.core.values.guardrails import StageRules
 from loom_worker.core.values.judges import PanelMember, Verdict
 from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.core.values.turns import Claim
+from loom_worker.guard.findings import redacted
 from loom_worker.guard.rails import check
-from loom_worker.guard.redact import redacted
 from loom_worker.judge.evaluate import Evaluation, Judging
 from loom_worker.judge.llm import Case
 from loom_worker.lanes.lanes import Lease
 from loom_worker.lanes.lease_renewer import HeldLease
-from loom_worker.llm.meter import OnBudget
-from loom_worker.llm.model import Revocable
+from loom_worker.llm.model import OnBudget, Revocable
 from loom_worker.store.claims import Idle
 from loom_worker.store.verdicts import JudgedAnswer
 from loom_worker.turn.agent_runtime import AgentRuntime

@@ -26,7 +26,7 @@ from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.turns import BETWEEN_REPLIES, Step, answer, continued
 from loom_worker.events.rebuild import COMMENTARY
 from loom_worker.events.writer import DELTA, EventWriter
-from loom_worker.llm.meter import BudgetMeter, PaidTry
+from loom_worker.llm.model import BudgetMeter, PaidTry
 from loom_worker.memory.fit import Context
 from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, scale, shown_tokens
 from loom_worker.turn.filtering import filtered, with_checked_calls

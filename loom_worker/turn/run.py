@@ -31,7 +31,7 @@ from loom_worker.core.values.waiting import Waiting
 from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import DELTA, EventWriter
 from loom_worker.guard.rails import Checked
-from loom_worker.llm.meter import PaidTry
+from loom_worker.llm.model import PaidTry
 from loom_worker.memory.recalled import as_text
 from loom_worker.tools.pool import BUILD_S
 from loom_worker.turn import children, judging

@@ -12,7 +12,7 @@ from loom_worker.core.values.traces import Interval
 from loom_worker.core.values.turns import PAID, Claim, Step, Turn, answer, standing
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.guard.rails import Checked
-from loom_worker.llm.meter import PaidTry
+from loom_worker.llm.model import PaidTry
 from loom_worker.memory.layers import correction
 from loom_worker.store.journal import Entries
 from loom_worker.store.rows import use_json

@@ -25,7 +25,7 @@ from loom_worker.judge.python_judges import PythonJudges
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer, LiveWorkers
 from loom_worker.lanes.slots import FreeSlots
-from loom_worker.llm.meter import PaidTry
+from loom_worker.llm.model import PaidTry
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.calls import Calls

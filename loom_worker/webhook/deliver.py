@@ -32,11 +32,7 @@ class Deliverer:
     """Is told of spans that are to be exported."""
 
     def deliver(self, delivery_id: str) -> None:
-        """Make one attempt if it is due; the outbox says when the next one is, and the sweep sends that.
-
-        Raises:
-            Unavailable: the database did not answer.
-        """
+        """Make one attempt if it is due; the outbox says when the next one is, and the sweep sends that."""
         hold_ms = int(self.settings.timeout_s * 1000) + SAVE_MS
         delivery = self.outbox.take(delivery_id, now_ms=now_ms(), hold_ms=hold_ms)
         if delivery is None:

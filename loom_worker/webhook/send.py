@@ -1,5 +1,13 @@
-"""Where a webhook may go, one attempt at a delivery within its deadline, and what follows that."""
+"""Where a webhook may go, one signed attempt at a delivery within its deadline, and what follows that.
 
+The signatures are those of Standard Webhooks 1.0.0 (https://www.standardwebhooks.com): any of its libraries can verify
+them.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
 import socket
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -7,11 +15,66 @@ from dataclasses import dataclass, replace
 from loom_worker.core.errors import Flaw, Invalid, Transient
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.webhooks import Webhook
-from loom_worker.guard.net.address import Lookup, Private, target
-from loom_worker.guard.net.dial import Deadline, resolve_in_time
+from loom_worker.guard.net.address import Deadline, Lookup, Private, resolve_in_time, target
 from loom_worker.guard.net.http import HttpRequest, retry_after_s, send_request
 from loom_worker.trace.later import traceparent
-from loom_worker.webhook.sign import check_secret, headers
+
+PREFIX = "whsec_"
+MIN_KEY_BYTES, MAX_KEY_BYTES = 24, 64
+"""Length of the decoded key. Standard Webhooks 1.0.0, Signature scheme."""
+
+
+def headers(delivery_id: str, timestamp_s: int, *, body: bytes, secret: str) -> dict[str, str]:
+    """Return the three headers that let the receiver check origin, age and repetition.
+
+    Args:
+        delivery_id: the same in every attempt; the receiver ignores one that it has seen.
+        timestamp_s: of this attempt, seconds since 1970; receivers refuse one that is minutes off.
+        body: exactly the bytes that are sent.
+
+    Raises:
+        Invalid: the secret is malformed.
+    """
+    signed = f"{delivery_id}.{timestamp_s}.".encode() + body
+    digest = hmac.digest(_key(secret), signed, hashlib.sha256)
+    return {
+        "webhook-id": delivery_id,
+        "webhook-timestamp": str(timestamp_s),
+        "webhook-signature": "v1," + base64.b64encode(digest).decode("ascii"),
+    }
+
+
+def check_secret(secret: str) -> None:
+    """Refuse a secret that could not sign; the text never repeats it.
+
+    Raises:
+        Invalid: not ``whsec_`` and 24-64 bytes in base64.
+    """
+    _key(secret)
+
+
+def new_secret(entropy: bytes) -> str:
+    """Return the secret of 24-64 random bytes; Invalid: fewer or more bytes."""
+    secret = PREFIX + base64.b64encode(entropy).decode("ascii")
+    check_secret(secret)
+    return secret
+
+
+def _key(secret: str) -> bytes:
+    if not secret.startswith(PREFIX):
+        raise _invalid(f"a webhook secret begins with {PREFIX}")
+    try:
+        key = base64.b64decode(secret.removeprefix(PREFIX).encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise _invalid(f"a webhook secret must be base64, with its padding, after {PREFIX}") from error
+    if not MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
+        raise _invalid(f"a webhook secret holds {MIN_KEY_BYTES}-{MAX_KEY_BYTES} bytes, this one {len(key)}")
+    return key
+
+
+def _invalid(detail: str) -> Invalid:
+    return Invalid(detail, (Flaw("/webhook/secret", detail),))
+
 
 DELAYS_S = (0, 5, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 14 * 3600, 20 * 3600, 24 * 3600)
 """Pause before each attempt: 75.5 hours in all. Standard Webhooks 1.0.0, Retries."""
@@ -94,11 +157,7 @@ def check(webhook: Webhook, *, allow_private: bool, ports: Collection[int] = ())
 
 
 def check_url(url: str, *, allow_private: bool, ports: Collection[int] = ()) -> None:
-    """Refuse a URL as far as this needs no name server.
-
-    Raises:
-        Invalid: with the reason, at ``/webhook/url``.
-    """
+    """Refuse a URL as far as this needs no name server; Invalid: with the reason, at ``/webhook/url``."""
     try:
         target(url, allow_private=allow_private, ports=ports)
     except Invalid as error:

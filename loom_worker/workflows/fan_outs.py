@@ -14,8 +14,7 @@ from loom_worker.core.values.workflows import (
     VotingStrategy,
 )
 from loom_worker.workflows.readings import Vote, leading_number, normalized, vote_of
-from loom_worker.workflows.sequences import Scene
-from loom_worker.workflows.stage import repair
+from loom_worker.workflows.sequences import Scene, repair
 from loom_worker.workflows.steps import Answers, Question, Steps, Stopped, ask, ask_all
 
 _TASKS: dict[MergeStrategy, str] = {
@@ -189,11 +188,7 @@ def tally(answers: Sequence[str]) -> Tally:
 
 
 def swarm(pattern: Swarm, scene: Scene) -> Steps:
-    """Agents vote; where the vote decides nothing, a judge does.
-
-    Raises:
-        Stopped: nothing is decided, and there is no judge.
-    """
+    """Agents vote; where the vote decides nothing, a judge does; Stopped: nothing is decided, and there is no judge."""
     question = scene.filled(pattern.question)
     answers = yield from _votes(pattern, question, scene)
     counted = tally(answers)

@@ -44,28 +44,21 @@ _ITS_OWN = {"previous_output": "output"}
 
 
 def pattern_from(spec: Json) -> Pattern:
-    """The pattern of a stored spec.
-
-    Raises:
-        InvalidField: it is not one that ``load`` would have accepted.
-    """
+    """The pattern of a stored spec; InvalidField: it is not one that ``load`` would have accepted."""
     return pattern_of(Fields(spec, ("spec",)))
 
 
 def pattern_of(fields: Fields, depth: int = 1) -> Pattern:
-    """The pattern of a spec.
+    """The pattern of a spec; InvalidField: a value that cannot be used.
 
     Args:
         depth: how many specs it stands in, itself included.
-
-    Raises:
-        InvalidField: a value that cannot be used.
     """
     if depth > MOST_NESTED:
         raise InvalidField(fields.place, f"at most {MOST_NESTED} workflows may stand within each other")
     kind = _kind(fields)
     fields.keep("communication", "observability")
-    agents = fields.get("agents")  # whoever reads the file reads them, see document.py
+    agents = fields.get("agents")  # whoever reads the file reads them: load.py
     if agents is not None and not (isinstance(agents, list) and all(isinstance(each, dict) for each in agents)):
         raise fields.invalid("agents", "a list of mappings", agents)
     match kind:

@@ -12,7 +12,7 @@ import redis
 
 from loom_worker.core.settings import from_env
 from loom_worker.tasks.app import QUEUES, configure
-from loom_worker.tasks.wakeups import WakeupQueue
+from loom_worker.tasks.dispatch import WakeupQueue
 from tests.support.bad_messages import BYTES, SECRET, all_of
 from tests.support.messages_server import MessagesServer
 from tests.support.system import System, plain_agent

@@ -33,7 +33,7 @@ from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.lanes.slots import FreeSlots
-from loom_worker.llm.meter import Metered
+from loom_worker.llm.model import Metered
 from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.results import Sizes
 from loom_worker.store.agent_errors import AgentErrors
@@ -224,7 +224,7 @@ class Stage:
         self.messages = Messages(database)
         self.memories = Memories(database)
         self.lanes = Lanes(client, settings.lanes)
-        self.events = EventLog(client, client)
+        self.events = EventLog(client)
         self.registry = Registry(self.tools())
         self.runs = run_journal(database, settings.limits)
         client.rpush(keys.WAKEUPS, "of another lane")  # so a wake-up is good for one turn
@@ -394,7 +394,7 @@ class Stage:
 
     def live(self, turn: Turn) -> tuple[Event, ...]:
         """The live log."""
-        return self.events.read(turn.id, after=0, wait_ms=0)
+        return self.events.read(turn.id, after=0)
 
     def rebuilt(self, turn: Turn) -> tuple[Event, ...]:
         """The log as made from the database."""

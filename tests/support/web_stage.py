@@ -28,8 +28,7 @@ from loom_worker.core.values.turns import Claim
 from loom_worker.core.values.workflows import Workflow
 from loom_worker.events.log import EventLog
 from loom_worker.events.turn_signals import RunNews, TurnSignals
-from loom_worker.guard.breaker import Breakers
-from loom_worker.guard.rate import RateLimiter
+from loom_worker.guard.limits import Breakers, RateLimiter
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.lanes.lease_renewer import LeaseRenewer, LiveWorkers
 from loom_worker.lanes.live_waits import LiveWaits
@@ -38,13 +37,13 @@ from loom_worker.memory.pressure import l1_room
 from loom_worker.memory.results import Sizes
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
+from loom_worker.service.allowances import Terms
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.context_report import ContextReport
 from loom_worker.service.metrics import Figures, Health
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.service.schedules import Schedules, Starter
 from loom_worker.service.service import Service, ServiceParts
-from loom_worker.service.terms import Terms
 from loom_worker.service.waiting.reports import WaitReports
 from loom_worker.service.waiting.waiter import TurnWaiter
 from loom_worker.service.workflow_runs import WorkflowRuns
@@ -233,7 +232,7 @@ class WebStage:
         tools: Sequence[Tool] = TOOLS,
     ) -> None:
         self.database, self.redis = database, client
-        self.events = EventLog(client, client)
+        self.events = EventLog(client)
         self.book = Book()
         self.patterns: Path = settings.home / "patterns"
         """The folder of the library; empty unless a test writes files there before it is first read."""

@@ -20,8 +20,7 @@ from loom_worker import __version__
 from loom_worker.backends.mcp.listing import plain
 from loom_worker.backends.mcp.session import CODE, EXPIRED, REFUSED, UNREACHABLE
 from loom_worker.core.values.agents import McpServer
-from loom_worker.guard.net.address import Target, target
-from loom_worker.guard.net.dial import MAX_DIALLED, Deadline, resolve_in_time
+from loom_worker.guard.net.address import MAX_DIALLED, Deadline, Target, resolve_in_time, target
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Of one answer; as for a command's line."""

@@ -16,8 +16,7 @@ from loom_worker.backends.rest.openapi import BODILESS, READING, may_be_sent
 from loom_worker.core.errors import BadSettings, Invalid, ToolFailed, Transient
 from loom_worker.core.text import one_line
 from loom_worker.core.values.agents import Auth
-from loom_worker.guard.net.address import Lookup, Target, target
-from loom_worker.guard.net.dial import Deadline, resolve_in_time
+from loom_worker.guard.net.address import Deadline, Lookup, Target, resolve_in_time, target
 from loom_worker.guard.net.http import HttpRequest, HttpResponse, NoResponse, retry_after_s, send_request
 
 HIDDEN = "***"

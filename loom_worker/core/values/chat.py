@@ -125,7 +125,7 @@ UNWATCHED = Watch()
 
 
 class Meter:
-    """Sets money aside before a model is called, if a budget limits that: ``llm/meter.py`` has the one that does."""
+    """Sets money aside before a model is called, if a budget limits that: ``llm/model.py`` has the one that does."""
 
     def reserve(self, model: str, max_tokens: int) -> int:
         """Set aside the most that one try of this request can cost.

@@ -1,13 +1,18 @@
-"""One HTTP request to an address that was checked: no proxy, no redirect, and nothing outlives the deadline."""
+"""One HTTP request to an address that was checked: no proxy, no redirect, and nothing outlives the deadline.
+
+The answer is read whole, or while it comes (``open_request``).
+"""
 
 import contextlib
 import re
+import socket
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
+from typing import Any
 
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
@@ -16,8 +21,7 @@ from urllib3.util import ssl_wrap_socket
 
 from loom_worker import __version__
 from loom_worker.core.errors import Transient
-from loom_worker.guard.net.address import Target
-from loom_worker.guard.net.dial import Deadline, cut_at, dial
+from loom_worker.guard.net.address import Deadline, Target, cut_at, dial
 
 _PIECE_BYTES = 64 * 1024
 FAILURES = (OSError, HTTPException, HTTPError)
@@ -73,14 +77,7 @@ def send_request(
     try:
         with connected(target, addresses, deadline) as connection:
             is_sent = True
-            connection.request(
-                request.method,
-                request.path,
-                body=request.body,
-                headers={"Host": target.authority, "User-Agent": f"Loom/{__version__}", **request.headers},
-                preload_content=False,
-                decode_content=False,
-            )
+            _send(connection, target, request)
             return _response(connection, deadline, max_bytes)
     except FAILURES as error:
         raise NoResponse(reason(error, deadline), is_sent) from error
@@ -113,6 +110,12 @@ def connected(target: Target, addresses: Sequence[str], deadline: Deadline) -> I
             # dialled.
             connection.sock = ssl_wrap_socket(sock, server_hostname=target.host.removesuffix("."))
         yield connection
+
+
+def _send(connection: HTTPConnection, target: Target, request: HttpRequest) -> None:
+    headers = {"Host": target.authority, "User-Agent": f"Loom/{__version__}", **request.headers}
+    what: dict[str, Any] = {"body": request.body, "headers": headers}
+    connection.request(request.method, request.path, **what, preload_content=False, decode_content=False)
 
 
 def _response(connection: HTTPConnection, deadline: Deadline, max_bytes: int) -> HttpResponse:
@@ -158,3 +161,67 @@ def reason(error: Exception, deadline: Deadline) -> str:
 
 def _late(deadline: Deadline) -> str:
     return f"no answer within {deadline.timeout_s:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAnswer:
+    """An answer whose body is still to come; close it."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Looked up in any case."""
+    response: BaseHTTPResponse
+    deadline: Deadline
+    handle: socket.socket
+    """A second handle of the connection: TLS takes over the first one."""
+    opened: contextlib.ExitStack
+
+    def chunks(self) -> Iterator[bytes]:
+        """The body, as it arrives; NoResponse: it broke off, or the deadline came."""
+        try:
+            if getattr(self.response, "chunked", False):
+                yield from self.response.read_chunked(decode_content=False)
+            else:
+                while piece := self.response.read1(_PIECE_BYTES, decode_content=False):
+                    yield piece
+        except FAILURES as error:
+            raise NoResponse(reason(error, self.deadline), True) from error
+        if self.deadline.is_over:  # a shutdown at the deadline looks like the end of a body of unknown length
+            raise NoResponse(reason(TimeoutError(), self.deadline), True)
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self.opened.close()
+
+    def hang_up(self) -> None:
+        with contextlib.suppress(OSError):  # it may be closed by now
+            self.handle.shutdown(socket.SHUT_RDWR)
+
+
+def open_request(
+    target: Target,
+    addresses: Sequence[str],
+    request: HttpRequest,
+    *,
+    deadline: Deadline,
+    before_sending: Callable[[], None],
+) -> OpenAnswer:
+    """Connect to one of the addresses, which the caller has checked, and send the request under the target's name.
+
+    Args:
+        before_sending: called once there is a connection, and before the first byte; what it raises ends the request.
+    """
+    is_sent = False
+    with contextlib.ExitStack() as opened:
+        try:
+            connection = opened.enter_context(connected(target, addresses, deadline))
+            handle = opened.enter_context(connection.sock.dup())
+            before_sending()
+            is_sent = True
+            _send(connection, target, request)
+            response = connection.getresponse()
+        except FAILURES as error:
+            raise NoResponse(reason(error, deadline), is_sent) from error
+        opened.callback(response.close)
+        return OpenAnswer(response.status, response.headers, response, deadline, handle, opened.pop_all())
+    raise AssertionError  # an ExitStack that swallows nothing returns or raises above

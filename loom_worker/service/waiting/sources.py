@@ -186,7 +186,7 @@ class EventSource:
 
     def _look(self, place: Place) -> tuple[Event, ...]:
         try:
-            return self._log.read(place.turn_id, after=place.after, wait_ms=0, most=READ_EVENTS)
+            return self._log.read(place.turn_id, after=place.after, most=READ_EVENTS)
         except Unavailable:
             return ()
 

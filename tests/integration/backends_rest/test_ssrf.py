@@ -13,8 +13,7 @@ from loom_worker.core.values.agents import Backend
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Caller
-from loom_worker.webhook.send import send
-from loom_worker.webhook.sign import new_secret
+from loom_worker.webhook.send import new_secret, send
 from tests.integration.backends_rest.api import FILE, Api, serving
 from tests.unit.guard.net.hostile import ALWAYS_REFUSED, PRIVATE
 

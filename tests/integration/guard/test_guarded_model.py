@@ -8,7 +8,7 @@ import pytest
 
 from loom_worker.core.errors import Overloaded
 from loom_worker.core.values.chat import ChatMessage, Request
-from loom_worker.guard.breaker import BreakerPolicy, Breakers
+from loom_worker.guard.limits import BreakerPolicy, Breakers
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.retry import Guarded, Retrying
 from tests.support.messages_server import Hang, MessagesServer, failure

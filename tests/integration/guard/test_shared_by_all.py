@@ -8,8 +8,7 @@ from itertools import chain
 import pytest
 
 from loom_worker.core.values.tools import Rate
-from loom_worker.guard.breaker import BreakerPolicy, Breakers
-from loom_worker.guard.rate import RateLimiter
+from loom_worker.guard.limits import BreakerPolicy, Breakers, RateLimiter
 from tests.support.at_once import at_once
 from tests.support.until import until
 
@@ -18,7 +17,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.integration]
 RATE = Rate(5, 0.05)
 FAILING = """
 import sys, redis
-from loom_worker.guard.breaker import Breakers
+from loom_worker.guard.limits import Breakers
 breakers = Breakers(redis.Redis.from_url(sys.argv[1], decode_responses=True))
 print(breakers.permit("x").state)
 for _ in range(5):

@@ -26,7 +26,7 @@ def test_a_redis_with_room_is_well(valkey: redis.Redis) -> None:
 
 
 def test_a_full_redis_is_told_from_one_that_does_not_answer(full: redis.Redis) -> None:
-    lanes, events = Lanes(full, LaneSettings()), EventLog(full, full)
+    lanes, events = Lanes(full, LaneSettings()), EventLog(full)
     for write in (
         lambda: redis_client.probe(full),
         lambda: lanes.submit("lane", [(1, "turn_1")]),

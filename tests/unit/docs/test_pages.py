@@ -14,7 +14,7 @@ from loom_worker.cli import talk
 from loom_worker.cli.main import COMMANDS, main
 from loom_worker.core.values import guardrails
 from loom_worker.core.values.agent_messages import KINDS, MessageStatus
-from loom_worker.guard import breaker, rate
+from loom_worker.guard import limits
 from loom_worker.lanes import keys
 from loom_worker.llm import prices
 from loom_worker.patterns import events, library, lint
@@ -142,7 +142,7 @@ def test_the_architecture_names_every_table_and_every_key() -> None:
     assert [name for name in schema.metadata.tables if f"| `{name}` |" not in page] == []
     names = [keys.LEASES, keys.WORKERS, keys.MEMORY_SINCE, keys.SWEEP, keys.lane("<lane>"), keys.lease("<lane>")]
     names += [keys.sent("<what>"), keys.worker("<worker>"), keys.UNCLAIMED]
-    names += [f"{breaker.HASH}<name>", breaker.NAMES, f"{rate.TIMES}<name>", "loom:mcp:<key>"]
+    names += [f"{limits.HASH}<name>", limits.NAMES, f"{limits.TIMES}<name>", "loom:mcp:<key>"]
     names += [f"{memory.PREFIX}<ref>", memory.INDEX, memory.TOTAL]
     names += [f"{events.AT}<process>"]
     assert [name for name in names if f"| `{name}` |" not in page] == []

@@ -4,8 +4,7 @@ import pytest
 
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.notifications import Delivery
-from loom_worker.webhook.send import send
-from loom_worker.webhook.sign import new_secret
+from loom_worker.webhook.send import new_secret, send
 from tests.support.webhook_receiver import Received, WebhookReceiver
 from tests.unit.docs.pages import block_after
 

@@ -11,10 +11,10 @@ from loom_worker.events.log import EventLog
 
 @pytest.fixture
 def events(valkey: redis.Redis) -> EventLog:
-    return EventLog(valkey, valkey)
+    return EventLog(valkey)
 
 
 @pytest.fixture
 def nowhere(tmp_path: Path) -> EventLog:
     client = redis_client.client(f"unix://{tmp_path}/none", connections=4)
-    return EventLog(client, client)
+    return EventLog(client)

@@ -29,7 +29,7 @@ def signals(valkey: redis.Redis, lanes: Lanes, events: EventLog) -> TurnSignals:
 
 
 def kinds(events: EventLog) -> list[str]:
-    return [event.type for event in events.read(TURN.id, after=0, wait_ms=0)]
+    return [event.type for event in events.read(TURN.id, after=0)]
 
 
 def taken(signals: TurnSignals, lanes: Lanes) -> Lease:

@@ -118,7 +118,7 @@ class Run:
 
     def live(self) -> tuple[Event, ...]:
         self.writer.flush()
-        return self.events.read(TURN.id, after=0, wait_ms=0)
+        return self.events.read(TURN.id, after=0)
 
     def rebuilt(self) -> tuple[Event, ...]:
         return rebuild(self.turn, self.journal)
@@ -250,7 +250,7 @@ def test_what_was_put_off_is_written_by_itself_and_together(events: EventLog, va
         run.delta(text)
 
     def told() -> list[str]:
-        return [event.data["text"] for event in events.read(TURN.id, after=1, wait_ms=0)]
+        return [event.data["text"] for event in events.read(TURN.id, after=1)]
 
     until(lambda: "".join(told()) == "one two three", 5, "the flusher writes")
     assert len(told()) <= 3  # two, unless this machine paused between two pieces
@@ -267,7 +267,7 @@ def test_a_closed_pen_writes_nothing_of_what_it_put_off(events: EventLog, valkey
 
 
 def test_a_dead_redis_fails_nothing_and_is_asked_at_most_once_a_second(valkey: redis.Redis) -> None:
-    dead = Dead(valkey, valkey)
+    dead = Dead(valkey)
     writer = EventWriter(dead, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
     began = time.monotonic()
     for _ in range(1000):
@@ -277,7 +277,7 @@ def test_a_dead_redis_fails_nothing_and_is_asked_at_most_once_a_second(valkey: r
 
 
 def test_what_a_dead_redis_missed_is_told_when_it_answers_again(valkey: redis.Redis) -> None:
-    dead = Dead(valkey, valkey)
+    dead = Dead(valkey)
     writer = EventWriter(dead, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=1)
     writer.emit("turn.started", {})
     log = writer.take_log()
@@ -285,7 +285,7 @@ def test_what_a_dead_redis_missed_is_told_when_it_answers_again(valkey: redis.Re
     writer._paused_until_s = 0.0
     writer.emit("context.built", {})
     journal = (Step(0, "events", log or {}), Step(1, "events", writer.take_log() or {}))
-    assert dead.read(TURN.id, after=0, wait_ms=0) == rebuild(TURN, journal)
+    assert dead.read(TURN.id, after=0) == rebuild(TURN, journal)
 
 
 def test_a_redis_that_is_not_there_never_raises(nowhere: EventLog, caplog: pytest.LogCaptureFixture) -> None:
@@ -307,7 +307,7 @@ def test_an_owner_that_slept_writes_nothing_once_a_newer_one_has_written(events:
     old.flush()
     new.delta("from the living", reply_n=0)
     new.flush()
-    told = events.read(TURN.id, after=0, wait_ms=0)
+    told = events.read(TURN.id, after=0)
     assert [event.data.get("text") for event in told if event.type == "output_text.delta"] == ["from the living"]
     assert [event.id for event in told] == list(range(1, len(told) + 1))
 
@@ -322,7 +322,7 @@ def test_an_owner_that_slept_does_not_restore_a_log_that_a_newer_one_began_anew(
     valkey.flushall()
     EventWriter(events, TURN.id, lambda: rebuild(TURN, ()), flusher=FLUSHER, fence=2).emit("turn.retrying", {})
     old.emit("turn.completed", {})
-    assert [event.type for event in events.read(TURN.id, after=0, wait_ms=0)] == ["turn.queued", "turn.retrying"]
+    assert [event.type for event in events.read(TURN.id, after=0)] == ["turn.queued", "turn.retrying"]
 
 
 def test_the_end_of_a_turn_is_told_and_its_slot_goes_on_whoever_writes_the_log_by_now(events: EventLog) -> None:
@@ -357,7 +357,7 @@ class Unheard(EventLog):
 def test_text_that_was_written_without_an_answer_is_not_told_twice_and_what_follows_is_not_lost(
     valkey: redis.Redis,
 ) -> None:
-    log = Unheard(valkey, valkey)
+    log = Unheard(valkey)
     writer = EventWriter(log, TURN.id, lambda: (), flusher=EventFlusher(), fence=1, first=1)
     log.is_late = True
     writer.delta("reply ", reply_n=0)
@@ -365,6 +365,6 @@ def test_text_that_was_written_without_an_answer_is_not_told_twice_and_what_foll
     log.is_late = False
     writer.delta("number ", reply_n=0)
     writer.delta("one", reply_n=0)
-    until(lambda: writer.flush() or len(log.read(TURN.id, after=0, wait_ms=0)) >= 2, 10, "the writer tries again")
+    until(lambda: writer.flush() or len(log.read(TURN.id, after=0)) >= 2, 10, "the writer tries again")
     writer.flush()
-    assert "".join(event.data["text"] for event in log.read(TURN.id, after=0, wait_ms=0)) == "reply number one"
+    assert "".join(event.data["text"] for event in log.read(TURN.id, after=0)) == "reply number one"

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.guardrails import SENSITIVE, Action
-from loom_worker.guard.findings import scan
+from loom_worker.guard.findings import MARKER, marker_of, redacted, scan
 from loom_worker.guard.rails import check
-from loom_worker.guard.redact import MARKER, marker_of, redacted
 from loom_worker.guard.stream import StreamFilter
 
 SECRETS = yaml.safe_load((Path(__file__).parent / "data" / "secrets.yaml").read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from loom_worker.core.errors import ToolFailed
 from loom_worker.core.values.tools import Rate
-from loom_worker.guard.rate import TIMES, RateLimiter, Taken
+from loom_worker.guard.limits import TIMES, RateLimiter, Taken
 
 THREE_A_MINUTE = Rate(3, 60.0)
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.guardrails import SENSITIVE
-from loom_worker.guard.findings import scan
-from loom_worker.guard.redact import MARKER, redacted
+from loom_worker.guard.findings import MARKER, redacted, scan
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.guardrails import SENSITIVE
-from loom_worker.guard.redact import redacted
+from loom_worker.guard.findings import redacted
 from loom_worker.guard.stream import CONTEXT_CHARS, MOST_HELD_CHARS, StreamFilter
 from tests.unit.guard.test_findings import FOUND, HARMLESS
 from tests.unit.guard.test_redact import SECRETS

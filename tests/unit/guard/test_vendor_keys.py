@@ -1,6 +1,6 @@
 import pytest
 
-from loom_worker.guard.redact import redacted
+from loom_worker.guard.findings import redacted
 from loom_worker.guard.vendor_keys import vendors
 
 # Put together here, for a scanner of secrets would take each for a real one.

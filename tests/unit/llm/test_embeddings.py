@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from loom_worker.core.errors import Interrupted, LeftAlone, LoomError, Overloaded, ProviderFailed, StreamBroken
 from loom_worker.core.values.budgets import usd
-from loom_worker.guard.breaker import Breakers
+from loom_worker.guard.limits import Breakers
 from loom_worker.llm.embeddings import (
     BATCH_TEXTS,
     BATCH_TOKENS,

@@ -13,7 +13,7 @@ from loom_worker.core.errors import (
     StreamBroken,
 )
 from loom_worker.core.values.chat import ChatMessage, Reply, Request
-from loom_worker.guard.breaker import CLOSED, CallPermit
+from loom_worker.guard.limits import CLOSED, CallPermit
 from loom_worker.llm.anthropic_errors import ErrorResponse, translated
 from loom_worker.llm.model import NotSent, whole_reply
 from loom_worker.llm.retry import Guarded

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.core.values.patterns import CommonError, Example, Parameter, Template
-from loom_worker.patterns.flat import MOST_ID_CHARS, digest
+from loom_worker.patterns.library_entries import MOST_ID_CHARS, digest
 from tests.support.pattern_files import MINIMAL, only, refused
 
 FULL = """

@@ -17,8 +17,8 @@ from loom_worker.core.fields import InvalidField
 from loom_worker.core.yaml_files import marked_documents
 from loom_worker.patterns import aliases
 from loom_worker.patterns.fields import PatternFields
-from loom_worker.patterns.flat import pattern
 from loom_worker.patterns.library import library_files, load, merged, packaged_root, read_file
+from loom_worker.patterns.library_entries import pattern
 from tests.support.pattern_files import MINIMAL, library, write
 from tests.support.until import AT_ONCE_S
 

@@ -17,7 +17,7 @@ from loom_worker.llm.embeddings_http import HttpEmbedder
 from loom_worker.memory.embed import MessageEmbedding, Progress
 from loom_worker.runtime.components import Components
 from loom_worker.runtime.embedders import adapter
-from loom_worker.service.session_search import SessionSearch
+from loom_worker.service.sessions import SessionSearch
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal

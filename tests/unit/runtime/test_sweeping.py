@@ -10,7 +10,7 @@ from celery import Celery
 from celery.beat import Scheduler, Service
 
 from loom_worker.runtime.sweeping import TIDY_PAUSE_S, ExpiringStores, stop_for_good
-from loom_worker.service.user_deletion import UserDeletions
+from loom_worker.service.users import UserDeletions
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.retention import Retention

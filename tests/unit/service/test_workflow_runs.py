@@ -10,7 +10,7 @@ from loom_worker.core.errors import Invalid, NotFound, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.runs import NewRun, Run
 from loom_worker.core.values.webhooks import Webhook
-from loom_worker.service.terms import Terms
+from loom_worker.service.allowances import Terms
 from loom_worker.service.waiting.sources import RunEventSource
 from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.runs import Runs

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.core.yaml_files import MAX_BYTES
-from loom_worker.skills import files, install, prompt, select, spec
+from loom_worker.skills import files, install, prompt, spec
 from loom_worker.skills.index import MAX_SKILLS, Skills
 from tests.unit.docs.pages import block_after, text
 from tests.unit.skills.parts import put
@@ -19,8 +19,8 @@ def test_the_example_loads_and_is_chosen_as_the_page_says(tmp_path: Path) -> Non
     (skill,) = shelf.skills
     assert (skill.trigger, skill.keywords) == ("keyword", ("server", "deploy", "kubernetes", "disk full"))
     assert skill.metadata["version"] == "1.10"
-    assert select.chosen(shelf, "Why is the disk full?", most=3) == ((skill, "keyword"),)
-    assert select.chosen(shelf, "use skill: infra-ops", most=3) == ((skill, "manual"),)
+    assert prompt.chosen(shelf, "Why is the disk full?", most=3) == ((skill, "keyword"),)
+    assert prompt.chosen(shelf, "use skill: infra-ops", most=3) == ((skill, "manual"),)
     assert prompt.missing_tools(skill, ["execute_sql"]) == ("Bash",)
 
 
@@ -57,7 +57,7 @@ def test_the_figures_on_the_page_are_those_of_the_code() -> None:
         f"1 to {spec.MAX_NAME} lower-case",
         f"1 to {spec.MAX_DESCRIPTION:,} characters",
         f"at most {spec.MAX_COMPATIBILITY} characters",
-        f"last {select.MAX_CHARS // 2:,} characters",
+        f"last {prompt.MAX_CHARS // 2:,} characters",
         f"at most {files.MAX_FILE_BYTES // 1024**2} MiB, in pages of {files.PAGE_BYTES // 1024} KiB",
         f"`{prompt.READ_TOOL}(skill, path, offset_lines, limit_lines)`",
     ]

@@ -5,8 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.skills import Skill, SkillShelf
-from loom_worker.skills.prompt import MAX_LINE_CHARS, READ_TOOL, for_message, for_system_prompt, lines_of, missing_tools
-from loom_worker.skills.select import Reason
+from loom_worker.skills.prompt import (
+    MAX_LINE_CHARS,
+    READ_TOOL,
+    Reason,
+    for_message,
+    for_system_prompt,
+    lines_of,
+    missing_tools,
+)
 from tests.unit.skills.parts import a_skill
 
 PDF = a_skill(

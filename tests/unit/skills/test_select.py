@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.skills import SkillShelf
-from loom_worker.skills.select import chosen
+from loom_worker.skills.prompt import chosen
 from tests.support.until import AT_ONCE_S
 from tests.unit.skills.parts import a_skill
 

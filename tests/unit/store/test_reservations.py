@@ -14,8 +14,7 @@ from loom_worker.core.values.budgets import Account, Amount, CallCost, Payer, Re
 from loom_worker.core.values.chat import ChatMessage, Request, Usage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.llm.anthropic import Anthropic
-from loom_worker.llm.meter import BudgetMeter, Metered, OnBudget
-from loom_worker.llm.model import whole_reply
+from loom_worker.llm.model import BudgetMeter, Metered, OnBudget, whole_reply
 from loom_worker.store.budgets import Budgets, settle
 from loom_worker.store.database import Database
 from loom_worker.store.ledger import Charge, Ledger

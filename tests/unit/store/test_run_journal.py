@@ -49,7 +49,7 @@ class Played:
         self.database = database
         self.journal = run_journal(database, LimitSettings())
         self.runs = Runs(database)
-        self.worker = PlayedWorker(database, EventLog(valkey, valkey))
+        self.worker = PlayedWorker(database, EventLog(valkey))
         self.now_ms = NOW
 
     def start(self, spec: Json, tenant: Any = W, **new: Any) -> Run:

@@ -13,8 +13,7 @@ import redis
 from celery import Celery
 
 from loom_worker.core.values.calls import Call
-from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher
-from loom_worker.tasks.wakeups import WakeupQueue
+from loom_worker.tasks.dispatch import CeleryDispatcher, Publisher, WakeupQueue
 from tests.support.celery_app import app_at
 from tests.support.until import AT_ONCE_S
 from tests.support.webhook_receiver import unused_port

@@ -11,7 +11,7 @@ from loom_worker.core.settings import from_env
 from loom_worker.lanes import keys
 from loom_worker.tasks import incoming
 from loom_worker.tasks.app import QUEUES, TASK_MODULES, configure
-from loom_worker.tasks.wakeups import TASK, WakeupQueue
+from loom_worker.tasks.dispatch import TASK, WakeupQueue
 from tests.support.bad_messages import BYTES, CALLS, ENVELOPES, SECRET
 
 LANE = "0123456789abcdef0123456789abcdef"

@@ -80,7 +80,7 @@ def sweep(
 ) -> Sweep:
     monkeypatch.setattr(made, "NOW_MS", now_ms() - 60_000)  # the constant of the builders of rows
     parts = [made_of(database) for made_of in (Claims, Outbox, Memories, Sessions, Runs, Budgets)]
-    return Sweep(valkey, lanes, EventLog(valkey, valkey), *parts, book, Expiry(), SETTINGS)
+    return Sweep(valkey, lanes, EventLog(valkey), *parts, book, Expiry(), SETTINGS)
 
 
 def sweep_now(sweep: Sweep) -> Swept:

@@ -14,7 +14,7 @@ from loom_worker.core.errors import Unavailable
 from loom_worker.core.settings import LaneSettings
 from loom_worker.lanes import keys
 from loom_worker.lanes.lanes import Lanes, Lease
-from loom_worker.tasks.wakeups import TASK, WakeupQueue
+from loom_worker.tasks.dispatch import TASK, WakeupQueue
 from tests.support.celery_app import app_at
 
 LANE = "0123456789abcdef0123456789abcdef"

@@ -17,8 +17,7 @@ from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Caller, Outcome, Rate, Tool
-from loom_worker.guard.breaker import Breakers
-from loom_worker.guard.rate import RateLimiter
+from loom_worker.guard.limits import Breakers, RateLimiter
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.blobs import BlobRows

@@ -11,8 +11,7 @@ import redis
 from celery import Celery
 
 from loom_worker.lanes import keys
-from loom_worker.tasks.dispatch import CeleryDispatcher
-from loom_worker.tasks.wakeups import WakeupQueue
+from loom_worker.tasks.dispatch import CeleryDispatcher, WakeupQueue
 from loom_worker.trace.flush import ENOUGH, LATE_MS, Flusher, NoTraces, TraceCall, TraceSweep
 from tests.support.celery_app import app_at
 from tests.support.until import AT_ONCE_S

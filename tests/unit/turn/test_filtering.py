@@ -15,7 +15,7 @@ from loom_worker.core.values.guardrails import Guardrails
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Outcome, Tool
 from loom_worker.core.values.turns import Turn
-from loom_worker.guard.redact import redacted
+from loom_worker.guard.findings import redacted
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.tables import METADATA
 from loom_worker.store.workspaces import Workspaces

@@ -2,7 +2,7 @@ import re
 
 from flask.testing import FlaskClient
 
-from loom_worker.guard.breaker import Breakers
+from loom_worker.guard.limits import Breakers
 from tests.support.web_stage import WebStage
 from web.connection_limits import ConnectionLimiter
 

@@ -15,7 +15,7 @@ from loom_worker.core.metric_recorder import Histogram
 from loom_worker.core.metrics import COMMITS, FAMILIES, LLM_REQUESTS, TURNS
 from loom_worker.core.settings import BlobSettings
 from loom_worker.core.values.ids import now_ms
-from loom_worker.guard.breaker import BreakerPolicy, Breakers, State
+from loom_worker.guard.limits import BreakerPolicy, Breakers, State
 from loom_worker.patterns.events import LibraryEvents
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.service.metrics import Figures

@@ -15,7 +15,7 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.core.values.turns import NewTurn
-from loom_worker.service.user_deletion import GRACE_MS, UserDeletions
+from loom_worker.service.users import GRACE_MS, UserDeletions
 from loom_worker.store.schema import metadata
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.users import Users

@@ -16,8 +16,7 @@ from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.guard.net.address import Lookup
 from loom_worker.trace.later import traceparent
-from loom_worker.webhook.send import Attempt, check_url, send
-from loom_worker.webhook.sign import new_secret
+from loom_worker.webhook.send import Attempt, check_url, new_secret, send
 from tests.support.certificates import certified
 from tests.support.name_server import names
 from tests.support.webhook_receiver import Answer, WebhookReceiver, unused_port

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from loom_worker.core.errors import Flaw, Invalid
-from loom_worker.webhook.sign import check_secret, headers, new_secret
+from loom_worker.webhook.send import check_secret, headers, new_secret
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 

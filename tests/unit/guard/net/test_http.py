@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.guard.net.address import target
-from loom_worker.guard.net.dial import Deadline
+from loom_worker.guard.net.address import Deadline, target
 from loom_worker.guard.net.http import HttpRequest, HttpResponse, NoResponse, retry_after_s, send_request
 from tests.support.webhook_receiver import Answer as Told
 from tests.support.webhook_receiver import WebhookReceiver, unused_port

@@ -55,7 +55,7 @@ def waiter(make_waiter: MakeWaiter) -> TurnWaiter:
 def blind(make_waiter: MakeWaiter, tmp_path: Path) -> TurnWaiter:
     """A follower whose Redis is down."""
     client = redis_client.client(f"unix://{tmp_path}/none", connections=4)
-    return make_waiter(events=EventLog(client, client))
+    return make_waiter(events=EventLog(client))
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_waiter_hears_of_an_end_that_no_log_told(stage: Stage, waiter: TurnWai
     stage.model.scenes = [says("Done.")]
     found_later = clients.wait(waiter, WORKSPACE, turn.id)
     waiting(waiter)
-    stage.serve(turn, stage.worker("w1", events=EventLog(*[_unreachable()] * 2)))
+    stage.serve(turn, stage.worker("w1", events=EventLog(_unreachable())))
     assert found_later.result(timeout=60).status == "completed"
 
 
@@ -205,7 +205,7 @@ def test_a_reader_of_a_running_turn_whose_log_was_lost_is_told_to_begin_again(
 
 def small_log(stage: Stage, log_bytes: int = 700) -> EventLog:
     """A log that holds little of a turn."""
-    return EventLog(stage.redis, stage.redis, EventSettings(log_bytes=log_bytes))
+    return EventLog(stage.redis, EventSettings(log_bytes=log_bytes))
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
@@ -283,7 +283,7 @@ def test_a_reader_waits_for_what_a_full_log_has_dropped_until_the_journal_has_it
     pieces: list[Beat] = [TextDelta(f"{n} and more words " * 900) for n in range(6)]
 
     def log_is_full() -> None:
-        until(lambda: log.read(turn.id, after=0, wait_ms=0)[0].id > 4, 5, "the log has dropped something")
+        until(lambda: log.read(turn.id, after=0)[0].id > 4, 5, "the log has dropped something")
 
     with ThreadPoolExecutor(1) as pool:
         reading: list[Future[None]] = []

@@ -50,7 +50,7 @@ class HeldTurns(Turns):
 
 @pytest.fixture
 def log(stage: Stage) -> CountedLog:
-    return CountedLog(stage.redis, stage.redis)
+    return CountedLog(stage.redis)
 
 
 @pytest.fixture
@@ -278,7 +278,7 @@ def test_the_database_is_asked_while_redis_answers_nobody(stage: Stage, loop: Lo
             assert let_go.wait(60)
             return ()
 
-    log = Hanging(stage.redis, stage.redis)
+    log = Hanging(stage.redis)
     turns = [stage.submit(session=f"s{n}") for n in range(9)]
     with closing(Waiter(EventSource(stage.turns, log, TurnStatuses(stage.database)), log.feed(), Texts())) as waiter:
         for turn in turns[1:]:

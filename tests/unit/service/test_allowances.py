@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.service.rate_limits import Quota, tokens_left
+from loom_worker.service.allowances import Quota, tokens_left
 
 NOW_MS = 1_000_000
 Entries = list[tuple[int, int]]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.metrics import BREAKER_REFUSALS, BREAKERS_OPENED
-from loom_worker.guard.breaker import HASH, NAMES, BreakerPolicy, Breakers, CallPermit
+from loom_worker.guard.limits import HASH, NAMES, BreakerPolicy, Breakers, CallPermit
 from tests.support.at_once import at_once
 from tests.support.clock import Clock
 

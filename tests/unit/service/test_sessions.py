@@ -6,7 +6,7 @@ from loom_worker.agents.load import load
 from loom_worker.core.errors import Invalid
 from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.sessions import SessionPatch
-from loom_worker.service.allowed import check, named
+from loom_worker.service.sessions import check, named
 
 AGENT = Agent("analyst", backend=Backend(databases=("north.db", "south.db")))
 TOOLS = ("execute_sql", "add")

@@ -9,7 +9,7 @@ from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes
-from loom_worker.service.user_deletion import GRACE_MS, UserDeletions
+from loom_worker.service.users import GRACE_MS, UserDeletions
 from loom_worker.store.database import Database
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.users import Users
@@ -25,7 +25,7 @@ class Away:
 
 
 def test_while_redis_is_away_the_data_goes_and_the_rest_follows_later(database: Database, valkey: Any) -> None:
-    events = EventLog(valkey, valkey)
+    events = EventLog(valkey)
     Sessions(database).create(MARIA, NewSession(id="s1"), now_ms=now_ms())
     away: Any = Away()
     done = UserDeletions(database, away, events).delete(MARIA, by=Actor())
@@ -41,5 +41,5 @@ def test_while_redis_is_away_the_data_goes_and_the_rest_follows_later(database: 
 
 def test_a_user_is_deleted_to_the_end_when_nothing_fails(database: Database, valkey: Any) -> None:
     Sessions(database).create(MARIA, NewSession(id="s1"), now_ms=now_ms())
-    done = UserDeletions(database, Lanes(valkey, LaneSettings()), EventLog(valkey, valkey)).delete(MARIA, by=Actor())
+    done = UserDeletions(database, Lanes(valkey, LaneSettings()), EventLog(valkey)).delete(MARIA, by=Actor())
     assert (done.as_json()["sessions"], Users(database).progress(MARIA)) == (1, None)

@@ -1,4 +1,8 @@
-"""Circuit breakers: what fails again and again is not called for a while.
+"""Limits of calls by all workers together, kept in Redis: rates, and circuit breakers for what fails again and again.
+
+A list in Redis per name holds the times of the last calls, read and written by one Lua script on Redis' own clock. It
+is exact: in no period of ``per_s`` seconds are more than ``calls`` calls allowed. (A leaky bucket, which keeps one
+number, allows nearly twice as many in its first period.)
 
 A process counts its own failures first, for they may be its own fault: no file descriptors, no memory, a host it cannot
 resolve. The breaker of all processes opens once two of them have opened their own of a name, or sources of several have
@@ -12,19 +16,118 @@ only if probes of two processes fail in a row.
 """
 
 import hashlib
+import logging
+import math
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from loom_worker.core import metrics
+from loom_worker.core.errors import ToolFailed, Unavailable
+from loom_worker.core.redis_client import translate_redis_errors
 from loom_worker.core.text import one_line
 from loom_worker.core.values.ids import now_ms
-from loom_worker.guard.tolerant import Tolerant
+from loom_worker.core.values.tools import Rate
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PAUSE_S = 5.0
+"""Redis is not asked for this long after a failure: if it hangs, it costs one caller its timeout, not every caller."""
+LOG_S = 60.0
+"""At most one line in the log per this many seconds."""
+
+
+class Tolerant:
+    """Asks Redis, and gives a default while it does not answer. Safe to use from many threads."""
+
+    def __init__(self, what: str, clock: Callable[[], float]) -> None:
+        """Args: what: the guard, for the log; clock: monotonic seconds."""
+        self._what = what
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._ask_at_s = float("-inf")
+        self._log_at_s = float("-inf")
+
+    def ask(self, question: Callable[[], T], *, otherwise: T) -> T:
+        """Redis' answer to a question, or ``otherwise``."""
+        if self._clock() < self._ask_at_s:
+            return otherwise
+        try:
+            with translate_redis_errors():
+                return question()
+        except Unavailable as error:
+            self._note(error)
+            return otherwise
+
+    def _note(self, error: Unavailable) -> None:
+        now_s = self._clock()
+        with self._lock:
+            self._ask_at_s = now_s + PAUSE_S
+            is_due = now_s >= self._log_at_s
+            if is_due:
+                self._log_at_s = now_s + LOG_S
+        if is_due:
+            log.warning("%s: going on without it: %s", self._what, error)
+
+
+TIMES = "loom:rate:"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a call."""
+
+    wait_s: float
+    """0: it was counted; otherwise the seconds after which it may be made, unless another caller is faster."""
+    left: int
+    """How many more may be made now."""
+    more_in_s: float
+    """Seconds until there is one more."""
+
+
+class RateLimiter:
+    """All rate limits, on one Redis; while it does not answer every call is allowed. Safe to use from many threads."""
+
+    def __init__(self, redis: Any, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Args: redis: a redis-py client that decodes responses; clock: monotonic seconds."""
+        self._clock = clock
+        self._tolerant = Tolerant("rate limits", clock)
+        self._script = redis.register_script((files("loom_worker.guard") / "rate.lua").read_text(encoding="utf-8"))
+
+    def take(self, name: str, rate: Rate) -> Taken:
+        """Count one call if it may be made now; ValueError: the rate allows no call."""
+        if rate.calls < 1 or rate.per_s <= 0:
+            raise ValueError(f"{name}: a rate must allow a call: {rate}")
+        args = [rate.calls, math.ceil(rate.per_s * 1_000_000)]
+        allowed = [0, rate.calls, 0]
+        wait_us, left, more_us = self._tolerant.ask(
+            lambda: self._script(keys=[TIMES + name], args=args), otherwise=allowed
+        )
+        return Taken(wait_us / 1_000_000, left, more_us / 1_000_000)
+
+    def wait(self, name: str, rate: Rate, *, at_most_s: float, pause: Callable[[float], object]) -> None:
+        """Return when one call may be made, and count it; ToolFailed: too many calls are made.
+
+        Args:
+            at_most_s: if the wait would be longer, it is not begun.
+            pause: waits so many seconds; if it raises, the wait ends.
+        """
+        end_s = self._clock() + at_most_s
+        while (wait_s := self.take(name, rate).wait_s) > 0:
+            if self._clock() + wait_s > end_s:
+                calls = f"{rate.calls} call{'s' if rate.calls > 1 else ''} in {rate.per_s:g} s"
+                again_s = math.ceil(wait_s)
+                raise ToolFailed(f"{calls} may be made, and they are used up: try again in {again_s} s", "UNAVAILABLE")
+            pause(wait_s)
+
 
 State = Literal["closed", "half-open", "open"]
 _WORSE: tuple[State, ...] = get_args(State)

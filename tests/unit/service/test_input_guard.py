@@ -12,7 +12,7 @@ from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Turn
 from loom_worker.lanes.live_waits import LiveWaits
-from loom_worker.service.approvals import Approvals
+from loom_worker.service.input_guard import Approvals
 from loom_worker.service.service import Service
 from loom_worker.service.waiting.reports import WaitReports
 from loom_worker.service.waiting.waiter import TurnWaiter
