@@ -4,19 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from loom_worker.agents import load as agent_files
 from loom_worker.core.errors import Conflict, Invalid, NotFound
 from loom_worker.core.values.agents import Agent, ApprovalPolicy
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Turn
-from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.approvals import Approvals
-from loom_worker.service.service import Service
-from loom_worker.service.waiting.reports import WaitReports
-from loom_worker.service.waiting.waiter import TurnWaiter
-from loom_worker.store.turns import TurnStatuses
 from tests.support.models import says, wants
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage
@@ -34,20 +28,7 @@ def approvals(stage: Stage, out: Out) -> Approvals:
             found = stage.registry.prepared(use, stage.agent.tools, read_only=stage.agent.is_read_only)
             return found.arguments, found.error
 
-    service = Service(
-        stage.settings,
-        database=stage.database,
-        lanes=stage.lanes,
-        waiter=TurnWaiter(
-            stage.turns,
-            stage.events,
-            WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(None)),
-            TurnStatuses(stage.database),
-        ),
-        agents=agent_files.load(None),
-        parts=replace(out.parts(), runtimes=Agents()),
-    )
-    return service.approvals
+    return out.service(stage, runtimes=Agents()).approvals
 
 
 @pytest.fixture
