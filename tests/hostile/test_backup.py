@@ -27,7 +27,7 @@ AGENTS: dict[str, Json] = {"worker": {"backend": False, "tools": ["handmade.py:c
 UNFINISHED = "SELECT id FROM turns WHERE status IN ('queued', 'in_progress', 'requires_action')"
 ENDED = "SELECT id, output_text FROM turns WHERE status = 'completed'"
 KNOWN = "SELECT id, session_id, input, status, output_text FROM turns ORDER BY session_id, seq"
-SAID = "SELECT id, role, content FROM messages WHERE turn_id IN (SELECT id FROM turns WHERE status = 'completed') ORDER BY n"
+SAID = "SELECT id, role, content FROM messages WHERE turn_id IN (SELECT id FROM turns WHERE status = 'completed')"
 """What was said in turns that had ended."""
 
 
