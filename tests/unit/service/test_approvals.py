@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from loom_worker.core.errors import Conflict, Invalid, NotFound
+from loom_worker.core.errors import Conflict, Invalid
 from loom_worker.core.values.agents import Agent, ApprovalPolicy
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.decisions import Decision
@@ -91,24 +91,6 @@ def test_an_edit_gives_an_agent_no_tool_that_it_may_not_call(stage: Stage, appro
     stage.agent = replace(stage.agent, tools=("note",))
     with pytest.raises(Invalid, match="not allowed"):
         approvals.decide(WORKSPACE, asking.id, CALL, Decision("edit", {"a": 3, "b": 4}))
-
-
-@pytest.mark.parametrize("second", [Decision("approve"), Decision("edit", {}), Decision("reject")])
-def test_deciding_twice_is_a_conflict_whatever_is_said(approvals: Approvals, asking: Turn, second: Decision) -> None:
-    approvals.decide(WORKSPACE, asking.id, CALL, Decision("approve"))
-    with pytest.raises(Conflict) as refused:
-        approvals.decide(WORKSPACE, asking.id, CALL, second)
-    assert refused.value.slug == "already-decided"
-
-
-@pytest.mark.parametrize("decision", [Decision("approve"), Decision("edit", {"a": 3, "b": 4}), Decision("reject")])
-@pytest.mark.parametrize(("workspace", "call"), [("other", CALL), (WORKSPACE, "toolu_9")])
-def test_what_is_not_there_or_another_workspaces_is_not_found(
-    approvals: Approvals, asking: Turn, out: Out, decision: Decision, workspace: str, call: str
-) -> None:
-    with pytest.raises(NotFound):
-        approvals.decide(workspace, asking.id, call, decision)
-    assert out.alerted == []
 
 
 def test_a_decision_wakes_no_turn_that_was_cancelled_meanwhile(

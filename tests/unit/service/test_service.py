@@ -10,7 +10,7 @@ import pytest
 
 from loom_worker.agents import load as agent_files
 from loom_worker.core import redis_client
-from loom_worker.core.errors import Conflict, Fenced, Invalid, NotFound, ProviderFailed
+from loom_worker.core.errors import Fenced, Invalid, NotFound, ProviderFailed
 from loom_worker.core.settings import WebhookSettings
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import NewTurn, Retry, Turn
@@ -45,13 +45,6 @@ def test_a_repeated_request_gives_the_same_turn_and_announces_nothing(service: S
     first, _ = service.submit(WORKSPACE, "s1", new, agent=None)
     again, is_replay = service.submit(WORKSPACE, "s1", new, agent=None)
     assert (again.id, is_replay, len(out.announced)) == (first.id, True, 1)
-
-
-def test_an_idempotency_key_with_another_request_is_refused(service: Service, out: Out) -> None:
-    submit(service, idempotency_key="k", fingerprint="f")
-    with pytest.raises(Invalid) as caught:
-        submit(service, "Other?", idempotency_key="k", fingerprint="g")
-    assert (caught.value.slug, len(out.announced)) == ("idempotency-mismatch", 1)
 
 
 def test_an_unknown_agent_is_refused_before_anything_is_stored(service: Service, out: Out) -> None:
@@ -92,14 +85,6 @@ def test_an_idle_session_is_not_rung_for(service: Service, out: Out) -> None:
     assert out.woken == []
 
 
-def test_an_archived_session_takes_no_turn(service: Service, out: Out) -> None:
-    service.create_session(WORKSPACE, NewSession(id="s1"))
-    service.patch_session(WORKSPACE, "s1", SessionPatch(status="archived"))
-    with pytest.raises(Conflict):
-        submit(service)
-    assert out.announced == []
-
-
 def test_a_deleted_session_leaves_nothing_in_redis(stage: Stage, service: Service, out: Out) -> None:
     ended = stage.answered(says("Hello."))
     turn = stage.submit()
@@ -136,13 +121,6 @@ def test_a_webhook_secret_that_is_none_is_refused(stage: Stage, out: Out) -> Non
     service.check_webhook(Webhook("http://127.0.0.1/x"))
     with pytest.raises(Invalid):
         service.check_webhook(Webhook("http://127.0.0.1/x", "not a secret"))
-
-
-def test_the_queue_counts_turns_and_workers(service: Service) -> None:
-    submit(service)
-    submit(service)
-    stats = service.queue_stats(WORKSPACE)
-    assert (stats["lanes"], stats["queued"], stats["workers"]) == (1, 2, 2)
 
 
 def test_a_closed_service_has_closed_what_it_holds(service: Service, out: Out) -> None:
@@ -202,13 +180,3 @@ def test_a_failed_turn_is_retried_as_a_new_one_at_the_tail(service: Service, sta
     assert again.deadline_ms == again.created_ms + 10**11
     assert out.announced[-1] == again
     assert service.turn(WORKSPACE, turn.id).status == "failed"
-
-
-def test_a_retry_with_the_same_key_is_the_same_turn(service: Service, stage: Stage, out: Out) -> None:
-    turn = failed(service, stage)
-    wish = Retry(idempotency_key="k", fingerprint="f")
-    first, second = service.retry(WORKSPACE, turn.id, wish), service.retry(WORKSPACE, turn.id, wish)
-    assert (first[0].id, second[1]) == (second[0].id, True)
-    assert len(out.announced) == 2
-    with pytest.raises(Invalid):
-        service.retry(WORKSPACE, turn.id, replace(wish, fingerprint="g"))
