@@ -78,7 +78,7 @@ def test_a_call_that_needs_nobody_is_not_waiting(client: FlaskClient, asking: st
     assert (answer.status_code, answer.get_json()["type"]) == (409, "/problems/not-waiting")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("body", "pointer"),
     [
         ({}, "/decision"),

@@ -120,7 +120,7 @@ def test_a_replay_of_what_was_accepted_needs_no_workflow_that_is_still_the_same(
     assert (again.status_code, again.get_json().get("id")) == (202, first["id"])
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("body", "pointer"),
     [
         ({"input": "x", "variables": {"input": "y"}}, "/input"),
