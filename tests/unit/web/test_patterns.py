@@ -244,7 +244,7 @@ def test_candidates_say_how_sure_they_are_and_which_words_counted(client: FlaskC
     assert "customer" in " ".join(found["terms"])
 
 
-@pytest.mark.parametrize("question", ["", " ", "?!", "\0", "😀", "zzzz qqqq", "a" * 4000])
+@pytest.mark.cases("question", ["", " ", "?!", "\0", "😀", "zzzz qqqq", "a" * 4000])
 def test_a_question_that_nothing_fits_has_an_empty_answer(client: FlaskClient, stage: WebStage, question: str) -> None:
     assert ids(asked(client, q=question)) == []
 
@@ -253,7 +253,7 @@ def test_without_a_question_nothing_is_found(client: FlaskClient, stage: WebStag
     assert ids(client.get("/v1/patterns/match")) == []
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("question", "best"),
     [
         ("top ten\0customers", TOP),
