@@ -1,6 +1,6 @@
 """A home that an older Loom left behind: what its model says, and how it is unpacked as if it were left just now.
 
-``data/0006.tar.gz`` was made by ``make_0006.py`` with the code whose schema was 0006. It holds ``loom.db``, the large
+``data/0006.tar.gz`` was left by the code whose schema was 0006. It holds ``loom.db``, the large
 result that the database refers to, and ``expected.json``: what the old Loom told clients just before it was killed.
 """
 

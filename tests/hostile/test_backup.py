@@ -27,6 +27,8 @@ AGENTS: dict[str, Json] = {"worker": {"backend": False, "tools": ["handmade.py:c
 UNFINISHED = "SELECT id FROM turns WHERE status IN ('queued', 'in_progress', 'requires_action')"
 ENDED = "SELECT id, output_text FROM turns WHERE status = 'completed'"
 KNOWN = "SELECT id, session_id, input, status, output_text FROM turns ORDER BY session_id, seq"
+SAID = "SELECT id, role, content FROM messages WHERE turn_id IN (SELECT id FROM turns WHERE status = 'completed')"
+"""What was said in turns that had ended."""
 
 
 def script(body: Json) -> Behaviour:
@@ -138,6 +140,7 @@ def test_each_backup_under_kills_is_whole_and_a_home_restored_from_one_ends_all_
 
     chosen = next(file for file in reversed(files) if rows(file, UNFINISHED))
     known = rows(chosen, KNOWN)
+    said_before = rows(chosen, SAID)
     later = set(feeders.accepted) - {row[0] for row in known}
     shutil.copytree(folder / "home", folder / "second", ignore=shutil.ignore_patterns("*.sock"))
     restored(chosen, folder / "second")
@@ -147,6 +150,7 @@ def test_each_backup_under_kills_is_whole_and_a_home_restored_from_one_ends_all_
         assert [row[:3] for row in now] == [row[:3] for row in known]
         assert [row for row in now if row[3] != "completed"] == []
         assert [row for row in known if row[3] == "completed" and row not in now] == []
+        assert set(said_before) <= set(second.rows(SAID))
         for session in {row[1] for row in known}:
             said = [(turn_id, role) for turn_id, _, role in spoken(second, session)]
             turns = [row for row in known if row[1] == session]

@@ -14,9 +14,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 from zlib import crc32
+
+import pytest
 
 from tests.support.http_server import Exchange, serving
 from tests.support.messages_server import Behaviour, Outgoing, Plain
@@ -149,3 +152,19 @@ def is_signed(path: str, headers: Mapping[str, str], body: bytes) -> bool:
     for part in found["scope"].split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
     return hmac.new(key, "\n".join(to_sign).encode(), "sha256").hexdigest() == found["signature"]
+
+
+def give_credentials(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let AWS' packages find credentials of the test's own, and none of the machine's."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_BEARER_TOKEN_BEDROCK"):
+        monkeypatch.delenv(name, raising=False)
+    given = {
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_REGION": "us-west-2",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": str(folder / "config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(folder / "credentials"),
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)

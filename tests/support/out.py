@@ -1,17 +1,24 @@
 """What a service sends and asks: kept in lists, answered with little."""
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import LoomError
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Session
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.core.values.turns import Turn
-from loom_worker.service.service import ServiceParts
+from loom_worker.lanes.lanes import Lanes
+from loom_worker.lanes.live_waits import LiveWaits
+from loom_worker.service.service import Service, ServiceParts
+from loom_worker.service.waiting.reports import WaitReports
+from loom_worker.service.waiting.waiter import TurnWaiter
+from loom_worker.store.turns import TurnStatuses
 from tests.support.callers import a_tool
+from tests.support.stage import Stage
 
 
 class NoRuns:
@@ -46,6 +53,19 @@ class Out:
         here: Any = self
         runs: Any = NoRuns()
         return ServiceParts(**{each.name: here for each in fields(ServiceParts)} | {"runs": runs})
+
+    def service(self, stage: Stage, agents: Agents | None = None, lanes: Lanes | None = None, **parts: Any) -> Service:
+        """A service on this stage; ``parts`` in place of this one."""
+        known = agents or load(None)
+        waits = WaitReports(stage.turns, LiveWaits(stage.redis), known)
+        return Service(
+            stage.settings,
+            database=stage.database,
+            lanes=lanes or stage.lanes,
+            waiter=TurnWaiter(stage.turns, stage.events, waits, TurnStatuses(stage.database)),
+            agents=known,
+            parts=replace(self.parts(), **parts),
+        )
 
     def of_session(self, session: Session) -> tuple[None, Caller]:
         return None, Caller(session.lane, session.id, session.workspace, "", "", session.agent)

@@ -11,8 +11,7 @@ from decimal import Decimal
 
 import pytest
 
-from loom_worker.core.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
-from loom_worker.core.stopping import Stopping
+from loom_worker.core.errors import Overloaded, ProviderFailed, StreamBroken
 from loom_worker.core.values.chat import (
     ChatMessage,
     Reply,
@@ -29,8 +28,6 @@ from loom_worker.llm.retry import Guarded, Retrying
 from tests.support.messages_rules import signature_of
 from tests.support.messages_server import (
     Cut,
-    Drip,
-    Hang,
     MessagesServer,
     Pings,
     Plain,
@@ -40,15 +37,12 @@ from tests.support.messages_server import (
     failure,
 )
 from tests.support.messages_wire import WireCall, answer, error_event, sse, start, text_block
-from tests.support.until import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(11)]
 
 KEY = "sk-ant-test-verysecret"
 REQUEST = Request("You help.", (ChatMessage("user", "hello", context="today"),))
 WHOLE = sse(answer("one two", [WireCall("c1", "find", {"q": "x" * 20})]))
-SHORT_S = 0.4
-LONG_S = 30.0
 
 
 @pytest.fixture
@@ -84,16 +78,6 @@ def test_a_reply_is_booked_and_priced_under_the_name_that_was_asked(server, repo
     assert (reply.model, reply.usage.cost_usd) == ("claude-haiku-4-5", Decimal("0.0015"))
 
 
-def test_deltas_come_while_the_reply_is_still_being_made(server):
-    release = threading.Event()
-    early = sse([start(), *text_block(0, ["Hel"])[:2]])
-    server.then(Hang(release, body=early + sse(answer("lo"))[len(sse([start()])) :], after_bytes=len(early)))
-    replies = model_of(server).reply(REQUEST)
-    assert next(replies) == TextDelta("Hel")
-    release.set()
-    assert isinstance(list(replies)[-1], Reply)
-
-
 def test_a_server_of_ones_own_needs_no_key(server):
     reply_of(server, api_key=None)
     assert server.headers[0]["authorization"] == f"Bearer {NO_KEY}"
@@ -109,13 +93,6 @@ def test_calls_share_connections(server):
     for _ in range(20):
         reply_of(server)
     assert server.connections == 1
-
-
-@pytest.mark.parametrize("after_bytes", [*range(0, len(WHOLE), 37), len(WHOLE) - 1])
-@pytest.mark.parametrize("is_clean", [False, True])
-def test_a_cut_stream_is_never_an_answer(server, after_bytes, is_clean):
-    with pytest.raises(StreamBroken):
-        reply_of(server, Cut(WHOLE, after_bytes, is_clean=is_clean))
 
 
 def test_a_connection_cut_after_the_last_event_is_an_answer(server):
@@ -340,43 +317,10 @@ def test_an_address_that_is_no_url_names_the_setting():
         list(Anthropic(model="claude-test", base_url="nowhere").reply(REQUEST))
 
 
-@pytest.mark.parametrize("kind", ["silent before the head", "silent in the middle", "pings", "slow drip"])
-def test_no_slowness_outlives_the_deadline(server, kind):
+def test_pings_alone_do_not_outlive_the_deadline(server):
     release = threading.Event()
-    behaviour = {
-        "silent before the head": Hang(release),
-        "silent in the middle": Hang(release, body=WHOLE, after_bytes=300),
-        "pings": Pings(release),
-        "slow drip": Drip(release, WHOLE, every_s=0.02),
-    }[kind]
     with pytest.raises(StreamBroken, match="LOOM_LLM_TIMEOUT_S"):
-        reply_of(server, behaviour, call_timeout_s=SHORT_S)
-    release.set()
-
-
-@pytest.mark.parametrize("after_bytes", [None, 300])
-def test_a_stopping_process_does_not_wait_for_a_silent_server(server, after_bytes):
-    release, stopping = threading.Event(), Stopping(0.0)
-    server.then(Hang(release, body=WHOLE, after_bytes=after_bytes))
-    replies = model_of(server, stopping=stopping, call_timeout_s=LONG_S).reply(REQUEST)
-    with ThreadPoolExecutor(1) as pool:
-        seen = pool.submit(list, replies)
-        until(lambda: server.requests, 5.0, "the request")
-        stopping.ask()
-        with pytest.raises(Interrupted):
-            seen.result(timeout=LONG_S / 3)
-    release.set()
-
-
-def test_a_call_given_up_in_the_middle_drops_its_connection_and_hurts_no_other(server):
-    release = threading.Event()
-    server.then(Hang(release, body=WHOLE, after_bytes=600))
-    replies = model_of(server).reply(REQUEST)
-    assert isinstance(next(replies), TextDelta)
-    replies.close()
-    readers = [thread for thread in threading.enumerate() if thread.name == "loom-llm-read"]
-    until(lambda: not any(thread.is_alive() for thread in readers), 5.0, "the end of the reading thread")
-    assert reply_of(server).text == "echo: hello"
+        reply_of(server, Pings(release), call_timeout_s=0.4)
     release.set()
 
 

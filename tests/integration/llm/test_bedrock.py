@@ -1,32 +1,26 @@
 """The Bedrock adapter, the real SDK and AWS' own packages against a server that speaks Bedrock's wire format."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pytest
 
-from loom_worker.core.errors import Interrupted, Overloaded, PromptTooLong, ProviderFailed, StreamBroken
-from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta, ToolSpec
+from loom_worker.core.errors import Overloaded, PromptTooLong, ProviderFailed, StreamBroken
+from loom_worker.core.values.chat import ChatMessage, Request, TextDelta, ToolSpec
 from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.bedrock import Bedrock
-from loom_worker.llm.model import NotSent
 from tests.support.bedrock_wire import (
-    ACCESS_KEY,
-    SECRET_KEY,
     BedrockServer,
     Frames,
     chunk,
     exception,
     frame,
     frames,
+    give_credentials,
     raw_chunk,
     refusal,
 )
-from tests.support.messages_server import Cut, Drip, Hang, Plain
+from tests.support.messages_server import Cut, Plain
 from tests.support.messages_wire import WireCall, answer, finish, start, text_block
-from tests.support.until import until
 
 pytest.importorskip("boto3", reason="the extra packages of bedrock are not installed")
 pytestmark = [pytest.mark.heavy, pytest.mark.integration]
@@ -39,19 +33,7 @@ WHOLE = frames(answer("one two", [WireCall("c1", "find", {"q": "x" * 20})]))
 
 @pytest.fixture(autouse=True)
 def aws(monkeypatch, tmp_path):
-    """Credentials of the test's own, and none of the machine's."""
-    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_BEARER_TOKEN_BEDROCK"):
-        monkeypatch.delenv(name, raising=False)
-    given = {
-        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-        "AWS_REGION": "us-west-2",
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_CONFIG_FILE": str(tmp_path / "config"),
-        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"),
-    }
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
+    give_credentials(monkeypatch, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -120,13 +102,6 @@ def test_a_wrong_key_is_refused(server, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(ProviderFailed, match="credentials are not valid"):
         reply_of(server, region="eu-west-3")
-
-
-def test_tool_calls_come_with_their_arguments(server):
-    reply = reply_of(server, Frames(WHOLE))
-    assert [(use.id, use.name, use.arguments) for use in reply.tool_uses] == [("c1", "find", {"q": "x" * 20})]
-    assert reply.stop_reason == "tool_use"
-    assert server.requests[0]["tools"][0]["name"] == "find"
 
 
 @pytest.mark.parametrize("answered_as", ["claude-haiku-4-5-20251001", MODEL])
@@ -200,13 +175,6 @@ def test_frames_of_other_kinds_are_passed_over(server):
     assert reply_of(server, Frames(novel + WHOLE)).text == "one two"
 
 
-@pytest.mark.parametrize("after_bytes", [*range(0, len(WHOLE), 311), len(WHOLE) - 1])
-@pytest.mark.parametrize("is_clean", [False, True])
-def test_a_cut_stream_is_never_an_answer(server, after_bytes, is_clean):
-    with pytest.raises(StreamBroken):
-        reply_of(server, Cut(WHOLE, after_bytes, is_clean=is_clean))
-
-
 @pytest.mark.parametrize("place", range(3, len(WHOLE), 311))
 def test_a_flipped_byte_is_never_an_answer(server, place):
     damaged = WHOLE[:place] + bytes([WHOLE[place] ^ 1]) + WHOLE[place + 1 :]
@@ -248,41 +216,6 @@ def test_no_server_is_a_broken_stream():
         reply_of(gone)
 
 
-@pytest.mark.parametrize("kind", ["silent", "slow drip"])
-def test_no_slowness_outlives_the_deadline(server, kind):
-    release = threading.Event()
-    behaviour = Hang(release, WHOLE, 300) if kind == "silent" else Drip(release, WHOLE, every_s=0.02)
-    with pytest.raises(StreamBroken, match="LOOM_LLM_TIMEOUT_S"):
-        reply_of(server, behaviour, call_timeout_s=0.4)
-    release.set()
-
-
-def test_a_call_given_up_in_the_middle_is_interrupted(server):
-    release, stopping = threading.Event(), Stopping(0.0)
-    server.then(Hang(release, WHOLE, 300))
-    replies = model_of(server, stopping=stopping).reply(REQUEST)
-    with ThreadPoolExecutor(1) as pool:
-        seen = pool.submit(list, replies)
-        until(lambda: server.requests, 5.0, "the request")
-        stopping.ask()
-        with pytest.raises(Interrupted):
-            seen.result(timeout=60)
-    release.set()
-
-
-def test_deltas_come_while_the_reply_is_still_being_made_and_closing_drops_the_connection(server):
-    release = threading.Event()
-    early = frames([start(), *text_block(0, ["Hel"])[:2]])
-    server.then(Hang(release, early + WHOLE, len(early)), Frames(WHOLE))
-    replies = model_of(server).reply(REQUEST)
-    assert next(replies) == TextDelta("Hel")
-    replies.close()
-    readers = [thread for thread in threading.enumerate() if thread.name == "loom-llm-read"]
-    until(lambda: not any(thread.is_alive() for thread in readers), 5.0, "the end of the reading thread")
-    assert isinstance(reply_of(server), Reply)
-    release.set()
-
-
 def test_no_region_names_the_setting(monkeypatch):
     monkeypatch.delenv("AWS_REGION")
     with pytest.raises(ProviderFailed, match="AWS_REGION"):
@@ -311,12 +244,6 @@ def test_a_number_that_no_json_holds_is_a_flaw_of_its_call(server, raw):
     (use,) = reply_of(server, Frames(frames(answer("one", [WireCall("c1", "find", raw)])))).tool_uses
     assert use.flaw
     assert use.arguments == {}
-
-
-def test_a_request_that_cannot_be_written_is_refused_as_such(server):
-    spec = ToolSpec("find", "Finds.", {"type": "object", "default": float("inf")})
-    with pytest.raises(NotSent):
-        list(model_of(server).reply(Request("", REQUEST.messages, tools=(spec,))))
 
 
 def test_a_reply_without_end_is_cut(server):

@@ -2,20 +2,15 @@
 
 import logging
 import math
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from loom_worker.core.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
-from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta, ToolSpec
-from loom_worker.llm.model import NotSent
+from loom_worker.core.errors import Overloaded, ProviderFailed, StreamBroken
+from loom_worker.core.values.chat import ChatMessage, Request, TextDelta, ToolSpec
 from loom_worker.llm.ollama import Ollama
-from tests.support.messages_server import Cut, Drip, Hang, MessagesServer, Plain, Stream
+from tests.support.messages_server import MessagesServer, Plain, Stream
 from tests.support.messages_wire import WireCall
 from tests.support.ollama_wire import refusal, stream
-from tests.support.until import until
 
 pytestmark = pytest.mark.integration
 
@@ -92,13 +87,6 @@ def test_a_reply_without_a_stop_reason_is_never_an_answer(server):
         reply_of(server, Stream(stream("one", stop_reason=None)))
 
 
-@pytest.mark.parametrize("after_bytes", [*range(0, len(WHOLE), 111), len(WHOLE) - 1])
-@pytest.mark.parametrize("is_clean", [False, True])
-def test_a_cut_stream_is_never_an_answer(server, after_bytes, is_clean):
-    with pytest.raises(StreamBroken):
-        reply_of(server, Cut(WHOLE, after_bytes, is_clean=is_clean))
-
-
 def test_no_ollama_says_how_to_start_it():
     with MessagesServer() as gone:
         pass
@@ -151,48 +139,8 @@ def test_a_prompt_that_was_cut_is_told_in_the_log(server, caplog):
     assert "OLLAMA_CONTEXT_LENGTH" in caplog.text
 
 
-@pytest.mark.parametrize("kind", ["silent", "slow drip"])
-def test_no_slowness_outlives_the_deadline(server, kind):
-    release = threading.Event()
-    behaviour = Hang(release, WHOLE, 300) if kind == "silent" else Drip(release, WHOLE, every_s=0.02)
-    with pytest.raises(StreamBroken, match="LOOM_LLM_TIMEOUT_S"):
-        reply_of(server, behaviour, call_timeout_s=0.4)
-    release.set()
-
-
-def test_a_call_given_up_in_the_middle_is_interrupted(server):
-    release, stopping = threading.Event(), Stopping(0.0)
-    server.then(Hang(release, WHOLE, 300))
-    replies = model_of(server, stopping=stopping).reply(REQUEST)
-    with ThreadPoolExecutor(1) as pool:
-        seen = pool.submit(list, replies)
-        until(lambda: asked(server), 5.0, "the request")
-        stopping.ask()
-        with pytest.raises(Interrupted):
-            seen.result(timeout=60)
-    release.set()
-
-
-def test_a_call_closed_in_the_middle_drops_its_connection_and_hurts_no_other(server):
-    release = threading.Event()
-    server.then(Hang(release, WHOLE, WHOLE.index(b" two")), Stream(WHOLE))
-    replies = model_of(server).reply(REQUEST)
-    assert next(replies) == TextDelta("one")
-    replies.close()
-    readers = [thread for thread in threading.enumerate() if thread.name == "loom-llm-read"]
-    until(lambda: not any(thread.is_alive() for thread in readers), 5.0, "the end of the reading thread")
-    assert isinstance(reply_of(server), Reply)
-    release.set()
-
-
 @pytest.mark.parametrize("number", [math.inf, math.nan])
 def test_a_number_that_no_json_holds_is_a_flaw_of_its_call(server, number):
     (use,) = reply_of(server, Stream(stream("one", [WireCall("c1", "find", {"q": number})]))).tool_uses
     assert use.flaw
     assert use.arguments == {}
-
-
-def test_a_request_that_cannot_be_written_is_refused_as_such(server):
-    spec = ToolSpec("find", "Finds.", {"type": "object", "default": math.inf})
-    with pytest.raises(NotSent):
-        list(model_of(server).reply(Request("", REQUEST.messages, tools=(spec,))))

@@ -114,7 +114,7 @@ def test_unknown_keys_are_kept_and_told_with_their_path(tmp_path: Path) -> None:
     assert all(problem.is_warning for problem in found.problems)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("spec", "reason"),
     [
         ("{llm: {max_tokens: many}}", "spec.llm.max_tokens: a whole number from 1 is needed, not 'many'"),

@@ -51,7 +51,7 @@ def test_an_agent_has_one_schedule_or_several_with_names(tmp_path: Path) -> None
     assert morning.session_mode == "persistent"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "line", "said"),
     [
         ("  schedule: {cron: 0 9 * *, input: x}", 5, "five fields"),

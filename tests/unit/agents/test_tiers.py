@@ -77,7 +77,7 @@ def test_without_a_summary_model_the_compressor_writes() -> None:
     assert summary_model(spec({}, compressor_llm={"model": "small"})).model == "small"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("memory", "more", "path"),
     [
         ({"active_window": 1}, {}, "spec.sessions.memory.active_window"),

@@ -97,7 +97,7 @@ def test_an_agent_may_only_read_and_must_ask(tmp_path: Path) -> None:
     assert ApprovalPolicy(("*",)).asks("look")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("spec", "reason"),
     [
         ("{backend: {type: csv}}", "spec.backend.type: one of sql, rest, documents is needed, not 'csv'"),

@@ -391,8 +391,8 @@ TOO_MUCH = ["9" * 400, "-" + "9" * 400, "9223372036854775808", "1e400", "-1e400"
 """JSON that no driver takes for a value."""
 
 
-@pytest.mark.parametrize("scope", [Scope(), SCOPE])
-@pytest.mark.parametrize("text", TOO_MUCH)
+@pytest.mark.cases("scope", [Scope(), SCOPE])
+@pytest.mark.cases("text", TOO_MUCH)
 def test_a_parameter_that_no_database_takes_is_told_to_the_model_by_its_name(
     shop_path: Path, scope: Scope, text: str
 ) -> None:

@@ -7,7 +7,6 @@ from bench import counts, wal
 from bench.ceilings import CEILINGS
 from bench.figures.budget import (
     COMMANDS,
-    CPU,
     DATABASE_KIB,
     ROUND_TRIPS,
     VALKEY_KIB,
@@ -24,16 +23,6 @@ from bench.report import Report
 def test_what_loom_does_without_turns_is_no_part_of_a_turn() -> None:
     spent = per_turn({COMMANDS: 700.0, ROUND_TRIPS: 3.0}, 10.0, 100, idle_per_s={COMMANDS: 20.0, ROUND_TRIPS: 1.0})
     assert spent == {COMMANDS: 5.0, ROUND_TRIPS: 0.0}
-
-
-def test_processor_time_is_given_whole() -> None:
-    assert per_turn({f"{CPU}, web": 50.0}, 10.0, 10, idle_per_s={f"{CPU}, web": 4.0}) == {f"{CPU}, web": 5.0}
-
-
-def test_counts_of_the_web_stand_apart_from_those_of_all_workers() -> None:
-    one = Counter({counts.DURABLE: 1, counts.PRAGMAS: 2})
-    amounts = by_name({"web": one, "turn workers": one, "beat": one})
-    assert amounts == {"durable commits, web": 1, "durable commits, workers": 2, counts.PRAGMAS: 6}
 
 
 def test_pages_and_growth_come_from_the_log() -> None:
@@ -61,10 +50,3 @@ def test_a_count_above_its_ceiling_is_remembered(capsys: pytest.CaptureFixture[s
     assert report.exceeded == ["pages: 51.20, and 50 are allowed"]
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line.get("ceiling") for line in lines] == [1.0, 50.0, None]
-
-
-def test_a_table_of_its_own_stands_behind_the_table_of_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    report = Report(is_quick=True)
-    report.append_table("| own |")
-    report.table()
-    assert capsys.readouterr().out == "\n| own |\n"

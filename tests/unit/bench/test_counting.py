@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench import counts, wal
-from bench.counting import counted_connect, entry, first_word, main
+from bench.counting import counted_connect, entry
 from bench.counts import Counters
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store.database import Database
@@ -71,16 +71,6 @@ def test_statements_and_transactions_are_counted_as_sqlite_sees_them(
     assert since(folder, before) == expected
 
 
-def test_each_row_of_many_counts_and_commits_by_method_do_too(connection: Any, folder: Path) -> None:
-    before = counts.read(folder)["web"]
-    connection.execute("BEGIN IMMEDIATE")
-    connection.executemany("INSERT INTO notes VALUES (?)", ((n,) for n in range(3)))
-    connection.commit()
-    connection.execute("BEGIN")
-    connection.rollback()
-    assert since(folder, before) == {counts.STATEMENTS: 3, counts.WRITES: 1, counts.DURABLE: 1, counts.READS: 1}
-
-
 def test_a_lock_that_another_connection_holds_counts_as_a_refused_try(
     connection: Any, tmp_path: Path, folder: Path
 ) -> None:
@@ -112,26 +102,6 @@ def test_what_goes_through_looms_own_database_is_counted(
     assert before[counts.DURABLE] == 1
 
 
-def test_a_class_that_the_caller_wants_is_kept_and_other_files_are_left_alone(
-    tmp_path: Path, counters: Counters, folder: Path
-) -> None:
-    class Wanted(sqlite3.Connection):
-        pass
-
-    connect = counted_connect(sqlite3.connect, counters)
-    with closing(connect(tmp_path / "loom.db", factory=Wanted)) as ours, closing(connect(":memory:")) as other:
-        assert isinstance(ours, Wanted)
-        assert type(other) is sqlite3.Connection
-    assert counts.read(folder)["web"][counts.OPENED] == 1
-
-
-@pytest.mark.cases(
-    ("sql", "word"), [("select 1", "SELECT"), (" \n PRAGMA x", "PRAGMA"), ("COMMIT;", "COMMIT"), (" ", "")]
-)
-def test_a_statement_is_told_by_its_first_word(sql: str, word: str) -> None:
-    assert first_word(sql) == word
-
-
 def test_processes_of_a_kind_are_summed_and_shown_in_a_table(folder: Path) -> None:
     for kind, more in (("web", 1), ("turn workers", 2)):
         Counters(folder, kind).add(counts.READS, more)
@@ -161,21 +131,6 @@ def test_a_log_that_began_anew_is_refused(connection: Any, tmp_path: Path) -> No
     connection.execute("INSERT INTO notes VALUES (2)")
     with pytest.raises(wal.LogRestarted):
         wal.read(file).since(before)
-
-
-def test_another_file_is_no_log(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"x" * 100)
-    with pytest.raises(ValueError, match="no write-ahead log"):
-        wal.read(tmp_path / "x")
-
-
-def test_without_a_command_the_counts_are_printed(
-    counters: Counters, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    counters.add(counts.READS, 7)
-    main([str(folder)])
-    told = capsys.readouterr().out.splitlines()
-    assert f"| {counts.READS} | 7 |" in told
 
 
 @pytest.mark.heavy

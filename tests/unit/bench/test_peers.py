@@ -8,7 +8,7 @@ import pytest
 
 from bench.figures.peers import HEAD, LOOM, Measured, table
 from bench.peers import celery, dbos, restate
-from bench.peers.peer import NotInstalled, Processes, interpreter, processes, versions
+from bench.peers.peer import NotInstalled, processes
 from bench.processes import family
 from tests.support.until import until
 
@@ -22,29 +22,12 @@ def test_the_table_sets_loom_beside_each_peer() -> None:
     ]
 
 
-def test_without_loom_there_are_no_ratios() -> None:
-    assert table({"other": Measured(2.0, 4.0, 300.0, 2.0, 1.0)}).endswith("| 0.0 to 0.0 |  |  |  |")
-
-
 def test_a_peer_that_is_not_installed_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotInstalled, match="npm install"), restate.running():
         pass
     with pytest.raises(NotInstalled, match="pip install dbos"), dbos.running(poll_s=1.0):
         pass
-
-
-def test_an_interpreter_is_taken_only_if_it_can_import_what_is_needed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert interpreter("nothing", ("json", "flask"), missing="") == str(Path(sys.executable).parent / "python")
-    with pytest.raises(NotInstalled, match="this way"):
-        interpreter("nothing", ("no_such_module",), missing="this way")
-
-
-def test_versions_are_those_of_the_interpreter() -> None:
-    assert versions(sys.executable, "flask", "celery").startswith("flask 3.")
 
 
 def test_the_processes_of_a_peer_end_with_it_and_their_folder_is_removed() -> None:
@@ -54,13 +37,6 @@ def test_the_processes_of_a_peer_end_with_it_and_their_folder_is_removed() -> No
         assert started.folder.is_dir()
     assert process.poll() is not None
     assert not started.folder.exists()
-
-
-def test_a_peer_that_dies_at_once_is_told_with_what_it_said(tmp_path: Path) -> None:
-    started = Processes(tmp_path)
-    started.start(sys.executable, "-c", "raise SystemExit('no room')")
-    with pytest.raises(SystemExit, match="no room"):
-        started.until_answers("http://127.0.0.1:9/")
 
 
 def test_a_family_is_a_process_and_all_that_descend_from_it() -> None:

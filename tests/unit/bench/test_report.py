@@ -30,15 +30,6 @@ def test_a_figure_is_a_json_line_at_once_and_a_row_with_its_command_in_the_end(
     assert lines(capsys)[1:] == [*HEAD.splitlines(), f"| CPU of a turn | 10.5 ms | 0.99 | scripted | {command} |"]
 
 
-def test_a_figure_without_model_and_ratio_names_none(capsys: pytest.CaptureFixture[str]) -> None:
-    report = Report(is_quick=False)
-    report.begin("idle")
-    report.add("raw fsync", 285.0, "/s")
-    assert set(json.loads(lines(capsys)[0])) == {"figure", "value", "unit", "only"}
-    report.table()
-    assert lines(capsys)[-1] == "| raw fsync | 285.0 /s |  | none | `python -m bench --only idle` |"
-
-
 def test_percentiles_are_figures_of_their_own_and_tell_how_many_samples_they_are_of(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -48,8 +39,3 @@ def test_percentiles_are_figures_of_their_own_and_tell_how_many_samples_they_are
         ("reads, p50", 3.0, 4),
         ("reads, p99", 4.0, 4),
     ]
-
-
-def test_the_first_line_says_on_what_machine_and_how_busy_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    Report(is_quick=False).machine()
-    assert set(json.loads(lines(capsys)[0])) == {"machine", "cores", "python", "nice", "load"}

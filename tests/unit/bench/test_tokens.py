@@ -2,8 +2,7 @@ import json
 
 import pytest
 
-from bench.kinds import prose, texts
-from bench.tokens import Sample, after_a_reply, count_request, errors, sample, skipped
+from bench.tokens import Sample, after_a_reply, count_request, sample, skipped
 from loom_worker.llm.tokens import cl100k_tokens
 
 MODEL = "claude-sonnet-4-5"
@@ -67,14 +66,3 @@ def test_the_reply_before_corrects_later_calls_of_the_same_conversation_alone() 
         Sample("a#2", "b", "x", counted=400, usual=360, actual=400),
     ]
     assert [(call.id, round(shown)) for call, shown in after_a_reply(calls)] == [("a#1", 90), ("a#2", 394)]
-
-
-def test_errors_are_relative_to_what_was_real() -> None:
-    assert errors([(110, 100), (80, 100), (100, 100)]) == "10.0%, 10.0%, -20.0%"
-    assert errors([]) == "none"
-
-
-def test_there_is_a_text_of_each_kind_and_prose_comes_in_pieces() -> None:
-    assert all(texts().values())
-    assert prose(1, 500) == prose(1, 500) != prose(2, 500)
-    assert 400 < len(prose(1, 500)) <= 500

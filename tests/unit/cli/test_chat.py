@@ -66,7 +66,7 @@ def test_help_lists_every_command_and_asks_nothing(tmp_path: Path) -> None:
     assert posted(fake) == []
 
 
-@pytest.mark.parametrize("command", [word for line in HELP.splitlines() for word in line.split("  ")[0].split(", ")])
+@pytest.mark.cases("command", [word for line in HELP.splitlines() for word in line.split("  ")[0].split(", ")])
 def test_every_command_that_the_help_lists_is_known(tmp_path: Path, command: str) -> None:
     result = chat(tmp_path, fake_loom(), typed=command.replace("NAME", "sales") + "\n")
     assert (result.exit_code, result.stderr) == (0, "")

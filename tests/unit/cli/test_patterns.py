@@ -66,7 +66,7 @@ def test_one_pattern_is_shown_field_by_field_or_as_it_came(tmp_path: Path) -> No
     assert json.loads(run(tmp_path, page, "show", "sql/top_n", "--json")[0].stdout) == LINE
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "pattern_id", ["..", "../agents", "sql/../../agents/default", "./match", "match", "/match", "match/", ""]
 )
 def test_an_id_never_leads_to_another_page(tmp_path: Path, pattern_id: str) -> None:

@@ -22,7 +22,7 @@ def _logging_as_it_was() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("name", "value"),
     [
         ("LOOM_BACKEND_URL", "no url at all"),
@@ -36,7 +36,7 @@ def _logging_as_it_was() -> Iterator[None]:
         ("LOOM_BLOB_DIR", "/etc/passwd"),
     ],
 )
-@pytest.mark.parametrize("command", ["prepare", "web", "worker", "beat"])
+@pytest.mark.cases("command", ["prepare", "web", "worker", "beat"])
 def test_a_value_that_no_turn_could_use_is_refused_at_the_start(
     tmp_path: Path, command: str, name: str, value: str
 ) -> None:
@@ -84,9 +84,9 @@ def test_the_web_says_which_setting_names_no_address_of_this_machine(settings: S
     assert (done.exit_code, done.stderr.splitlines()[-1].split("=")[0]) == (2, "loom: LOOM_HOST")
 
 
-@pytest.mark.parametrize("command", ["up", "web", "doctor"])
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "loom.example"])
-@pytest.mark.parametrize("proxies", ["0", "1"])
+@pytest.mark.cases("command", ["up", "web", "doctor"])
+@pytest.mark.cases("host", ["0.0.0.0", "::", "192.0.2.1", "loom.example"])
+@pytest.mark.cases("proxies", ["0", "1"])
 def test_nothing_serves_other_machines_without_a_key(tmp_path: Path, command: str, host: str, proxies: str) -> None:
     env = {"LOOM_HOME": str(tmp_path), "LOOM_HOST": host, "LOOM_TRUSTED_PROXIES": proxies}
     done = CliRunner().invoke(main, [command], env=env)

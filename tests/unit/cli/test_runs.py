@@ -98,7 +98,7 @@ def test_a_run_that_waits_for_a_person_shows_what_is_asked_and_how_to_answer(loo
     assert f"\n  Publish News?\ndecide with `loom runs approve {run_id} stages.0.approval`" in told.stdout
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "arguments",
     [
         ["--status", "gone"],

@@ -156,8 +156,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("url", WRONG)
-@pytest.mark.parametrize("command", ["tools", "status", "chat"])
+@pytest.mark.cases("url", WRONG)
+@pytest.mark.cases("command", ["tools", "status", "chat"])
 def test_what_is_no_address_is_said_in_a_line_and_exits_2(tmp_path: Path, command: str, url: str) -> None:
     result = CliRunner().invoke(main, [command, "--url", url], env={"LOOM_HOME": str(tmp_path)})
     assert (result.exit_code, result.stdout) == (2, "")
@@ -185,8 +185,8 @@ def test_what_is_not_loom_is_said_to_be_none(tmp_path: Path, status: int, body: 
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", told)
 
 
-@pytest.mark.parametrize("command", [["sessions"], ["sessions", "search", "{}", "x"], ["turns", "cancel"], ["agents"]])
-@pytest.mark.parametrize("name", [".", ".."])
+@pytest.mark.cases("command", [["sessions"], ["sessions", "search", "{}", "x"], ["turns", "cancel"], ["agents"]])
+@pytest.mark.cases("name", [".", ".."])
 def test_a_step_of_a_path_is_asked_for_nowhere(tmp_path: Path, command: list[str], name: str) -> None:
     arguments = [part.format(name) for part in command] if "{}" in command else [*command, name]
     result, fake = run(tmp_path, {}, *arguments)

@@ -62,7 +62,7 @@ def test_every_span_has_one_line(record: TurnRecord) -> None:
     assert sorted(line.split()[0] for line in lines) == sorted(str(span["name"]) for span in spans)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("seconds", "text"),
     [
         (0, "0 us"),

@@ -68,7 +68,7 @@ def test_one_turn_is_shown_field_by_field_or_as_json(loom: Loom, stage: WebStage
     assert json.loads(loom(*words, turn_id, "--json").stdout)["id"] == turn_id
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "arguments",
     [
         ["--dead", "--status", "queued"],

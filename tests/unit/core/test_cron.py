@@ -83,7 +83,7 @@ def test_a_plan_is_due_when_its_zones_clocks_say_so(cron: str, zone: str, after:
     assert [plan.local(each) for each in islice(plan.after(ms(after)), len(due))] == due
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("cron", "zone", "field", "text"),
     [
         ("0 9 * *", "UTC", "cron", "five fields"),

@@ -98,7 +98,7 @@ def test_a_date_in_words_is_a_range_of_whole_days(text: str, first: str, behind:
     assert days(text) == (first, behind)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text",
     [
         "", "What did she buy?", "May I ask you something?", "march on", "What did April say?", "fall over",

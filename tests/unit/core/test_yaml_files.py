@@ -38,7 +38,7 @@ def test_aliases_and_merges_are_written_out(path: Path) -> None:
     assert read_documents(path) == [(1, {"base": {"x": 1}, "more": {"x": 1, "y": 2}, "same": {"x": 1}})]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "line"),
     [
         ("a: 1\nb: [1, 2\n", 2),
@@ -58,7 +58,7 @@ def test_what_is_not_plain_yaml_is_refused_with_file_and_line(path: Path, text: 
     assert str(refused.value).startswith(f"{path}:{line}: ")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "text", ['!!int ""', "!!bool maybe", '!!float ""', "!!int 0b", '!!binary "é"', "!!int 1:b", "!!omap [a]", "a: \x00"]
 )
 def test_a_value_that_does_not_fit_its_tag_is_refused_and_no_crash(path: Path, text: str) -> None:
@@ -127,8 +127,8 @@ def test_a_chain_of_merges_is_counted_before_it_is_written_out(path: Path) -> No
         read_documents(path)
 
 
-@pytest.mark.parametrize("levels", [MAX_DEPTH, MAX_DEPTH + 1, 400])
-@pytest.mark.parametrize("style", ["flow", "compact", "block", "pairs"])
+@pytest.mark.cases("levels", [MAX_DEPTH, MAX_DEPTH + 1, 400])
+@pytest.mark.cases("style", ["flow", "compact", "block", "pairs"])
 def test_the_depth_is_the_same_limit_in_every_style(path: Path, style: str, levels: int) -> None:
     text = {
         "flow": "[" * levels + "]" * levels,

@@ -277,7 +277,7 @@ WORDS = [
 ]
 
 
-@pytest.mark.parametrize(("message", "tokens", "limit"), WORDS)
+@pytest.mark.cases(("message", "tokens", "limit"), WORDS)
 def test_each_servers_words_are_understood(message, tokens, limit):
     assert excess(message) == Excess(tokens, limit)
 

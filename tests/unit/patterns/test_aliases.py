@@ -72,7 +72,7 @@ def test_backends_go_by_several_names(given: str, meant: str) -> None:
     assert backend_name(given) == meant
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("legacy", "current"),
     [
         ("sql: SELECT 1", "templates: {sql: {content: SELECT 1}}"),

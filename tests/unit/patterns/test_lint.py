@@ -35,7 +35,7 @@ def test_a_good_pattern_has_no_findings(tmp_path: Path) -> None:
     assert findings(tmp_path, sql__a=SQL + parameters + template) == []
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "told"),
     [
         (GOOD + "owner: me", "5: unknown key owner"),
@@ -76,7 +76,7 @@ def test_a_template_too_long_to_stand_beside_a_message_is_told(tmp_path: Path) -
     assert told == "5: template a has 6,001 characters, more than 6,000 do not fit next to a message"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("backend", "sql", "is_read"),
     [
         ("postgresql", "SELECT DISTINCT ON (a) a FROM t ORDER BY a", True),

@@ -105,7 +105,7 @@ def test_tools_that_can_be_of_no_use_yet_are_not_shown(runtime: AgentRuntime) ->
     assert tools_tokens(offered(runtime, Remembered(), ()), runtime.count) <= 0.3 * runtime.input_budget_tokens
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("remembered", "current", "come"),
     [
         (Remembered(MemoryState(first_n=9)), (), {"search_conversation", "recall_conversation"}),

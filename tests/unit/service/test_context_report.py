@@ -16,7 +16,6 @@ from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.service.context_report import ContextReport
 from loom_worker.store.database import Database
-from loom_worker.store.messages import Messages
 from tests.support.registry import made_components
 from tests.unit.store import made
 from tests.unit.store.facts_made import states
@@ -95,15 +94,6 @@ def test_a_kernel_larger_than_its_share_is_refused(context_report: ContextReport
     context_report.check_kernel("default", {"goals": ["sell tea"]})
     with pytest.raises(Invalid, match="its share"):
         context_report.check_kernel("default", {"goals": ["sell tea " * 2_000]})
-
-
-def test_messages_are_recalled_and_cleared(context_report: ContextReport, database: Database) -> None:
-    made.said(database, turns=2)
-    [first, *_] = Messages(database).page(made.WORKSPACE, "s1", limit=5, after=None).items
-    assert context_report.recall(made.WORKSPACE, "s1", [first.id]) > 0
-    assert context_report.context(made.WORKSPACE, "s1")["layers"]["recalled"]["messages"] == 1
-    context_report.clear_recalled(made.WORKSPACE, "s1")
-    assert context_report.context(made.WORKSPACE, "s1")["layers"]["recalled"]["messages"] == 0
 
 
 def test_l2_is_bounded_by_its_share_and_by_its_most_tokens(context_report: ContextReport, database: Database) -> None:

@@ -4,19 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from loom_worker.agents import load as agent_files
-from loom_worker.core.errors import Conflict, Invalid, NotFound
+from loom_worker.core.errors import Conflict, Invalid
 from loom_worker.core.values.agents import Agent, ApprovalPolicy
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Turn
-from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.input_guard import Approvals
-from loom_worker.service.service import Service
-from loom_worker.service.waiting.reports import WaitReports
-from loom_worker.service.waiting.waiter import TurnWaiter
-from loom_worker.store.turns import TurnStatuses
 from tests.support.models import says, wants
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage
@@ -34,20 +28,7 @@ def approvals(stage: Stage, out: Out) -> Approvals:
             found = stage.registry.prepared(use, stage.agent.tools, read_only=stage.agent.is_read_only)
             return found.arguments, found.error
 
-    service = Service(
-        stage.settings,
-        database=stage.database,
-        lanes=stage.lanes,
-        waiter=TurnWaiter(
-            stage.turns,
-            stage.events,
-            WaitReports(stage.turns, LiveWaits(stage.redis), agent_files.load(None)),
-            TurnStatuses(stage.database),
-        ),
-        agents=agent_files.load(None),
-        parts=replace(out.parts(), runtimes=Agents()),
-    )
-    return service.approvals
+    return out.service(stage, runtimes=Agents()).approvals
 
 
 @pytest.fixture
@@ -110,24 +91,6 @@ def test_an_edit_gives_an_agent_no_tool_that_it_may_not_call(stage: Stage, appro
     stage.agent = replace(stage.agent, tools=("note",))
     with pytest.raises(Invalid, match="not allowed"):
         approvals.decide(WORKSPACE, asking.id, CALL, Decision("edit", {"a": 3, "b": 4}))
-
-
-@pytest.mark.parametrize("second", [Decision("approve"), Decision("edit", {}), Decision("reject")])
-def test_deciding_twice_is_a_conflict_whatever_is_said(approvals: Approvals, asking: Turn, second: Decision) -> None:
-    approvals.decide(WORKSPACE, asking.id, CALL, Decision("approve"))
-    with pytest.raises(Conflict) as refused:
-        approvals.decide(WORKSPACE, asking.id, CALL, second)
-    assert refused.value.slug == "already-decided"
-
-
-@pytest.mark.parametrize("decision", [Decision("approve"), Decision("edit", {"a": 3, "b": 4}), Decision("reject")])
-@pytest.mark.parametrize(("workspace", "call"), [("other", CALL), (WORKSPACE, "toolu_9")])
-def test_what_is_not_there_or_another_workspaces_is_not_found(
-    approvals: Approvals, asking: Turn, out: Out, decision: Decision, workspace: str, call: str
-) -> None:
-    with pytest.raises(NotFound):
-        approvals.decide(workspace, asking.id, call, decision)
-    assert out.alerted == []
 
 
 def test_a_decision_wakes_no_turn_that_was_cancelled_meanwhile(

@@ -9,11 +9,7 @@ from loom_worker.core.errors import BadSettings, Invalid, NotFound
 from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import NewTurn
-from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.service import CHECKED_BYTES, Service
-from loom_worker.service.waiting.reports import WaitReports
-from loom_worker.service.waiting.waiter import TurnWaiter
-from loom_worker.store.turns import TurnStatuses
 from tests.support.models import says
 from tests.support.out import Out
 from tests.support.stage import WORKSPACE, Stage
@@ -21,32 +17,11 @@ from tests.support.stage import WORKSPACE, Stage
 AGENTS = Agents({"default": Agent("default", backend=Backend(databases=("north.db",))), "other": Agent("other")}, ())
 
 
-def a_service(stage: Stage, out: Out, agents: Agents = AGENTS) -> Service:
-    return Service(
-        stage.settings,
-        database=stage.database,
-        lanes=stage.lanes,
-        waiter=TurnWaiter(
-            stage.turns,
-            stage.events,
-            WaitReports(stage.turns, LiveWaits(stage.redis), agents),
-            TurnStatuses(stage.database),
-        ),
-        agents=agents,
-        parts=out.parts(),
-    )
-
-
 @pytest.fixture
 def service(stage: Stage, out: Out) -> Service:
-    made = a_service(stage, out)
+    made = out.service(stage, AGENTS)
     made.create_session(WORKSPACE, NewSession(id="s1"))
     return made
-
-
-def test_a_session_without_snapshots_has_an_empty_page(service: Service) -> None:
-    page = service.memories.snapshots(WORKSPACE, "s1", limit=5, after=None)
-    assert (page.items, page.next) == ((), None)
 
 
 def test_tools_and_database_are_chosen_of_the_agents_own(service: Service, out: Out) -> None:
@@ -77,8 +52,8 @@ def test_a_session_takes_up_its_agent_as_it_is_now(stage: Stage, service: Servic
 
 
 def test_the_choice_of_an_agent_that_is_gone_is_refused_and_the_rest_is_not(stage: Stage, out: Out) -> None:
-    a_service(stage, out).create_session(WORKSPACE, NewSession(id="s2", agent="other"))
-    service = a_service(stage, out, Agents({"default": AGENTS.agents["default"]}, ()))
+    out.service(stage, AGENTS).create_session(WORKSPACE, NewSession(id="s2", agent="other"))
+    service = out.service(stage, Agents({"default": AGENTS.agents["default"]}, ()))
     with pytest.raises(Invalid, match="no agent 'other'"):
         service.patch_session(WORKSPACE, "s2", SessionPatch(tools=("add",)))
     assert service.patch_session(WORKSPACE, "s2", SessionPatch(title="t")).title == "t"
@@ -122,8 +97,8 @@ def test_only_a_long_message_is_counted_before_it_is_accepted(
 
 
 def test_a_broken_default_agent_keeps_no_turn_from_sessions_of_another(stage: Stage, out: Out) -> None:
-    a_service(stage, out).create_session(WORKSPACE, NewSession(id="theirs", agent="other"))
-    service = a_service(stage, out, Agents({"other": Agent("other")}, ()))
+    out.service(stage, AGENTS).create_session(WORKSPACE, NewSession(id="theirs", agent="other"))
+    service = out.service(stage, Agents({"other": Agent("other")}, ()))
     assert service.submit(WORKSPACE, "theirs", NewTurn("?"), agent=None)[0].agent == "other"
     with pytest.raises(Invalid, match="no agent 'default'"):
         service.submit(WORKSPACE, "new", NewTurn("?"), agent=None)

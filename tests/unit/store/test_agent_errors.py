@@ -72,37 +72,6 @@ def test_the_search_for_an_id_ends(database: Database) -> None:
     assert len(asked) == 1 + TRIES
 
 
-def test_nobody_reads_an_error_of_another_session_or_workspace(database: Database, errors: AgentErrors) -> None:
-    mine, same_workspace = lane(database, "s1"), lane(database, "s2")
-    theirs = lane(database, "s1", "other")
-    error_id = errors.store(new(mine), now_ms=NOW_MS)
-    for ask in (
-        lambda: errors.get_in_lane(same_workspace, error_id),
-        lambda: errors.get_in_lane(theirs, error_id),
-        lambda: errors.get("other", error_id),
-        lambda: errors.get(WORKSPACE, f"{error_id[:-6]}%"),
-    ):
-        with pytest.raises(NotFound):
-            ask()
-    assert errors.page("other", EVERY, limit=9, after=None).items == ()
-    assert errors.page("other", ErrorFilter(session_id="s1"), limit=9, after=None).items == ()
-
-
-def test_each_filter_leaves_what_fits_and_several_leave_what_fits_all(database: Database, errors: AgentErrors) -> None:
-    lanes = [lane(database, f"s{number}") for number in range(2)]
-    made = [
-        errors.store(new(lanes[number % 2], ("look", "find")[number // 2 % 2]), now_ms=NOW_MS + 1000 * number)
-        for number in range(6)
-    ]
-    assert listed(errors) == made[::-1]
-    assert listed(errors, session_id="s1") == [made[5], made[3], made[1]]
-    assert listed(errors, tool="find") == [made[3], made[2]]
-    assert listed(errors, since_ms=NOW_MS + 4000) == [made[5], made[4]]
-    assert listed(errors, until_ms=NOW_MS + 1000) == [made[0]]
-    assert listed(errors, session_id="s1", tool="look", since_ms=NOW_MS + 1, until_ms=NOW_MS + 5000) == [made[1]]
-    assert listed(errors, session_id="none") == listed(errors, tool="l_ok") == []
-
-
 @pytest.mark.parametrize("limit", [1, 3, 7, 8])
 def test_errors_of_one_moment_are_listed_once_each(database: Database, errors: AgentErrors, limit: int) -> None:
     where = lane(database)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loom_worker.core.errors import Invalid, NotFound
+from loom_worker.core.errors import Invalid
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agent_versions import ActivationRequest, AgentVersion, seen
 from loom_worker.core.values.audit import AuditFilter
@@ -166,21 +166,3 @@ def test_what_a_session_moves_to_is_named_by_version_label_or_as_the_latest(
     a_lane(database, "s")
     patch = SessionPatch(agent="a@production", version="1")
     assert Sessions(database).patch(ACME, "s", patch, now_ms=NOW_MS).agent_version == "1"
-
-
-def test_versions_are_paged_and_unknown_ones_are_refused(versions: AgentVersions, record: Record) -> None:
-    for n in range(5):
-        record(f"prompt {n}")
-    first = versions.page(ACME, "a", limit=2, after=None)
-    assert ([each.version for each in first.items], first.next) == (["1-5", "1-4"], "1-4")
-    rest = versions.page(ACME, "a", limit=9, after=first.next)
-    assert ([each.version for each in rest.items], rest.next) == (["1-3", "1-2", "1"], None)
-    assert [each.is_active for each in (*first.items, *rest.items)] == [True, False, False, False, False]
-    with pytest.raises(Invalid):
-        versions.page(ACME, "a", limit=2, after="9")
-    with pytest.raises(NotFound):
-        versions.page(ACME, "ghost", limit=2, after=None)
-    with pytest.raises(NotFound, match="no version '9'"):
-        versions.get(ACME, "a", "9")
-    with pytest.raises(NotFound, match="labelled 'canary'"):
-        versions.activate(ACME, "a", ActivationRequest("canary"), now_ms=NOW_MS)

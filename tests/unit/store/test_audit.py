@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
-from loom_worker.core.errors import Conflict, Invalid, Overruled
+from loom_worker.core.errors import Conflict, Overruled
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.api_keys import ApiKey
 from loom_worker.core.values.audit import AuditEntry, AuditFilter, AuditRow
@@ -266,19 +266,6 @@ def test_a_row_after_the_pruned_ones_that_is_removed_is_found(database: Database
     forced(database, "DELETE FROM audit WHERE seq = 3")
     [broken] = AuditRows(database).verify()
     assert broken.seq == 3
-
-
-def test_pages_lead_through_all_rows_the_newest_first(database: Database) -> None:
-    written(database, *(entry(number) for number in range(5)))
-    seen, after = [], None
-    while True:
-        page = AuditRows(database).page(WORKSPACE, ALL, limit=2, after=after)
-        seen += [row.seq for row in page.items]
-        if (after := page.next) is None:
-            break
-    assert seen == [5, 4, 3, 2, 1]
-    with pytest.raises(Invalid):
-        listed(database, after="key_1")
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def error(code: int) -> sqlite3.Error:
     return made
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("code", "failure"),
     [
         (codes.SQLITE_FULL, FULL),

@@ -95,27 +95,6 @@ def test_a_message_of_others_is_neither_found_nor_replayed(database: Database, s
     assert found(database, message_id).status == "dead"
 
 
-def test_pages_go_from_the_newest_to_the_oldest(database: Database, sender: Turn) -> None:
-    ids = [sent(database, sender, at_ms=NOW_MS) for _ in range(5)]
-    rows, seen, after = AgentMessages(database), list[str](), None
-    for _ in range(3):
-        page = rows.page(WORKSPACE, agent=None, status=None, limit=2, after=after)
-        seen, after = seen + [each.id for each in page.items], page.next
-    assert (seen, after) == (ids[::-1], None)
-
-
-@pytest.mark.parametrize(
-    ("agent", "status", "shown"),
-    [(None, None, [2, 1, 0]), ("default", None, [1]), (None, "dead", [0]), ("default", "dead", []), ("x", None, [])],
-)
-def test_filters_restrict_what_is_listed(
-    database: Database, sender: Turn, agent: str | None, status: str | None, shown: list[int]
-) -> None:
-    ids = [dead(database, sender, at_ms=NOW_MS), sent(database, sender, to="default"), sent(database, sender)]
-    page = AgentMessages(database).page(WORKSPACE, agent=agent, status=status, limit=9, after=None)
-    assert [each.id for each in page.items] == [ids[n] for n in shown]
-
-
 @pytest.mark.parametrize("after", ["x", "-1", "1" * 16, "²", ""])
 def test_what_no_page_gave_is_no_cursor(database: Database, after: str) -> None:
     with pytest.raises(Invalid):

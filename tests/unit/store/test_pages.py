@@ -57,15 +57,6 @@ def test_turns_are_listed_once_each_the_newest_first(database: Database, limit: 
     assert one == sorted(made[1::2], reverse=True)
 
 
-def test_turns_are_found_by_status_and_reason(database: Database) -> None:
-    claim = running(database)
-    Journal(database).finish(claim, final())
-    waiting = submitted(database)
-    turns = Turns(database)
-    assert [turn.id for turn in turns.page(WORKSPACE, {"status": "queued"}, limit=9, after=None).items] == [waiting.id]
-    assert turns.page(WORKSPACE, {"status": "failed", "reason": "dead"}, limit=9, after=None).items == ()
-
-
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_messages_are_listed_once_each_the_oldest_first(database: Database, limit: int) -> None:
     claim = running(database)
@@ -85,27 +76,6 @@ def test_deliveries_are_listed_once_each_the_newest_first(database: Database, li
     found = walk(lambda **page: Outbox(database).page(WORKSPACE, **page), limit)
     assert found == ["whd_0002", "whd_0001", "whd_0000"]
     assert Outbox(database).page("other", limit=9, after=None).items == ()
-
-
-def test_a_workspace_finds_nothing_of_another(database: Database) -> None:
-    claim = running(database)
-    Journal(database).finish(claim, final(said=(message(1, claim),)))
-    submitted(database, "theirs", workspace="other")
-    asks: tuple[Callable[[], object], ...] = (
-        lambda: Sessions(database).get("other", "s1"),
-        lambda: Sessions(database).delete("other", "s1"),
-        lambda: Turns(database).get("other", claim.turn.id),
-        lambda: Turns(database).page("other", {"session_id": "s1"}, limit=9, after=None),
-        lambda: Messages(database).page("other", "s1", limit=9, after=None),
-    )
-    for ask in asks:
-        with pytest.raises(NotFound):
-            ask()
-    with pytest.raises(Invalid):
-        Sessions(database).page("other", limit=9, after="s1")
-    with pytest.raises(Invalid):
-        Messages(database).page("other", "theirs", limit=9, after="msg_0001")
-    assert Sessions(database).get(WORKSPACE, "s1").id == "s1"
 
 
 def test_the_statistics_count_unfinished_turns_of_the_workspace(database: Database) -> None:

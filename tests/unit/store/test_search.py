@@ -63,7 +63,7 @@ def test_a_hit_names_its_message_and_turn(database: Database) -> None:
     assert hit.as_json().keys() == {"message_id", "turn_id", "role", "snippet", "score", "passage", "created_at"}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("said", "question"),
     [
         ("We bought a boat", "What are they buying?"),
@@ -105,7 +105,7 @@ def test_an_answer_that_repeats_the_question_takes_no_place_of_its_own(database:
     assert found(database, "blue clock") == ["The key hangs behind the blue clock."]
 
 
-@pytest.mark.parametrize("tool", sorted(TOOLS_OF_MEMORY))
+@pytest.mark.cases("tool", sorted(TOOLS_OF_MEMORY))
 def test_what_the_tools_of_memory_find_is_not_found_again(database: Database, tool: str) -> None:
     say(database, "The code of the locker is 4711.", "Noted.")
     before = ask(database, "code of the locker")

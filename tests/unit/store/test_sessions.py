@@ -56,24 +56,6 @@ def test_a_patch_changes_what_it_names_and_nothing_else(database: Database) -> N
     assert (after.lane, after.created_ms, after.status) == (before.lane, NOW_MS, "active")
 
 
-def test_a_cleared_field_has_no_value_any_more_and_the_others_keep_theirs(database: Database) -> None:
-    sessions = Sessions(database)
-    sessions.create(WORKSPACE, NewSession("s1", title="t", user="ada", model="m", budget={"usd": 1}), now_ms=NOW_MS)
-    after = sessions.patch(WORKSPACE, "s1", SessionPatch(clear=frozenset({"model"})), now_ms=NOW_MS)
-    assert (after.title, after.model, after.budget) == ("t", None, {"usd": 1})
-    after = sessions.patch(WORKSPACE, "s1", SessionPatch(clear=frozenset({"title", "budget"})), now_ms=NOW_MS)
-    assert (after.title, after.budget, after.user) == (None, None, "ada")
-
-
-def test_a_patch_stays_in_its_workspace(database: Database) -> None:
-    for workspace in (WORKSPACE, "other"):
-        Sessions(database).create(workspace, NewSession("s1"), now_ms=NOW_MS)
-    Sessions(database).patch(WORKSPACE, "s1", SessionPatch(title="mine"), now_ms=NOW_MS)
-    assert Sessions(database).get("other", "s1").title is None
-    with pytest.raises(NotFound):
-        Sessions(database).patch(WORKSPACE, "none", SessionPatch(title="x"), now_ms=NOW_MS)
-
-
 def test_a_session_knows_its_queue_and_whether_it_works(database: Database) -> None:
     lane = submitted(database).lane
     submitted(database)

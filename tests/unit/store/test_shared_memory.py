@@ -218,7 +218,7 @@ def test_a_revision_counts_changes_that_the_prefix_leaves_out(kept: SharedMemory
     assert ([entry.key for entry in changes.entries], changes.revision) == (["a"], 3)
 
 
-@pytest.mark.parametrize("key", ["", "k" * (KEY_CHARS + 1), "a\0b", "\ud800"])
+@pytest.mark.cases("key", ["", "k" * (KEY_CHARS + 1), "a\0b", "\ud800"])
 def test_what_can_be_no_key_is_refused(kept: SharedMemory, key: str) -> None:
     for ask in (
         lambda: kept.write(MINE, key, 1, change()),
@@ -233,9 +233,7 @@ def test_what_can_be_no_key_is_refused(kept: SharedMemory, key: str) -> None:
     kept.write(MINE, "🧨" * KEY_CHARS, 1, change())
 
 
-@pytest.mark.parametrize(
-    "value", ["x" * (VALUE_BYTES - 1), ["é"] * VALUE_BYTES, float("nan"), "\ud800", {1, 2}, object()]
-)
+@pytest.mark.cases("value", ["x" * (VALUE_BYTES - 1), ["é"] * VALUE_BYTES, float("nan"), "\ud800", {1, 2}, object()])
 def test_what_can_be_no_value_is_refused(kept: SharedMemory, value: Any) -> None:
     with pytest.raises(Invalid):
         kept.write(MINE, "a", value, change())

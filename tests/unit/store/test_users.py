@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select
 
-from loom_worker.core.errors import Fenced, NotFound
+from loom_worker.core.errors import Fenced
 from loom_worker.core.values.api_keys import ApiKey
 from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.sessions import NewSession
@@ -76,17 +76,6 @@ def test_a_turn_that_runs_writes_nothing_after_its_user_is_deleted(database: Dat
     done(database)
     with pytest.raises(Fenced):
         Journal(database).finish(claim, final())
-
-
-def test_a_user_of_whom_there_is_nothing_is_not_found(database: Database) -> None:
-    session_of(database, JOHN, "s1")
-    with pytest.raises(NotFound):
-        Users(database).begin(MARIA, BY, now_ms=NOW_MS)
-    with pytest.raises(NotFound):
-        Users(database).begin(WorkspaceUser("other", "john"), BY, now_ms=NOW_MS)
-    assert done(database, JOHN) == (1, 0, 0)
-    with pytest.raises(NotFound):
-        Users(database).begin(JOHN, BY, now_ms=NOW_MS)
 
 
 def test_a_user_of_whom_revoked_keys_are_left_is_found_by_their_names(database: Database) -> None:

@@ -108,7 +108,7 @@ def test_arguments_of_another_type_that_say_the_same_are_converted_in_a_copy(reg
     assert registry.prepared(call).error is None
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("arguments", "said"),
     [
         ({}, "/: 'sql' is a required property"),

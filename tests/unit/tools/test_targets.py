@@ -113,7 +113,7 @@ def test_a_bad_file_is_refused_with_its_line(tmp_path: Path, text: str, place: s
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("target", "said"),
     [
         ("none.py", "no such file of tools"),

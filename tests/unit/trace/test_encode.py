@@ -111,12 +111,12 @@ def test_every_field_arrives_where_the_schema_has_it(encoder: Encoder) -> None:
     assert (found.status.code, found.status.message) == (2, "it broke")
 
 
-@pytest.mark.parametrize(("status", "code"), [("Unset", 0), ("OK", 1), ("Error", 2)])
+@pytest.mark.cases(("status", "code"), [("Unset", 0), ("OK", 1), ("Error", 2)])
 def test_statuses_have_the_numbers_of_the_schema(status: Any, code: int) -> None:
     assert [only(request).status.code for request in both(span(status=status))] == [code, code]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("kind", "number"), [("internal", 1), ("server", 2), ("client", 3), ("producer", 4), ("consumer", 5)]
 )
 def test_kinds_have_the_numbers_of_the_schema(kind: Any, number: int) -> None:
@@ -127,7 +127,7 @@ def test_a_root_has_no_parent() -> None:
     assert [only(request).parent_span_id for request in both(span(parent_id=None))] == [b"", b""]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("given_value", "read_value"),
     [
         ("", ""),

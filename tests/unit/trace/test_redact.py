@@ -75,7 +75,7 @@ def test_a_token_that_is_no_number_is_removed(name: str) -> None:
     assert redacted_attributes({name: "tk_live"}) == {}
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.cases("name", OTHERS)
 def test_a_name_that_only_looks_alike_is_kept(name: str) -> None:
     assert redacted_attributes({name: "value"}) == {name: "value"}
 
@@ -85,7 +85,7 @@ def test_yes_and_no_are_no_credentials() -> None:
     assert not is_credential("password", None)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("name", "value"),
     [
         ("turn.id", "turn_01HZX3K7Q9A0000000000000AB"),
@@ -105,8 +105,8 @@ def test_ids_models_and_numbers_stay_as_they_are(name: str, value: Any) -> None:
     assert redacted_attributes({name: value}) == {name: value}
 
 
-@pytest.mark.parametrize("name", ["user.id", "session.id", "gen_ai.request.model"])
-@pytest.mark.parametrize("value", ["ann@example.com", "sk-ant-api03-" + "a1B2" * 12, "ssn 123-45-6789"])
+@pytest.mark.cases("name", ["user.id", "session.id", "gen_ai.request.model"])
+@pytest.mark.cases("value", ["ann@example.com", "sk-ant-api03-" + "a1B2" * 12, "ssn 123-45-6789"])
 def test_an_id_that_is_an_address_or_a_key_does_not(name: str, value: str) -> None:
     assert value not in str(redacted_attributes({name: value}))
 
@@ -129,7 +129,7 @@ SECRETS = {
 HIDDEN = [*PERSONAL.values(), "sk-ant-api03", "AKIAIOSFODNN7EXAMPLE", "hunter2pw", "abcdef0123456789", "MIIEvQIBADAN"]
 
 
-@pytest.mark.parametrize("text", [*PERSONAL.values(), *SECRETS.values()])
+@pytest.mark.cases("text", [*PERSONAL.values(), *SECRETS.values()])
 def test_nothing_of_a_person_and_no_secret_leaves_in_any_place(text: str) -> None:
     said = f"Please write to {text} soon."
     whole = span(

@@ -164,7 +164,7 @@ def test_a_push_notification_to_a_private_address_is_refused(client: FlaskClient
     assert stage.count() == 0
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("body", "wanted"),
     [
         (b"{", -32700),

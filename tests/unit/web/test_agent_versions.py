@@ -90,7 +90,7 @@ def test_a_key_of_one_user_activates_nothing_for_all(client: FlaskClient, stage:
     assert (answer.status_code, "acts for a user" in answer.get_json()["detail"]) == (403, True)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("method", "url", "body", "status"),
     [
         ("GET", "/v1/agents/ghost/versions", None, 404),

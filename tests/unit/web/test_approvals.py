@@ -7,8 +7,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from loom_worker.core.values.calls import Call
-from tests.support.web_stage import MakeStage, Submit, WebStage
-from web.app import create_app
+from tests.support.web_stage import Submit, WebStage
 
 PAY = Call("toolu_1", "pay", {"amount": 70}, 0, 1, approval="waiting", approve_by_ms=1_795_253_400_000)
 LOOK = Call("toolu_2", "look", {}, 1, 1)
@@ -79,7 +78,7 @@ def test_a_call_that_needs_nobody_is_not_waiting(client: FlaskClient, asking: st
     assert (answer.status_code, answer.get_json()["type"]) == (409, "/problems/not-waiting")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("body", "pointer"),
     [
         ({}, "/decision"),
@@ -106,24 +105,3 @@ def test_a_decision_that_says_something_else_is_refused_and_decides_nothing(
 
 def test_no_body_decides_nothing(client: FlaskClient, asking: str) -> None:
     assert client.post(f"/v1/turns/{asking}/approvals/{PAY.id}").status_code == 415
-
-
-@pytest.mark.parametrize("call", ["toolu_none", "a b", "%00", "é"])
-def test_an_unknown_call_is_not_found(client: FlaskClient, asking: str, call: str) -> None:
-    assert decide(client, asking, {"decision": "approve"}, call).status_code == 404
-
-
-@pytest.mark.parametrize("turn_id", ["turn_none", "a b"])
-def test_an_unknown_turn_is_not_found(client: FlaskClient, asking: str, turn_id: str) -> None:
-    assert decide(client, turn_id, {"decision": "approve"}).status_code == 404
-
-
-def test_another_workspace_decides_nothing(make_stage: MakeStage) -> None:
-    stage = make_stage(api_keys={"mine": "default", "theirs": "other"})
-    client = create_app(stage.service).test_client()
-    mine = {"headers": {"Authorization": "Bearer mine"}}
-    turn_id = client.post("/v1/sessions/s1/turns", json={"input": "Pay."}, **mine).get_json()["id"]
-    stage.worker.ask_person(turn_id, PAY)
-    theirs = {"headers": {"Authorization": "Bearer theirs"}}
-    assert decide(client, turn_id, {"decision": "approve"}, **theirs).status_code == 404
-    assert pay(decide(client, turn_id, {"decision": "approve"}, **mine))["approval"] == "approved"

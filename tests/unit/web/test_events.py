@@ -74,10 +74,6 @@ def test_a_place_that_is_no_count_is_malformed(client: FlaskClient, ended: str, 
     assert (answer.status_code, answer.mimetype) == (400, "application/problem+json")
 
 
-def test_events_of_an_unknown_turn_are_not_found(client: FlaskClient, limiter: ConnectionLimiter) -> None:
-    assert client.get("/v1/turns/turn_none/events").status_code == 404
-
-
 def test_without_a_slot_a_stream_is_503(client: FlaskClient, ended: str, limiter: ConnectionLimiter) -> None:
     while limiter.enter():
         pass

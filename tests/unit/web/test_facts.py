@@ -74,7 +74,7 @@ def test_a_correction_is_answered_with_the_new_fact_and_the_audit_knows_of_it(as
     assert kinds == ["fact.forgotten", "fact.corrected", "fact.corrected"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "body",
     [
         {},

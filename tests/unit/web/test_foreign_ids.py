@@ -188,8 +188,12 @@ def test_a_foreign_id_is_not_found_by_any_operation_and_nothing_of_it_changes(cl
 
 def is_name_free(operation: Served, two: Two) -> bool:
     """True where a session would be made: in another workspace its name is free."""
-    is_elsewhere = two.owner.holder.workspace != two.stranger.holder.workspace
-    return is_elsewhere and (operation.method, operation.path) == ("POST", "/v1/sessions/{session_id}/turns")
+    return two.owner.holder.workspace != two.stranger.holder.workspace and is_maker(operation)
+
+
+def is_maker(operation: Served) -> bool:
+    """True where the session that is named is made if there is none."""
+    return (operation.method, operation.path) == ("POST", "/v1/sessions/{session_id}/turns")
 
 
 def test_a_session_of_the_same_name_in_another_workspace_is_another_one(client: FlaskClient, stage: WebStage) -> None:
@@ -289,3 +293,69 @@ def test_what_a_user_spent_stays_the_user_s_when_the_name_of_the_session_is_used
     usage = client.get("/v1/usage?group_by=session", headers={"Authorization": f"Bearer {john.secret}"})
     turns = {row["key"]: row["turns"] for row in usage.get_json()["data"]}
     assert {key: count for key, count in turns.items() if not key.startswith("gated:")} == {"s-j1": 1, "s-m1": 1}
+
+
+NOTHING = ("none_0", "a b", "%00", "a%0A", "é", "%ff", "x_%25", "x" * 300)
+"""Ids, as they stand in a path, that nothing has or can have."""
+
+
+@pytest.fixture
+def owner(stage: WebStage) -> Belongings:
+    write_library(stage)
+    return belongings(stage, ALPHA, "ours7f3")
+
+
+def test_an_id_of_nothing_is_not_found_by_any_operation(client: FlaskClient, owner: Belongings) -> None:
+    bad = []
+    for operation in served(client):
+        if not operation.parameters or operation.path in SHARED | OF_A_NAME or is_maker(operation):
+            continue
+        body = body_of(operation, owner)
+        for name, nothing in itertools.product(operation.parameters, NOTHING):
+            ids = {**owner.ids, "name": "gated", name: nothing}
+            answer = ask(client, owner, operation, operation.url(ids), body)
+            if answer.status_code != 404:
+                bad.append((operation.method, operation.path, name, nothing, answer.status_code))
+    assert bad == [], bad
+
+
+NO_COUNTS = ("0", "-1", "x", "1.5", "", "1e3", "%2B5")
+
+
+def test_a_page_that_cannot_be_is_refused_by_every_list(client: FlaskClient, owner: Belongings) -> None:
+    lists = [each for each in served(client) if each.has_cursor and each.path not in SHARED]
+    wrong = {f"limit={each}": 400 for each in NO_COUNTS} | {"after=%00": 400, "after=a%0Ab": 400, "after=bogus": 422}
+    bad = []
+    for operation, (query, status) in itertools.product(lists, wrong.items()):
+        url = operation.url(dict(owner.ids))
+        answer = ask(client, owner, operation, f"{url}{'&' if '?' in url else '?'}{query}")
+        flaw = {"pointer": "/after", "detail": "must be the `next` of a page of this list"}
+        assert status != 422 or answer.status_code != 422 or answer.get_json()["errors"] == [flaw]
+        if answer.status_code != status and (operation.path, query) != ("/v1/pairings", "after=bogus"):
+            bad.append((operation.method, operation.path, query, answer.status_code))  # any id of a pairing is a place
+    assert bad == [], bad
+
+
+def wrong_values(schema: Any) -> tuple[str, ...]:
+    """Values, as they stand in a URL, that a parameter of a query cannot have."""
+    if "enum" in schema:
+        return ("nothing",)
+    if schema["type"] == "integer":
+        return NO_COUNTS if schema["minimum"] else NO_COUNTS[1:]
+    return ("yesterday",) if schema.get("format") == "date-time" else ("x" * 5000, "a%00b")
+
+
+def test_a_parameter_that_cannot_be_is_refused_by_every_operation(client: FlaskClient, owner: Belongings) -> None:
+    bad = []
+    paths: dict[str, Any] = client.get("/openapi.json").get_json()["paths"]
+    for operation in (each for each in served(client) if each.path not in SHARED or not each.parameters):
+        for parameter in paths[operation.path][operation.method.lower()]["parameters"]:
+            if parameter["in"] != "query":
+                continue
+            is_question = parameter["name"] == "q"  # of any characters
+            for wrong in wrong_values(parameter["schema"])[: 1 if is_question else None]:
+                url = f"{operation.path.format(**owner.ids)}?{parameter['name']}={wrong}"
+                answer = ask(client, owner, operation, url)
+                if answer.status_code not in (400, 422):
+                    bad.append((operation.method, operation.path, parameter["name"], wrong[:9], answer.status_code))
+    assert bad == [], bad

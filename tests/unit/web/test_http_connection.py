@@ -123,7 +123,7 @@ def test_a_client_that_has_said_all_it_will_say_still_gets_its_answer(live: Live
         assert connection.recv(65536).startswith(b"HTTP/1.1 202")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "body",
     [
         b"2;a=b\r\n{}\r\n0\r\n\r\n",

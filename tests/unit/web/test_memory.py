@@ -5,8 +5,7 @@ from flask.testing import FlaskClient
 
 from loom_worker.core.text import fence
 from loom_worker.memory.recalled import RECALLED_SHARE, recalled_tokens
-from tests.support.web_stage import BUDGET_TOKENS, MakeStage, Submit, WebStage
-from web.app import create_app
+from tests.support.web_stage import BUDGET_TOKENS, Submit, WebStage
 
 LAYERS = ["tools", "rom", "kernel", "l2", "l1", "recalled", "patterns"]
 
@@ -95,24 +94,3 @@ def test_snapshots_come_in_pages(client: FlaskClient, submit: Submit, stage: Web
     assert [(item["id"], item["content"]) for item in page["data"]] == [(kept[0], "summary 3"), (kept[1], "summary 2")]
     rest = client.get(f"/v1/sessions/s1/snapshots?after={page['next']}").get_json()
     assert ([item["id"] for item in rest["data"]], rest["next"]) == ([kept[2]], None)
-    assert client.get("/v1/sessions/s1/snapshots?limit=0").status_code == 400
-
-
-WAYS = [("GET", "context", None), ("POST", "recalled", {"message_ids": ["msg_1"]})]
-WAYS += [("DELETE", "recalled", None), ("GET", "snapshots", None)]
-
-
-@pytest.mark.cases(("method", "tail", "body"), WAYS)
-@pytest.mark.cases("session", ["none", "a%20b"])
-def test_the_memory_of_no_session_is_not_found(
-    client: FlaskClient, method: str, tail: str, body: Any, session: str
-) -> None:
-    assert client.open(f"/v1/sessions/{session}/{tail}", method=method, json=body).status_code == 404
-
-
-@pytest.mark.cases(("method", "tail", "body"), WAYS)
-def test_the_memory_of_another_workspace_is_not_found(make_stage: MakeStage, method: str, tail: str, body: Any) -> None:
-    keyed = create_app(make_stage(api_keys={"key-a": "alpha", "key-b": "beta"}).service).test_client()
-    keyed.post("/v1/sessions", json={"id": "s"}, headers={"Authorization": "Bearer key-a"})
-    answer = keyed.open(f"/v1/sessions/s/{tail}", method=method, json=body, headers={"Authorization": "Bearer key-b"})
-    assert answer.status_code == 404

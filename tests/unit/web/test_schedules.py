@@ -45,7 +45,7 @@ def test_one_is_started_beside_its_plan(client: FlaskClient) -> None:
     assert "schedule.started" in kinds
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("method", "url", "body", "status"),
     [
         ("PATCH", "/v1/schedules/workflow:too", {"enabled": True}, 404),

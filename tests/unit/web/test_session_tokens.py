@@ -46,7 +46,7 @@ def test_a_token_opens_nothing_but_its_session(site: Holder, client: FlaskClient
     assert page("GET", "/metrics").status_code in {401, 403}
 
 
-@pytest.mark.parametrize("call", sorted(one.call for one in OPERATIONS if one.scope and not one.by_session_token))
+@pytest.mark.cases("call", sorted(one.call for one in OPERATIONS if one.scope and not one.by_session_token))
 def test_no_other_operation_takes_a_token(site: Holder, client: FlaskClient, call: str) -> None:
     method, _, path = call.partition(" ")
     path = path.replace("{session_id}", "s1").replace("{", "").replace("}", "")

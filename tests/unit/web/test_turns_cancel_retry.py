@@ -85,12 +85,6 @@ def test_a_cancel_in_chunks_is_read_too(live: Live, submit: Submit, worker: Play
     connection.close()
 
 
-@pytest.mark.parametrize("action", ["cancel", "retry"])
-@pytest.mark.parametrize("turn_id", ["turn_none", "a b", "%00", "x" * 129])
-def test_what_is_not_there_is_neither_cancelled_nor_retried(client: FlaskClient, action: str, turn_id: str) -> None:
-    assert client.post(f"/v1/turns/{turn_id}/{action}").status_code == 404
-
-
 @pytest.mark.parametrize("action", ["interrupt", "rollback"])
 def test_a_new_turn_may_cancel_the_one_that_runs_and_leaves_the_queued_ones(
     client: FlaskClient, submit: Submit, worker: PlayedWorker, action: str

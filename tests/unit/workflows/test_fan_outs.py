@@ -118,7 +118,7 @@ def vote(choice: str, confidence: float = 1.0) -> str:
 A, B, SILENT = vote("a"), vote("b"), "I do not know."
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("strategy", "answers", "winner"),
     [
         ("majority", [A, A, B], "a"),

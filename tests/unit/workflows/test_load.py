@@ -19,7 +19,7 @@ def test_a_folder_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
     assert [str(problem) for problem in load(tmp_path / "none").problems] == [f"{tmp_path}/none: no such folder"]
 
 
-@pytest.mark.parametrize("name", files.EVERY)
+@pytest.mark.cases("name", files.EVERY)
 def test_every_form_loads_without_an_error(tmp_path: Path, name: str) -> None:
     found = workflows(tmp_path, document(files.EVERY[name]))
     assert set(found.workflows) == {"w"}
@@ -123,7 +123,7 @@ agents:
     assert found.workflows["w"].unknown_keys == ("spec.agents[0].config.colour",)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "problem"),
     [
         ("[]", "1: a workflow: a mapping is needed, not list"),

@@ -42,7 +42,7 @@ def test_what_is_no_json_is_not_taken_for_some(text: str) -> None:
         json_in(text)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "said"),
     [
         ("Yes.", True),
@@ -61,7 +61,7 @@ def test_a_verdict_is_how_the_answer_begins(text: str, said: bool | None) -> Non
     assert verdict(text) is said
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "choice"),
     [
         ("simple", "simple"),
@@ -87,7 +87,7 @@ def test_a_refusal_does_not_choose_the_branch_no() -> None:
     assert choice_of("No.", ["yes", "no"]) == "no"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "vote"),
     [
         ("Because.\nVOTE: PostgreSQL\nCONFIDENCE: 0.8", Vote("PostgreSQL", 0.8)),
@@ -107,7 +107,7 @@ def test_a_vote_is_read_as_json_or_from_its_lines(text: str, vote: Vote | None) 
     assert vote_of(text) == vote
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "wish"),
     [
         ("Good.\nRESTART draft: shorter, please", Restart("draft", "shorter, please")),
@@ -124,7 +124,7 @@ def test_a_wish_to_begin_again_is_a_line_or_a_member(text: str, wish: Restart | 
     assert restart_of(text) == wish
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("text", "number"),
     [
         ("2", 2),

@@ -138,7 +138,7 @@ def nested(depth: int) -> str:
     return found
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("spec", "reason"),
     [
         ("{}", "spec.type: is missing"),
@@ -222,7 +222,7 @@ def test_more_entries_than_are_allowed_are_an_error(tmp_path: Path, key: str) ->
     assert f"spec.{key}: from 1 to 100 entries are needed, not 101" in told(found)[0]
 
 
-@pytest.mark.parametrize("name", files.EVERY)
+@pytest.mark.cases("name", files.EVERY)
 def test_a_stored_spec_is_read_as_the_same_pattern(tmp_path: Path, name: str) -> None:
     found = files.workflow(tmp_path, files.EVERY[name])
     assert pattern_from(found.spec) == found.pattern

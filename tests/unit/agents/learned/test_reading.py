@@ -80,7 +80,7 @@ def test_a_layer_is_the_same_after_it_was_stored() -> None:
         assert (stored, stored.digest) == (layer, layer.digest)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("content", "named"),
     [
         ({}, "no predictor is in it"),

@@ -143,7 +143,7 @@ def test_the_documents_servers_do_not_count_beside_a_url(tmp_path: Path) -> None
     assert made.tools()[0].group == "rest:ours.example"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("given", "reason"),
     [
         ({"url": None}, "needs a url"),

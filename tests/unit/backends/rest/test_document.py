@@ -20,7 +20,7 @@ def test_json_and_yaml_are_read_alike(tmp_path: Path) -> None:
     assert read_back(tmp_path, {"openapi": "3.0.3", "paths": {"/a": {}}}).root["paths"].keys() == {"/a"}
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("root", "name", "reason"),
     [
         ({"swagger": "2.0"}, "api.json", "version 3.0, 3.1 or 3.2, found none"),

@@ -18,7 +18,7 @@ def version(name: str, raw: object) -> AgentVersion:
     return AgentVersion("a", 1, name, read.digest, read.document, created_ms=0)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("declared", "taken", "expected"),
     [
         ("1", [], "1"),

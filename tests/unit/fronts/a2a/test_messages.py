@@ -51,7 +51,7 @@ def test_metadata_of_request_and_message_are_the_turn_s() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "given",
     [
         {},

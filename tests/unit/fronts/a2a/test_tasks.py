@@ -26,7 +26,7 @@ TURNS = [
 ]
 
 
-@pytest.mark.parametrize(("given", "state"), TURNS)
+@pytest.mark.cases(("given", "state"), TURNS)
 def test_every_turn_is_a_task_of_both_versions(given: Json, state: str) -> None:
     task = task_of(given)
     parsed = ParseDict(task, Task())  # an unknown member would be refused

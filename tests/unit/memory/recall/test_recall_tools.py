@@ -33,7 +33,7 @@ def test_without_swap_there_is_only_the_tool_that_keeps_facts_in_mind(database: 
     assert all(tool.is_bounded for tool in with_swap)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     ("name", "arguments"),
     [
         ("recall_conversation", {}),
@@ -219,7 +219,7 @@ def test_an_answer_keeps_within_the_tokens_there_are_for_it(database: Database, 
         assert len(listed) + read.get("left_out", 0) == 10
 
 
-@pytest.mark.parametrize("query", ["", " \n", "?!", "🎉🎉", "'", '"', "\x00", "-/@*()"], ids=repr)
+@pytest.mark.cases("query", ["", " \n", "?!", "🎉🎉", "'", '"', "\x00", "-/@*()"], ids=repr)
 def test_a_query_without_words_runs_nothing_and_says_so(talk: Talk, query: str) -> None:
     talk.leave()
     read = answer(talk, "search_conversation", parts(talk.database), query=query)

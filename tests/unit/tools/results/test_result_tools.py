@@ -328,7 +328,7 @@ def test_a_lost_result_is_told_and_not_guessed(make: Make, caller: Caller) -> No
         tools.query(ref, "SELECT 1 FROM result")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.cases(
     "name", ["sqlite_master", "SQLite_x", "", "a\0b", "a\n", "x" * 65, "1st", "a b", "é", "result", "Result"]
 )
 def test_a_name_that_no_table_can_have_is_a_fault_of_the_question(
