@@ -22,14 +22,14 @@ def whole_number(raw: str, name: str) -> int:
         Refused: 400 for anything but digits.
     """
     if not _WHOLE.fullmatch(raw):
-        raise malformed(f"{name} must be a whole number, 0 or more")
+        raise malformed(f"{name} must be a whole number of 15 digits at most")
     return int(raw)
 
 
 def _digits(raw: str) -> int:
     """Digits alone, at most 15; ``int`` would take signs, spaces and underscores too."""
     if not _WHOLE.fullmatch(raw):
-        raise flawed("must be a whole number, 0 or more")
+        raise flawed("must be a whole number of 15 digits at most")
     return int(raw)
 
 

@@ -3,12 +3,28 @@
 Each raises BadSettings for what its docstring says must hold.
 """
 
+import os
+import sys
 from ipaddress import ip_address
 
 from loom_worker.core.errors import BadFile, BadSettings, Invalid, ProviderFailed, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.variables import database_path
+
+LONGEST_SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
+"""Longest path of a Unix socket that the system takes."""
+
+
+def embedded_server(settings: Settings) -> None:
+    """The embedded server's socket fits into the home; commands that only ask a running Loom need none."""
+    long, most = len(os.fsencode(settings.home)), LONGEST_SOCKET_BYTES - len("/valkey.sock")
+    if settings.has_embedded_redis and long > most:
+        raise BadSettings(
+            f"LOOM_HOME={settings.home}: this path has {long} bytes, and at most {most} fit, for the embedded "
+            "server's socket lies in it; choose a shorter path, such as a symbolic link to it, or name a server in "
+            "LOOM_REDIS_URL"
+        )
 
 
 def model(settings: Settings) -> None:
@@ -105,7 +121,7 @@ def backend(settings: Settings) -> None:
     SqlBackend(settings.backend_url).close()
 
 
-LIGHT = (model, ollama, prices, redis, webhook_secret)
+LIGHT = (embedded_server, model, ollama, prices, redis, webhook_secret)
 """For processes that must stay small: the check of the backend loads SQLAlchemy."""
 ALL = (*LIGHT, backend)
 WITH_MODEL = (*ALL, provider_key)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.tree import Tree
 
+LEAST_TEXT = 16
+"""Columns of the terminal for a text that is folded; with less a row is left to the terminal to break."""
 WIDEST = 60
 """Characters of a table's cell on a terminal; elsewhere the columns behind a longer one are not aligned."""
 WIDEST_ARGUMENTS = 500
@@ -230,19 +232,25 @@ def table(rows: Sequence[Json], columns: Sequence[str]) -> str:
 
 
 def grid(rows: Sequence[Sequence[str]], *, has_headline: bool = False) -> str:
-    """Rows of cells, each column as wide as its widest one; where a terminal is too narrow, cells are folded."""
-    if not sys.stdout.isatty():
-        widths = [min(WIDEST, max(map(len, column))) for column in zip(*rows, strict=True)]
+    """Rows of cells, each column as wide as its widest one; where a terminal is too narrow, texts are folded."""
+    columns = list(zip(*rows, strict=True))
+    are_texts = [any(" " in cell for cell in column[has_headline:]) for column in columns]
+    fixed = sum(max(map(len, column)) for column, is_text in zip(columns, are_texts, strict=True) if not is_text)
+    least = fixed + 2 * len(columns) + LEAST_TEXT * sum(are_texts)
+    # An id in pieces cannot be copied: what does not fit is left to the terminal to break.
+    if not sys.stdout.isatty() or least > terminal().width:
+        widths = [min(WIDEST, max(map(len, column))) for column in columns]
         lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
         return "\n".join(line.rstrip() for line in lines)
     from rich.table import Table
     from rich.text import Text
 
     made = Table.grid(padding=(0, 2, 0, 0))
-    made.add_column(no_wrap=True)  # names and ids are folded last
+    for is_text in are_texts:
+        made.add_column(no_wrap=not is_text)
     for n, row in enumerate(rows):
         style = "bold" if has_headline and n == 0 else ""
-        made.add_row(*(Text(cell, style, no_wrap=False, overflow="fold") for cell in row))
+        made.add_row(*(Text(cell, style, overflow="fold") for cell in row))
     return drawn(made)
 
 

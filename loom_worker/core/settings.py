@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -58,8 +57,6 @@ __all__ = [
     "from_env",
 ]
 
-LONGEST_SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
-"""Longest path of a Unix socket that the system takes."""
 SettingCheck = Callable[[Settings], None]
 """Raises BadSettings for a value that only the package that uses it can check."""
 
@@ -177,13 +174,6 @@ def _with_derived_defaults(settings: Settings, read: _Reader) -> Settings:
 def _contradictions(settings: Settings, read: _Reader) -> Iterator[str]:
     if re.search("[?#%]", str(settings.home)):
         yield "LOOM_HOME: expected a path without ?, # and %, for it becomes part of URLs"
-    long, most = len(os.fsencode(settings.home)), LONGEST_SOCKET_BYTES - len("/valkey.sock")
-    if settings.has_embedded_redis and long > most:
-        yield (
-            f"LOOM_HOME={settings.home}: this path has {long} bytes, and at most {most} fit, for the embedded "
-            "server's socket lies in it; choose a shorter path, such as a symbolic link to it, or name a server in "
-            "LOOM_REDIS_URL"
-        )
     llm = settings.llm
     if llm.reserved_output_tokens >= llm.max_context_tokens:
         reserved, window = llm.reserved_output_tokens, llm.max_context_tokens

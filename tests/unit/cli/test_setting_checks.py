@@ -49,3 +49,16 @@ def test_what_calls_the_model_needs_a_key_or_another_server_and_nothing_else_doe
 def test_the_name_of_another_provider_s_model_is_that_provider_s_to_check() -> None:
     environ = {"LOOM_MODEL": "scripted-demo+xx", "LOOM_PROVIDER": "ollama"}
     assert from_env(environ, checks=setting_checks.ALL).llm.model == "scripted-demo+xx"
+
+
+@pytest.mark.parametrize("letter", ["h", "é"])
+def test_a_home_too_long_for_a_socket_starts_nothing_unless_another_server_is_named(letter: str) -> None:
+    home = "/" + letter * 60 + "/" + letter * 60
+    with pytest.raises(BadSettings) as refused:
+        from_env({"LOOM_HOME": home}, checks=setting_checks.START)
+    for told in (f"LOOM_HOME={home}: ", f"has {len(home.encode())} bytes", "at most 95 fit", "LOOM_REDIS_URL"):
+        assert told in str(refused.value)
+    with pytest.raises(BadSettings):
+        from_env({"LOOM_HOME": home, "LOOM_REDIS_URL": f"unix://{home}/valkey.sock"}, checks=setting_checks.ALL)
+    assert from_env({"LOOM_HOME": home, "LOOM_REDIS_URL": "redis://h"}).redis_url == "redis://h"
+    assert str(from_env({"LOOM_HOME": home}).home) == home  # a command that asks a Loom elsewhere goes on

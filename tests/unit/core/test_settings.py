@@ -334,18 +334,6 @@ def test_a_tenth_of_the_window_is_kept_for_the_answer_unless_set() -> None:
     assert from_env({"LOOM_MAX_CONTEXT_TOKENS": "50000"}).llm.reserved_output_tokens == 5000
 
 
-@pytest.mark.parametrize("letter", ["h", "é"])
-def test_a_home_too_long_for_a_socket_is_refused_unless_another_server_is_named(letter: str) -> None:
-    home = "/" + letter * 60 + "/" + letter * 60
-    with pytest.raises(BadSettings) as refused:
-        from_env({"LOOM_HOME": home})
-    for told in (f"LOOM_HOME={home}: ", f"has {len(home.encode())} bytes", "at most 95 fit", "LOOM_REDIS_URL"):
-        assert told in str(refused.value)
-    with pytest.raises(BadSettings):
-        from_env({"LOOM_HOME": home, "LOOM_REDIS_URL": f"unix://{home}/valkey.sock"})
-    assert from_env({"LOOM_HOME": home, "LOOM_REDIS_URL": "redis://h"}).redis_url == "redis://h"
-
-
 def test_what_is_not_set_lies_in_the_home() -> None:
     settings = from_env({"LOOM_HOME": "~/x y"})
     home = Path.home() / "x y"
