@@ -18,7 +18,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import USER_ID
 from loom_worker.core.values.webhooks import Webhook
 from web.caller import caller
-from web.check import ABSENT, IDENTIFIER, Given, Model, any_of, bounded, flawed, flaws_of, repeated
+from web.check import ABSENT, IDENTIFIER, Given, Model, any_of, flawed, flaws_of, repeated
 from web.problems import ProblemDetails, Refused, invalid, malformed
 from web.schemas import Named, schema_of_model
 from web.strict_json import parse_object
@@ -53,7 +53,7 @@ class Body(Model):
         schema = schema_of_model(cls)
         flaws = (*cls.further_flaws(given), *repeated(given, schema))
         try:
-            found = cls.model_validate(bounded(given, schema))
+            found = cls.model_validate(given)
         except ValidationError as error:
             flaws = (*flaws, *flaws_of(error, schema))
         if flaws:

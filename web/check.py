@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import BaseModel, ConfigDict, Discriminator, GetCoreSchemaHandler, Tag, ValidationError, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    GetCoreSchemaHandler,
+    Tag,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from loom_worker.core.errors import Flaw
@@ -51,6 +60,16 @@ class Model(BaseModel):
     """A JSON object that has no members but its fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", regex_engine="python-re")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bounded(cls, given: Any) -> Any:
+        """The same with no more unknown members than are told: pydantic words an error for each."""
+        if not isinstance(given, dict) or len(given) <= len(cls.model_fields) + MAX_FLAWS:
+            return given
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        unknown = islice((name for name in given if name not in known), MAX_FLAWS)
+        return {name: given[name] for name in (*(name for name in known if name in given), *unknown)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +133,6 @@ def flaws_of(error: ValidationError, schema: Schema) -> tuple[Flaw, ...]:
         if len(found) == MAX_FLAWS:
             break
     return tuple(found.values())
-
-
-def bounded(given: Json, schema: Schema) -> Json:
-    """A body with no more unknown members than are told."""
-    known = schema["properties"]
-    if len(given) <= len(known) + MAX_FLAWS:
-        return given
-    unknown = islice((name for name in given if name not in known), MAX_FLAWS)
-    return {name: given[name] for name in (*(name for name in known if name in given), *unknown)}
 
 
 def repeated(given: Json, schema: Schema) -> Iterator[Flaw]:

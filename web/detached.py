@@ -71,11 +71,10 @@ class Exchange:
             finally:
                 getattr(pieces, "close", bool)()
             hand_over(lambda: self._take(data))
-        except ConnectionResetError:
-            pass  # the client has gone
-        except BaseException:  # the top of a request
-            log.exception("a request failed")
-            hand_over(self._connection.abort)
+        except BaseException as error:  # the top of a request
+            if not isinstance(error, ConnectionResetError):  # the client has gone
+                log.exception("a request failed")
+            hand_over(self._give_up)
 
     def send(self, data: bytes) -> None:
         """Send a piece of the answer, without blocking; nothing happens once the client has gone."""
@@ -145,11 +144,11 @@ class Exchange:
             return b""
         kept, size = list[bytes](), 0
         for piece in pieces:
-            kept.append(piece)
-            size += len(piece)
-            if size >= AHEAD_BYTES:
+            if size >= AHEAD_BYTES:  # before the next piece only: who waits for the last one to be taken waits in vain
                 self._send_ahead(b"".join(kept))
                 kept, size = [], 0
+            kept.append(piece)
+            size += len(piece)
         return self._begin(None if self._goes_on else size) + self._framed(b"".join(kept))
 
     def _send_ahead(self, data: bytes) -> None:
@@ -171,6 +170,12 @@ class Exchange:
             running = self._connection.loop.create_task(self._go_on(self._goes_on))
             self._connection.tasks.add(running)
             running.add_done_callback(self._connection.tasks.discard)
+
+    def _give_up(self) -> None:
+        """Close the connection; how the request was to go on still begins, as it gives back what the view took."""
+        self._connection.abort()
+        if self._goes_on is not None:
+            self._take(b"")
 
     async def _go_on(self, goes_on: GoesOn) -> None:
         try:

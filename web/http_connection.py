@@ -27,6 +27,7 @@ LINGER_BYTES = 64 * 1024 * 1024
 """So much of what a refused client still sends is thrown away, or a reset would take the answer from it."""
 _READ = memoryview(bytearray(16 * 1024))
 """All connections are read into it, so that one that waits holds little."""
+_LINE = re.compile(rb"[^ \r\n]+ [^ \r\n]+ HTTP/1\.[01]\r\n")
 _LONG = re.compile(rb"\r\ncontent-length:[ \t]*[1-9][0-9]{19}", re.IGNORECASE)
 _WSGI = {
     "wsgi.version": (1, 0),
@@ -178,7 +179,7 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol, Tracked):
                 self._read_piece()
         except Refused as error:
             self._refuse(error.problem)
-        if self._rest:
+        if len(self._rest) >= len(_READ):  # with less it is read on, or nobody would see that the client leaves
             self.flow.pause_reading()
         else:
             self.flow.resume_reading()
@@ -220,6 +221,8 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol, Tracked):
 
     def _begin(self, method: bytes, version: str, is_kept: bool) -> None:
         """A head is complete: read its body, and serve it."""
+        if not _LINE.match(self._head):  # the parser takes RTSP/1.0 and two spaces
+            raise bad_request("The first line is not a method, a target and HTTP/1.0 or HTTP/1.1")
         environ = environ_of(method, self.url, version, self.headers)
         length = None if environ.pop("HTTP_TRANSFER_ENCODING", None) else int(environ.get("CONTENT_LENGTH", 0))
         self._is_streamed = self.server_state.streams(environ["REQUEST_METHOD"], environ["PATH_INFO"])
@@ -240,7 +243,8 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol, Tracked):
     def _read_body(self, framing: Framing) -> None:
         piece, self._rest = framing.cut(self._rest)
         self.received_bytes += len(piece)
-        if self.received_bytes > self.server_state.max_body_bytes and not self._is_streamed:
+        declared_bytes = self.received_bytes + framing.left_bytes
+        if declared_bytes > self.server_state.max_body_bytes and not self._is_streamed:
             raise self._too_large()
         if piece and self._body is not None:
             self._body.give(piece)

@@ -126,11 +126,11 @@ def _require_host(host: str | None, named: str | None, version: str) -> None:
 
 
 class Framing:
-    """Where a body ends, by its length; None: it comes in chunks."""
+    """Where a body ends, by its length; None: it comes in chunks. ``left_bytes`` are declared and still to come."""
 
     def __init__(self, length: int | None) -> None:
         self.is_whole = length == 0
-        self._left, self._is_chunked = length or 0, length is None
+        self.left_bytes, self._is_chunked = length or 0, length is None
         self._held = b"\r\n" if length is None else b""  # as behind a chunk before the first one
 
     def cut(self, data: bytes) -> tuple[bytes, bytes]:
@@ -141,13 +141,13 @@ class Framing:
         """
         pieces, data, self._held = list[bytes](), self._held + data, b""
         while data and not self.is_whole:
-            if self._left:
-                pieces.append(data[: self._left])
-                data, self._left = data[self._left :], self._left - len(pieces[-1])
-                self.is_whole = not self._left and not self._is_chunked
+            if self.left_bytes:
+                pieces.append(data[: self.left_bytes])
+                data, self.left_bytes = data[self.left_bytes :], self.left_bytes - len(pieces[-1])
+                self.is_whole = not self.left_bytes and not self._is_chunked
             elif (found := _CHUNK.match(data)) is not None:
                 data, self.is_whole = data[found.end() :], found[1] is None
-                self._left = int(found[1] or b"0", 16)
+                self.left_bytes = int(found[1] or b"0", 16)
             elif _BEGUN.fullmatch(data):
                 data, self._held = b"", data
             else:

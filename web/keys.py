@@ -5,7 +5,15 @@ from typing import Annotated
 from flask import Response, request
 from pydantic import Field
 
-from loom_worker.core.values.api_keys import MOST_TOKEN_S, USUAL_TOKEN_S, ApiKey, KeyLimits, KeyScope, NewKey
+from loom_worker.core.values.api_keys import (
+    ALL_SCOPES,
+    MOST_TOKEN_S,
+    USUAL_TOKEN_S,
+    ApiKey,
+    KeyLimits,
+    KeyScope,
+    NewKey,
+)
 from loom_worker.core.values.json import rfc3339
 from web.answers import json_answer, known_id, page_answer
 from web.auth import require_home_token
@@ -25,8 +33,11 @@ class NewKeyBody(Body):
     """A key to be made."""
 
     name: str = Field(max_length=128, pattern=NOT_BLANK, description="For people, such as what the key is for.")
-    scopes: Annotated[list[KeyScope], Field(min_length=1, json_schema_extra=UNIQUE)] = Field(
-        ["chat"], description="read: GET. chat: also what changes sessions and turns. admin: everything, keys included."
+    scopes: Annotated[list[KeyScope], Field(min_length=1, max_length=len(ALL_SCOPES), json_schema_extra=UNIQUE)] = (
+        Field(
+            ["chat"],
+            description="read: GET. chat: also what changes sessions and turns. admin: everything, keys included.",
+        )
     )
     user: User | None = Field(
         None,

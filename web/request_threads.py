@@ -13,6 +13,7 @@ from asyncio import AbstractEventLoop, TimerHandle
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from itertools import takewhile
 
 log = logging.getLogger("loom.web")
@@ -59,7 +60,8 @@ class RequestThreads:
         if not self._is_woken:
             self._is_woken = True
             with suppress(RuntimeError):  # the loop has ended
-                self.loop.call_soon_threadsafe(self._take_results)
+                # In no request's context, or what it begins would carry the ids of the one that woke it.
+                self.loop.call_soon_threadsafe(self._take_results, context=Context())
 
     def shutdown(self, *, timeout_s: float) -> None:
         """Serve nothing any more, and end the threads; those that serve have so long."""

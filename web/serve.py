@@ -142,10 +142,10 @@ def serve(service: "Service") -> None:
     gc.collect()
     sys.setswitchinterval(SWITCH_S)
     gc.freeze()  # what is loaded by now stays: full collections need not look through it again
-    server.start()
-    log.info("listening on http://%s:%d", web.host, server.port)
     if not web.api_keys:
         _tell_who_is_served(service)
+    server.start()
+    log.info("listening on http://%s:%d", web.host, server.port)
     stopping.wait()
     log.info("draining")
     server.drain()

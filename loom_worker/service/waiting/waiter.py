@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import Context
 from typing import Generic, Protocol, TypeVar
 
 from loom_worker.core.errors import LoomError, Unavailable
@@ -153,7 +154,7 @@ class Waiter(Generic[A]):
             self._loop = asyncio.get_running_loop()
             self._unheard, self._changed = Ids(), Ids()
             self._unsure, self._uncompared, self._quiet = Ids(), Ids(), Ids()
-            self._task = self._loop.create_task(self._run())
+            self._task = self._loop.create_task(self._run(), context=Context())
         return self._followed.setdefault(turn_id, Followed())
 
     async def _run(self) -> None:

@@ -115,7 +115,9 @@ def test_a_flaw_never_repeats_what_was_sent() -> None:
 
 
 def test_a_hundred_thousand_unknown_fields_do_not_make_a_longer_answer() -> None:
-    assert len(flaws(NewTurnBody, {"input": "x", **{f"f{n}": n for n in range(100_000)}})) == MAX_FLAWS
+    unknown = {f"f{n}": n for n in range(100_000)}
+    assert len(flaws(NewTurnBody, {"input": "x", **unknown})) == MAX_FLAWS
+    assert len(flaws(NewTurnBody, {"input": "x", "budget": unknown})) == MAX_FLAWS
 
 
 @pytest.mark.cases("session_id", ["", "a b", "a/b", "é", "a\n", "a" * 129, 5])

@@ -1,5 +1,6 @@
 """Requests that wait without a thread, over real connections."""
 
+import asyncio
 import http.client
 import json
 import socket
@@ -7,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from tests.support.played_worker import PlayedWorker
 from tests.support.until import until
 from tests.support.web_stage import Live, MakeStage, Submit, WebStage
+from web.detached import Exchange
 from web.serve import HttpServer
 
 THREADS = 2
@@ -178,6 +181,34 @@ def test_a_client_that_leaves_gives_its_slot_back(live: Live, submit: Submit, st
                 opened.enter_context(raw(live, f"GET {path}"))
             assert stage.waiter.await_waiters(30)
         assert stage.waiter.await_waiters(0)
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError, ValueError])
+def test_a_request_that_fails_behind_its_view_still_goes_on_and_gives_back_what_it_took(error: type[Exception]) -> None:
+    told = list[str]()
+
+    async def go_on(_: Exchange) -> None:
+        told.append("given back")
+
+    def app(environ: dict[str, Any], _: object) -> None:
+        environ["loom.detach"](go_on, False)
+        raise error
+
+    async def main() -> None:
+        made = SimpleNamespace(
+            loop=asyncio.get_running_loop(),
+            tasks=set[asyncio.Task[None]](),
+            threads=SimpleNamespace(hand_over=lambda result: result()),
+            wsgi_app=app,
+            abort=lambda: told.append("closed"),
+            write=lambda data: None,
+            end=lambda data, is_last: None,
+        )
+        Exchange(made, {"REQUEST_METHOD": "GET"}, is_last=False).serve()  # type: ignore[arg-type]
+        await asyncio.gather(*made.tasks)
+
+    asyncio.run(main())
+    assert told == ["closed", "given back"]
 
 
 def test_a_client_that_reads_slowly_gets_all_and_holds_up_nobody(

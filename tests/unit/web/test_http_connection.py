@@ -63,6 +63,7 @@ def test_a_client_that_asks_first_is_refused_before_it_sends(live: Live) -> None
 def test_a_chunked_upload_gets_its_413_too(live: Live) -> None:
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
     problem(spoken(live, f"{HEAD}Transfer-Encoding: chunked\r\n", chunk * 48 + b"0\r\n\r\n"), 413)
+    problem(spoken(live, f"{HEAD}Transfer-Encoding: chunked\r\n", b"fffffffff\r\n"), 413)  # before any of it has come
 
 
 def test_an_endless_upload_is_cut(live: Live) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ class Alarm:
         self.due_s = None
         self._call()
 
-    def call_soon_threadsafe(self, _: Callable[[], None]) -> None:
+    def call_soon_threadsafe(self, _: Callable[[], None], *, context: Context) -> None:
         self.given += 1
 
 
@@ -193,9 +194,9 @@ def test_results_that_come_together_wake_the_loop_once_and_each_is_taken() -> No
         threads.loop = loop = asyncio.get_running_loop()
         woken, wake = list[str](), loop.call_soon_threadsafe
 
-        def counted(*call: Any) -> asyncio.Handle:
+        def counted(*call: Any, context: Context) -> asyncio.Handle:
             woken.append("woken")
-            return wake(*call)
+            return wake(*call, context=context)
 
         loop.call_soon_threadsafe = counted  # type: ignore[assignment, method-assign]
         for number in range(10):
