@@ -142,10 +142,11 @@ def serve(service: "Service") -> None:
     gc.collect()
     sys.setswitchinterval(SWITCH_S)
     gc.freeze()  # what is loaded by now stays: full collections need not look through it again
-    if not web.api_keys:
-        _tell_who_is_served(service)
+    need_key = service.keys.are_required()  # before strangers can take the descriptors that the database needs
     server.start()
     log.info("listening on http://%s:%d", web.host, server.port)
+    if not web.api_keys:
+        _tell_who_is_served(need_key=need_key)
     stopping.wait()
     log.info("draining")
     server.drain()
@@ -154,8 +155,8 @@ def serve(service: "Service") -> None:
     log.info("stopped")
 
 
-def _tell_who_is_served(service: "Service") -> None:
-    if service.keys.are_required():
+def _tell_who_is_served(*, need_key: bool) -> None:
+    if need_key:
         log.info("LOOM_API_KEYS is not set: clients need a key that `loom keys create` or POST /v1/keys made")
     else:
         log.warning("no API key (`loom keys create`, LOOM_API_KEYS): only clients on this machine are served")
