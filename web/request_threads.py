@@ -132,9 +132,11 @@ class RequestThreads:
             with self._lock:
                 del self._serving[slot]
                 now_s = time.monotonic()
-                if self._waiting and self._is_free(now_s):
+                has_next = bool(self._waiting) and self._is_free(now_s)
+                if has_next:
                     self._give(slot, now_s)
                 else:
                     self._idle.append(slot)
-                    if self._is_stopping:
-                        return
+                is_over = self._is_stopping and not has_next
+            if is_over:
+                return

@@ -48,15 +48,20 @@ class NewsFeed:
         Raises:
             Unavailable: Redis did not answer, or the connection is lost: it listens to nothing any more.
         """
+        async with self._connected() as pubsub:
+            async for message in pubsub.listen():
+                if message["type"] != "unsubscribe":
+                    yield _news(message)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Any]:
         with translate_redis_errors():
             async with listening(self._redis) as client, client.pubsub() as pubsub:
+                async with _timeout():
+                    await pubsub.subscribe(ENDED)
+                self._pubsub = pubsub
                 try:
-                    async with _timeout():
-                        await pubsub.subscribe(ENDED)
-                    self._pubsub = pubsub
-                    async for message in pubsub.listen():
-                        if message["type"] != "unsubscribe":
-                            yield _news(message)
+                    yield pubsub
                 finally:
                     self._pubsub = None
 

@@ -195,13 +195,18 @@ def announced(directory: Path, url: str) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            if not is_held(directory):
-                handle = os.open(directory / WEB_URL, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                stack.callback(os.close, handle)
-                if _take(handle):
-                    os.ftruncate(handle, 0)
-                    os.pwrite(handle, url.encode(), 0)
+            _announce(directory, url, stack)
         yield
+
+
+def _announce(directory: Path, url: str, opened: contextlib.ExitStack) -> None:
+    if is_held(directory):
+        return
+    handle = os.open(directory / WEB_URL, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    opened.callback(os.close, handle)
+    if _take(handle):
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, url.encode(), 0)
 
 
 def url_of(directory: Path) -> str | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from loom_worker.core.errors import LoomError, Unavailable
@@ -328,12 +329,12 @@ class Waiter(Generic[A]):
         for turn_id in turn_ids:
             followed = self._followed.get(turn_id)
             readers = [reader for reader in followed.readers if reader.is_live] if followed else []
-            if readers:
-                place = readers[0].place
-                words = await self._in(self._log_threads, lambda place=place: self.in_words(place))  # type: ignore[misc]
-                for reader in readers:
-                    if reader.is_live:
-                        reader.sink.send_heartbeat(words)
+            if not readers:
+                continue
+            words = await self._in(self._log_threads, partial(self.in_words, readers[0].place))
+            for reader in readers:
+                if reader.is_live:
+                    reader.sink.send_heartbeat(words)
 
     async def _in(self, threads: Executor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(threads, work)
