@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loom_worker.cli.show import Api, as_text, common, fields, json_option, listing, paged, print_list
+from loom_worker.cli.show import Api, as_text, common, fields, in_period, json_option, listing, paged, print_list
 from loom_worker.core.settings import Settings, from_env
 from loom_worker.core.values.api_keys import ALL_SCOPES, SCOPES, ApiKey, KeyHolder, KeyLimits, KeyScope, NewKey
 from loom_worker.core.values.audit import ACTIONS
@@ -213,8 +213,7 @@ def _database(settings: Settings) -> Iterator["Database"]:
 @click.option("--agent", help="Of this agent only.")
 @click.option("--session", help="Of this session only.")
 @click.option("--turn", help="Of this turn only.")
-@click.option("--since", help="From this time on, such as 2026-11-24T00:00:00Z.")
-@click.option("--until", help="Before this time.")
+@in_period
 @paged
 @common
 @listing

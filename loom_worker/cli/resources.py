@@ -5,7 +5,7 @@ from typing import Any, get_args
 import click
 
 from loom_worker.cli.http import path_to
-from loom_worker.cli.show import Api, ShowsByName, common, fields, listing, paged, printable
+from loom_worker.cli.show import Api, ShowsByName, common, fields, in_period, listing, paged, printable
 from loom_worker.core.cron import CronPlan
 from loom_worker.core.values.agent_messages import MessageStatus
 from loom_worker.core.values.facts import FactStatus
@@ -41,8 +41,7 @@ def tools(*, agent: str | None, api: Api) -> None:
 @click.option("--session", help="Of this session only.")
 @click.option("--agent", help="Of this agent only.")
 @click.option("--model", help="Of this model only.")
-@click.option("--since", help="From this time on, such as 2026-11-24T00:00:00Z.")
-@click.option("--until", help="Before this time.")
+@in_period
 @paged
 @common
 def usage(*, api: Api, **query: Any) -> None:

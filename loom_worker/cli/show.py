@@ -117,6 +117,12 @@ def paged(command: _Command) -> _Command:
     return click.option("--limit", type=limit, default=50, show_default=True, help="Rows of a page.")(command)
 
 
+def in_period(command: _Command) -> _Command:
+    """``--since`` and ``--until``, of commands that tell what happened in a period."""
+    command = click.option("--until", help="Before this time.")(command)
+    return click.option("--since", help="From this time on, such as 2026-11-24T00:00:00Z.")(command)
+
+
 def listing(command: _Command) -> _Command:
     """A group's own command, which lists; options before another command are refused: silence would hide a mistake."""
 

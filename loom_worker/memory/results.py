@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from loom_worker.core.text import short
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolSpec, ToolUse
 from loom_worker.core.values.sessions import Message
 from loom_worker.memory.layers import Count, chat_tokens, tools_tokens, with_added
@@ -82,14 +83,9 @@ def references(text: str) -> list[str]:
     return list(dict.fromkeys(_REF.findall(text))) if "ref_" in text else []
 
 
-def shortened(text: str, most_chars: int) -> str:
-    """The text, or its beginning and an ellipsis."""
-    return text if len(text) <= most_chars else text[: most_chars - 1] + "…"
-
-
 def call_text(name: str, arguments: Mapping[str, object]) -> str:
     """A call as one reads it, its beginning if it is long: ``add({"a": 1})``."""
-    return shortened(f"{name}({json.dumps(arguments, ensure_ascii=False)})", STUB_CALL_CHARS)
+    return short(f"{name}({json.dumps(arguments, ensure_ascii=False)})", STUB_CALL_CHARS)
 
 
 def _uses(turn: Sequence[ChatMessage]) -> dict[str, ToolUse]:

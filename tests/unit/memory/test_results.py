@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_worker.core.text import short
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome
 from loom_worker.memory.results import (
     STUB_REFS,
@@ -13,7 +14,6 @@ from loom_worker.memory.results import (
     call_text,
     references,
     results_tokens,
-    shortened,
     stubbed,
 )
 from tests.unit.memory.talk import called, count, pairs_are_whole, running, said, turns, user
@@ -112,8 +112,8 @@ def test_a_reference_is_ref_and_32_hexadecimal_digits(text: str, found: list[str
 
 
 def test_what_is_long_is_shortened_to_the_very_character() -> None:
-    assert shortened("abcd", 4) == "abcd"
-    assert shortened("abcde", 4) == "abc…"
+    assert short("abcd", 4) == "abcd"
+    assert short("abcde", 4) == "abc…"
     assert call_text("add", {"ü": "✓"}) == 'add({"ü": "✓"})'
     assert len(call_text("add", {"a": "x" * 999})) == 100
 
