@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from flask import request
 from werkzeug.http import HTTP_STATUS_CODES
 
+from web.request_threads import ENDS_BEHIND_S
+
 T = TypeVar("T")
 log = logging.getLogger("loom.web")
 
@@ -106,7 +108,7 @@ class Exchange:
                 each.cancel()
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Run what may block as views are run: in a thread, few at a time."""
+        """Run what may block as views are run: in a thread, few at a time, and those that come in soon before it."""
         done: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         def run() -> None:
@@ -116,7 +118,7 @@ class Exchange:
                 except BaseException as error:  # raised where it is waited for
                     done.set_exception(error)
 
-        self._connection.threads.run(run)
+        self._connection.threads.run(run, behind_s=ENDS_BEHIND_S)
         return await asyncio.wrap_future(done)
 
     def leave(self) -> None:

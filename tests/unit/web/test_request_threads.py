@@ -91,6 +91,21 @@ def test_so_many_are_served_at_a_time_and_the_next_one_by_the_thread_that_is_don
     until(served(*requests), AT_ONCE_S, "all are served")
 
 
+def test_what_has_waited_anyway_goes_behind_what_comes_in_now_but_not_for_ever(
+    threads: RequestThreads, clock: Clock
+) -> None:
+    running, done = given(threads, AT_ONCE), list[str]()
+    until(served(*running), AT_ONCE_S, "all that may be are served")
+    threads.run(lambda: done.append("an end"), behind_s=HELD_UP_S / 4)
+    threads.run(lambda: done.append("a request that came next"))
+    clock.now_s += HELD_UP_S / 2
+    threads.run(lambda: done.append("a request that came later"))
+    running[0].end()
+    until(lambda: len(done) == 3, AT_ONCE_S, "all are done")
+    assert done == ["a request that came next", "an end", "a request that came later"]
+    running[1].end()
+
+
 def test_others_are_served_beside_those_that_are_held_up(threads: RequestThreads, clock: Clock, loop: Alarm) -> None:
     requests = given(threads, AT_ONCE + 1)
     assert loop.due_s == pytest.approx(HELD_UP_S)
