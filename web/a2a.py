@@ -93,7 +93,7 @@ class A2aViews(Views, tag="a2a"):
     def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
         super().__init__(service, limiter)
         self._front = A2aFront(service)
-        self._polls = LongPolls(service.waiter, limiter)
+        self._polls = LongPolls(service.waiter, service.keys, limiter)
         self._streams = EventStreams(service.waiter, service.keys, limiter)
 
     @Operation(f"GET /{CARD_PATH}", AGENT_CARD, scope=None, problems=(403, 404))

@@ -30,6 +30,8 @@ _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[^:\[\]]+))(?::
 LOCAL_WORKSPACE = "default"
 _CHALLENGE = 'Bearer realm="loom"'
 _INVALID = f'{_CHALLENGE}, error="invalid_token"'
+ENDED_KEY = ProblemDetails(401, "unauthorized", "this key has ended meanwhile", {}, {"WWW-Authenticate": _INVALID})
+"""For a request that waited longer than its key was valid."""
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 ENV_DIGITS = 8
 """Of the hash of a key of LOOM_API_KEYS, in the audit: enough to tell a few keys apart, too few to guess one by."""

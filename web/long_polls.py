@@ -12,13 +12,15 @@ from loom_worker.core import log_context
 from loom_worker.core.errors import NotFound, Transient
 from loom_worker.core.values.json import Json
 from web.answers import encode, json_answer
+from web.auth import ENDED_KEY
 from web.bodies import preferred_wait_s
 from web.caller import ApiCaller, caller
 from web.connection_limits import ConnectionLimiter
 from web.detached import Exchange, FinalAnswer, can_detach, detach
-from web.problems import MEDIA_TYPE, RETRY_S, body_of, problem_of
+from web.problems import MEDIA_TYPE, RETRY_S, ProblemDetails, body_of, problem_of
 
 if TYPE_CHECKING:
+    from loom_worker.service.keys import Keys
     from loom_worker.service.waiting.sources import Awaited
     from loom_worker.service.waiting.waiter import Waiter
 
@@ -44,9 +46,7 @@ class EndAnswer:
 
     def if_gone(self, error: NotFound, *, path: str, request_id: str) -> FinalAnswer:
         """What is answered if it is deleted meanwhile."""
-        problem = problem_of(error)
-        body = body_of(problem, path=path, request_id=request_id).encode()
-        return FinalAnswer(problem.status, {"Content-Type": MEDIA_TYPE, **problem.headers}, body)
+        return _refused(problem_of(error), path, request_id)
 
     def headers(self, awaited: "Awaited", *, has_waited: bool) -> tuple[int, Mapping[str, str]]:
         """Status and headers.
@@ -63,8 +63,9 @@ class EndAnswer:
 class LongPolls(Generic[A]):
     """Answers with a turn or run once it has ended, asks for a person, or the time is up."""
 
-    def __init__(self, waiter: "Waiter[A]", limiter: ConnectionLimiter) -> None:
+    def __init__(self, waiter: "Waiter[A]", keys: "Keys", limiter: ConnectionLimiter) -> None:
         self._waiter = waiter
+        self._keys = keys
         self._limiter = limiter
 
     def of(self, awaited_id: str, how: EndAnswer) -> Response:
@@ -84,7 +85,7 @@ class LongPolls(Generic[A]):
         """
         must_wait = how.wait_s > 0 and how.is_open(awaited)
         if must_wait and can_detach() and self._limiter.enter(*caller().holders):
-            poll = _LongPoll(self._waiter, self._limiter, awaited, how, since_s)
+            poll = _LongPoll(self._waiter, self._keys, self._limiter, awaited, how, since_s)
             detach(poll.go_on, holds_answer=True)
             return Response(content_type="application/json")
         status, headers = how.headers(awaited, has_waited=not must_wait)
@@ -104,11 +105,17 @@ class LongPolls(Generic[A]):
         return self.of_known(awaited, EndAnswer(min(preferred_s, most_s), headers), since_s=asked_s)
 
 
+def _refused(problem: ProblemDetails, path: str, request_id: str) -> FinalAnswer:
+    body = body_of(problem, path=path, request_id=request_id).encode()
+    return FinalAnswer(problem.status, {"Content-Type": MEDIA_TYPE, **problem.headers}, body)
+
+
 @dataclass(slots=True)
 class _LongPoll(Generic[A]):
     """A request that waits without a thread; it has a slot."""
 
     waiter: "Waiter[A]"
+    keys: "Keys"
     limiter: ConnectionLimiter
     awaited: A
     how: EndAnswer
@@ -138,6 +145,8 @@ class _LongPoll(Generic[A]):
                 self.awaited = self.waiter.source.look(self.asking.tenant, self.awaited.id)
                 if self.how.is_open(self.awaited) and not is_over:
                     return None
+                if self.keys.has_ended(self.asking.holder):
+                    return _refused(ENDED_KEY, self.path, self.asking.request_id)
                 self.awaited = self.waiter.texts.with_wait(self.awaited)
             except NotFound as error:
                 return self.how.if_gone(error, path=self.path, request_id=self.asking.request_id)

@@ -230,7 +230,7 @@ class RunViews(Views, tag="workflows"):
 
     @property
     def _polls(self) -> LongPolls[Run]:
-        return LongPolls(self.service.runs.waiter, self.limiter)
+        return LongPolls(self.service.runs.waiter, self.service.keys, self.limiter)
 
     def _accepted(self, run: Run, *, is_replay: bool, asked_s: float) -> Response:
         where, most_s = f"/v1/runs/{run.id}", self.max_wait_s

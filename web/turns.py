@@ -346,7 +346,7 @@ class TurnViews(Views, tag="turns"):
 
     @property
     def _polls(self) -> LongPolls[Turn]:
-        return LongPolls(self.service.waiter, self.limiter)
+        return LongPolls(self.service.waiter, self.service.keys, self.limiter)
 
     def _accepted(self, turn: Turn, *, is_replay: bool, asked_s: float) -> Response:
         where, most_s = f"/v1/turns/{turn.id}", self.max_wait_s

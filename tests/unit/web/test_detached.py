@@ -263,6 +263,20 @@ def test_a_key_that_ends_ends_its_streams(live: Live, submit: Submit, stage: Web
     assert told.endswith(b"0\r\n\r\n")
 
 
+def test_a_turns_end_is_not_told_under_a_key_that_ended_meanwhile(
+    live: Live, submit: Submit, stage: WebStage, connection: http.client.HTTPConnection
+) -> None:
+    turn_id = submit()["id"]
+    with closing(connect(live)) as poll:
+        poll.request("GET", f"/v1/turns/{turn_id}?wait=60")
+        assert stage.waiter.await_waiters(1)
+        stage.service.keys.has_ended = lambda _: True  # type: ignore[method-assign]
+        connection.request("POST", f"/v1/turns/{turn_id}/cancel")
+        assert connection.getresponse().status == 202
+        answer = poll.getresponse()
+        assert (answer.status, json.loads(answer.read())["title"]) == (401, "Unauthorized")
+
+
 def test_the_loop_rests_while_a_client_sends_more_behind_a_request_that_waits(
     live: Live, submit: Submit, stage: WebStage
 ) -> None:
