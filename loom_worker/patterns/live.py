@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loom_worker.core.live_files import GRANULE_S, Follower, Mark, Marks, marks_of
+from loom_worker.core.live_files import GRANULE_S, LOOK_S, Follower, Mark, Marks, marks_of
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.patterns import Pattern, PatternUpdateEvent
 from loom_worker.patterns.events import LibraryEvents
@@ -58,6 +58,7 @@ class LiveLibrary(Follower):
         *,
         listener: LibraryEvents | None = None,
         debounce_ms: int | None = None,
+        look_s: float = LOOK_S,
         index: IndexSource | None = None,
         shipped: Path | None = None,
     ) -> None:
@@ -66,13 +67,13 @@ class LiveLibrary(Follower):
         Args:
             listener: receives every load that changed patterns or problems, the first included. What it raises is
                 logged.
-            debounce_ms: a thread looks at the files, and a change counts once none has followed for this long; None:
-                files are only read by ``reload``.
+            debounce_ms: a thread looks at the files every ``look_s`` seconds, and a change counts once none has
+                followed for this long; None: files are only read by ``reload``.
             index: where fitted indexes come from; unless given, they are fitted in this process.
             shipped: another folder whose patterns are added; read once, as it changes with the package alone.
         """
         settle_s = (debounce_ms or 0) / 1000
-        super().__init__("patterns", settle_s=settle_s, most_s=MOST_QUIET_WAITS * settle_s or 1.0)
+        super().__init__("patterns", look_s=look_s, settle_s=settle_s, most_s=MOST_QUIET_WAITS * settle_s or 1.0)
         self.root = root
         self._listener = listener
         self._is_followed = debounce_ms is not None
@@ -80,7 +81,7 @@ class LiveLibrary(Follower):
         self._shipped_root = shipped
         self._shipped: Library | None = None
         self._state = LibraryState(Matcher(()), (), 0)
-        self._is_loaded = False
+        self._is_loaded = self._waits_for_fit = False
         self._files: dict[Path, _LoadedFile] = {}
         self._library = Library((), ())
         self._unpublished: deque[PatternUpdateEvent] = deque()
@@ -93,6 +94,14 @@ class LiveLibrary(Follower):
         if not self._is_loaded:
             self.look(is_wanted=True)
         return self._state
+
+    def warm(self) -> None:
+        """Load it with its fitted index; for a process that nobody asks yet, as others would wait for seconds."""
+        self._waits_for_fit = True
+        try:
+            self.current().wait_fitted()
+        finally:
+            self._waits_for_fit = False
 
     def current(self) -> Matcher:
         """The index as it is now; later changes make a new one."""
@@ -190,7 +199,7 @@ class LiveLibrary(Follower):
         self._library = library = with_shipped(merged(file.content for file in self._files.values()), self._shipped)
         matcher = old.matcher
         if matcher.patterns != library.patterns:
-            matcher = Matcher(library.patterns, matcher, index=self._index)
+            matcher = Matcher(library.patterns, None if self._waits_for_fit else matcher, index=self._index)
         return LibraryState(matcher, library.problems, now_ms())
 
     def _loaded_files(self, marks: Marks) -> "dict[Path, _LoadedFile]":

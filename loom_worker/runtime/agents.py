@@ -187,8 +187,8 @@ class AgentRegistry:
 
     def warm(self) -> None:
         """Build what the first turn would otherwise wait for."""
+        self._knowledge.library.warm()
         runtime = self.runtime("default")
-        self._knowledge.library.current().wait_fitted()
         runtime.count("warm up")
         self._models.warm()
 

@@ -38,7 +38,7 @@ def told() -> Told:
 @pytest.fixture
 def live(root: Path, told: Told) -> Iterator[LiveLibrary]:
     """Follows its files, and is loaded."""
-    library = LiveLibrary(root, listener=told, debounce_ms=20)
+    library = LiveLibrary(root, listener=told, debounce_ms=20, look_s=0.02)
     library.state()
     told.next()
     assert len(watchers()) == 1
@@ -133,7 +133,7 @@ def test_a_volume_of_kubernetes_is_followed_through_its_swap(root: Path, told: T
         put(mount / f"..v{version}" / "sql" / "a.yaml", text("a", f"Version {version}"))
     (mount / "..data").symlink_to("..v1")
     (mount / "sql").symlink_to("..data/sql")
-    library = LiveLibrary(mount, listener=told, debounce_ms=20)
+    library = LiveLibrary(mount, listener=told, debounce_ms=20, look_s=0.02)
     assert [pattern.title for pattern in library.patterns()] == ["Version 1"]
     told.next()
     (mount / "..tmp").symlink_to("..v2")
@@ -167,7 +167,7 @@ def test_a_link_to_itself_is_told_until_it_is_removed_and_others_are_followed(
 
 def test_a_library_that_begins_with_a_link_to_itself_is_followed(root: Path, told: Told) -> None:
     (root / "sql" / "notes").symlink_to("notes")
-    library = LiveLibrary(root, listener=told, debounce_ms=20)
+    library = LiveLibrary(root, listener=told, debounce_ms=20, look_s=0.02)
     assert library.ids() == ("sql/a", "sql/b", "text/c")
     assert len(told.next().errors) == 1
     (root / "sql" / "notes").unlink()

@@ -403,6 +403,19 @@ def test_no_question_waits_for_a_fit(root: Path, tmp_path: Path, told: Told, *, 
     assert library.current().match("monthly revenue by a") == fitted.match("monthly revenue by a")
 
 
+def test_a_process_that_nobody_asks_yet_makes_no_index_that_serves_until_the_fit(
+    root: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unfitted(InProcess):
+        def found(self, patterns: Sequence[Texts]) -> None:  # type: ignore[override]  # there never is one
+            return None
+
+    monkeypatch.setattr(Index, "renewed", lambda *_: pytest.fail("nobody asks for it"))
+    library = LiveLibrary(root, listener=told, index=Unfitted())
+    library.warm()
+    assert [match.pattern.id for match in library.current().match("monthly revenue by a", 1)] == ["sql/a"]
+
+
 def test_who_asks_while_an_index_is_built_has_the_old_one_at_once(root: Path, told: Told) -> None:
     builds, goes_on = threading.Event(), threading.Event()
 
