@@ -117,7 +117,8 @@ def test_celery_messages_hold_ids_and_no_word_that_a_user_or_model_said(demo: Sy
             messages = list(queued_messages(monitor))
         kept = " ".join(str(client.lrange(key, 0, -1)) for key in client.keys("loom:q:*") if client.type(key) == "list")
     tasks = [message for message in messages if "task" in message["headers"]]  # others: workers that answer Flower
-    assert {task["headers"]["task"] for task in tasks} == {"loom.turn.run", "loom.tool.call", "loom.turn.wake"}
+    names = {task["headers"]["task"] for task in tasks}
+    assert names - {"loom.turn.wake"} == {"loom.turn.run", "loom.tool.call"}  # a thread that is free needs no wake-up
     assert all(len(base64.b64decode(task["body"])) < 1024 for task in tasks)
     for message in messages:
         text = json.dumps(message) + base64.b64decode(message["body"]).decode() + kept
