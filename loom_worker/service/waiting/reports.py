@@ -36,8 +36,7 @@ class WaitReports:
 
     def with_waits(self, turns: Iterable[Turn]) -> tuple[Turn, ...]:
         """Turns with what each of them waits for."""
-        listed = tuple(turns)
-        moment_ms = now_ms()
+        listed, moment_ms = tuple(turns), now_ms()
         # Of all others the row alone says it.
         seen = self.live.of(turn for turn in listed if turn.held_by is not None and not _open(turn))
         parked = [turn.id for turn in listed if turn.parked_until_ms is not None and not _open(turn)]
@@ -67,9 +66,8 @@ class WaitReports:
         """
         moment_ms = now_ms()
         stats = self.turns.stats(tenant, now_ms=moment_ms)
-        oldest_queued_s = stats["oldest_queued_age_s"]
         begun = self.with_waits(self.turns.begun(tenant, limit=MOST_COUNTED))
-        ages: dict[WaitsFor, float] = {} if oldest_queued_s is None else {"lane": oldest_queued_s}
+        ages: dict[WaitsFor, float] = {} if (age_s := stats["oldest_queued_age_s"]) is None else {"lane": age_s}
         for turn in begun:
             if turn.waiting is not None:
                 age_s = _age_s(turn.waiting.since_ms, moment_ms)
@@ -131,8 +129,7 @@ def _parked(turn: Turn, waited: Json | None, moment_ms: int) -> Waiting:
 
 def in_words(turn: Turn, moment_ms: int) -> str:
     """What a turn waits for, for people who look on; empty for one that has ended."""
-    waiting = turn.waiting
-    if waiting is None:
+    if (waiting := turn.waiting) is None:
         return ""
     what, waited = waiting.waits_for, f"{_age_s(waiting.since_ms, moment_ms):.0f} s"
     calls = sorted({call.name for call in _open(turn) if call.is_waiting == (what == "person")})

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from loom_worker.core.errors import Unavailable
@@ -111,6 +112,7 @@ class EventSource:
     def __init__(self, turns: Turns, log: EventLog, statuses: TurnStatuses) -> None:
         self.look = turns.get
         self.statuses = statuses.of
+        self.read_many = partial(log.read_many, most=READ_EVENTS)
         self._turns = turns
         self._log = log
         self._rebuilding = threading.Lock()  # a whole journal is in memory meanwhile: one at a time
@@ -138,10 +140,6 @@ class EventSource:
             place.is_finished = self._turns.get(place.tenant, place.turn_id).is_finished
             if not place.is_finished:
                 return ()
-
-    def read_many(self, places: Mapping[str, int]) -> dict[str, tuple[Event, ...]]:
-        """What the logs have now behind an id, by turn."""
-        return self._log.read_many(places, most=READ_EVENTS)
 
     def _next(self, place: Place) -> tuple[Event, ...]:
         place.is_ahead_of_journal = False
