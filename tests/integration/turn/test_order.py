@@ -15,7 +15,7 @@ from tests.support.messages_server import Behaviour, Json, MessagesServer, Outgo
 from tests.support.until import until
 from tests.support.valkey import Valkey
 
-pytestmark = [pytest.mark.integration, pytest.mark.takes(10)]
+pytestmark = [pytest.mark.integration, pytest.mark.heavy, pytest.mark.takes(10)]
 
 SESSIONS = 30
 TURNS = 3

@@ -136,6 +136,7 @@ def test_logs_of_ended_turns_hold_so_many_bytes_together_and_the_first_goes_firs
     assert valkey.keys("loom:events:*") == ["loom:events:one"], "the newest stays, whatever its size"
 
 
+@pytest.mark.heavy
 def test_logs_that_expire_or_are_restored_count_as_well(valkey: redis.Redis) -> None:
     events = EventLog(valkey, EventSettings(total_bytes=10_000, ttl_s=1))
     for n in range(8):

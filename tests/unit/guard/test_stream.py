@@ -77,6 +77,7 @@ def test_a_list_of_numbers_does_not_stop_the_stream(line: str) -> None:
     assert passed([line] * 60) == redacted(line * 60, SENSITIVE)
 
 
+@pytest.mark.heavy
 def test_a_key_file_of_any_length_becomes_one_marker_and_is_not_kept_in_memory() -> None:
     stream = StreamFilter(SENSITIVE)
     out = stream.feed("Here: -----BEGIN PRIVATE" + " KEY-----\n")

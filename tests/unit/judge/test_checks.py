@@ -42,6 +42,7 @@ def test_patterns_are_found_anywhere() -> None:
     assert matches("Order 4711.", [r"\d{4}", "paid"]) == Opinion(0.5, "nothing matches the pattern paid")
 
 
+@pytest.mark.heavy
 def test_an_answer_that_a_pattern_would_search_for_ages_does_not_pass() -> None:
     spite = "a" * 5_000 + "!"
     assert matches(spite, ["(a|aa)+$"]).score == 0.0

@@ -117,6 +117,7 @@ def test_a_front_accepts_turns_while_redis_is_down(settings: Settings) -> None:
     service.close()
 
 
+@pytest.mark.heavy
 def test_a_redis_that_stands_still_is_told_in_time_and_hides_nothing_else(settings: Settings) -> None:
     with Valkey() as server, closing(build.service(replace(settings, redis_url=server.url))) as service:
         assert all(service.figures.all()["known"].values())

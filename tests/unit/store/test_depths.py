@@ -129,6 +129,7 @@ class Acts:
 NAMES = sorted(name for name in vars(Acts) if not name.startswith("_"))
 
 
+@pytest.mark.heavy
 @given(
     happenings=st.lists(
         st.tuples(st.sampled_from(["submit", "submit", "end", *NAMES]), st.sampled_from(SESSIONS)),

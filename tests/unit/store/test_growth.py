@@ -23,6 +23,8 @@ from loom_worker.store.turns import Turns
 from tests.support.sqlite_steps import counted
 from tests.unit.store.made import NOW_MS, WORKSPACE, claimed, final, message, said, submitted
 
+pytestmark = pytest.mark.heavy  # tens of thousands of rows are made first
+
 WAITING = 9_900
 """Turns, a hundred below the most that a workspace may have."""
 LANES = 1_000

@@ -46,6 +46,7 @@ def test_what_was_written_is_there_again_after_a_kill(tmp_path: Path) -> None:
     second.wait()
 
 
+@pytest.mark.heavy
 def test_the_server_obeys_nobody_without_the_password_which_stands_in_no_command_line(tmp_path: Path) -> None:
     running = start(tmp_path)
     password = embedded_with_password(tmp_path).removeprefix("unix://:").partition("@")[0]

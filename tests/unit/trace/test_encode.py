@@ -213,6 +213,7 @@ def test_the_size_counts_as_it_is_sent(encoder: Encoder, text: str) -> None:
 LONG = st.text(max_size=20).map(lambda text: text * 700)
 
 
+@pytest.mark.heavy
 @given(st.dictionaries(LONG, LONG | st.lists(LONG, max_size=3) | st.integers(), max_size=4), st.lists(LONG, max_size=6))
 def test_no_span_is_too_large(attributes: dict[str, object], names: list[str]) -> None:
     events = tuple(SpanEvent(name, START_US, attributes) for name in names)

@@ -86,6 +86,7 @@ def test_calls_of_workers_that_died_are_booked_once_by_who_goes_on(stage: Stage,
     assert used(stage, "agent", "default")["tokens"] == turn.usage.tokens
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("broken", ["cut", "late", "error"])
 def test_what_a_real_stream_told_is_booked_under_the_name_that_was_asked(stage: Stage, broken: str) -> None:
     body = sse(answer("one two", usage=WIRE, model="/models/served.gguf"))
