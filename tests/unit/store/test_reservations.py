@@ -107,11 +107,12 @@ def test_replies_that_are_longer_than_was_likely_are_stopped_where_a_budget_ends
     known(database)
     claim = limited(database, {"tokens": 10_000})
     meters = [BudgetMeter(Budgets(database), payer(claim), input_tokens=INPUT) for _ in range(6)]
-    said = [0 * meter.reserve("ollama/any", MOST) for meter in meters]
+    granted = [meter.reserve("ollama/any", MOST) for meter in meters]
+    said = [0 for _ in meters]
 
     def speak(n: int) -> None:
         with suppress(BudgetSpent):
-            while said[n] < MOST:  # as a reply ends, also where the database was too busy to refuse it
+            while said[n] < granted[n]:  # there the provider ends a reply
                 said[n] += 10
                 meters[n].said("x" * 30)
 
