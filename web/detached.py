@@ -108,7 +108,7 @@ class Exchange:
                 each.cancel()
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Run what may block as views are run: in a thread, few at a time, and those that come in soon before it."""
+        """Run what may block as views are run, in a thread, few at a time; new requests go first for a while."""
         done: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         def run() -> None:

@@ -63,7 +63,7 @@ class RequestThreads:
         """
         with self._lock:
             heapq.heappush(self._waiting, (time.monotonic() + behind_s, next(self._count), work))
-        self._serve_waiting()
+            self._serve_waiting()
 
     def hand_over(self, result: Work) -> None:
         """Have the loop's thread call something; for any thread. Results that come together wake it once."""
@@ -94,18 +94,21 @@ class RequestThreads:
                 log.exception("a result was not taken")
 
     def _relieve(self) -> None:
-        self._relief = None
-        self._serve_waiting()
+        with self._lock:
+            self._relief = None
+            self._serve_waiting()
 
     def _serve_waiting(self) -> None:
-        """Serve what can be served, also beside requests that are held up, and look again when more can be."""
-        with self._lock:
-            now_s = time.monotonic()
-            while self._waiting and self._is_free(now_s) and (self._idle or self._start(now_s)):
-                self._give(self._idle.pop(), now_s)
-            if self._waiting and self._relief is None:
-                due_s = min([HELD_UP_S, *(since_s + HELD_UP_S - now_s for since_s in self._working(now_s))])
-                self._relief = self.loop.call_later(due_s, self._relieve)
+        """Serve what can be served, also beside requests that are held up, and look again when more can be.
+
+        The caller holds the lock.
+        """
+        now_s = time.monotonic()
+        while self._waiting and self._is_free(now_s) and (self._idle or self._start(now_s)):
+            self._give(self._idle.pop(), now_s)
+        if self._waiting and self._relief is None:
+            due_s = min([HELD_UP_S, *(since_s + HELD_UP_S - now_s for since_s in self._working(now_s))])
+            self._relief = self.loop.call_later(due_s, self._relieve)
 
     def _working(self, now_s: float) -> list[float]:
         """Since when those are served that are not held up."""

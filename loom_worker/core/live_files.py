@@ -239,7 +239,7 @@ class LiveFiles(Follower, Generic[FoundT]):
         self._digest = digest(self._entries(self._found))
         self._log(self._found.problems)
         self._note(marks, is_read=True)
-        self._due_s = clock.monotonic() + LOOK_S
+        self._due_s = clock.monotonic() + self._look_s
 
     @abstractmethod
     def _load(self) -> FoundT:

@@ -67,7 +67,7 @@ class WaitReports:
         moment_ms = now_ms()
         stats = self.turns.stats(tenant, now_ms=moment_ms)
         begun = self.with_waits(self.turns.begun(tenant, limit=MOST_COUNTED))
-        ages: dict[WaitsFor, float] = {} if (age_s := stats["oldest_queued_age_s"]) is None else {"lane": age_s}
+        ages: dict[WaitsFor, float] = {} if (queued_s := stats["oldest_queued_age_s"]) is None else {"lane": queued_s}
         for turn in begun:
             if turn.waiting is not None:
                 age_s = _age_s(turn.waiting.since_ms, moment_ms)
