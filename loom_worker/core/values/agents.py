@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from loom_worker.core.values.guardrails import NO_GUARDRAILS, Guardrails
 from loom_worker.core.values.json import Json
@@ -14,8 +14,31 @@ from loom_worker.core.values.schedules import Schedule
 from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.core.values.tools import Tool
 
-PROVIDERS = ("anthropic", "bedrock", "ollama", "scripted")
-"""What serves models."""
+Provider = Literal[
+    "anthropic",
+    "bedrock",
+    "openai",
+    "azure",
+    "mistral",
+    "gemini",
+    "groq",
+    "together",
+    "openrouter",
+    "xai",
+    "deepseek",
+    "vllm",
+    "ollama",
+    "lmstudio",
+    "scripted",
+]
+"""What serves models; each can stand before a model's name and a slash."""
+PROVIDERS: tuple[Provider, ...] = get_args(Provider)
+
+
+def provider_and_model(name: str) -> tuple[str | None, str]:
+    """The two parts of ``provider/model``; None if no known provider stands before the first slash."""
+    provider, slash, model = name.partition("/")
+    return (provider, model) if slash and provider in PROVIDERS else (None, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,42 @@ class ChatMessage:
     """A provider's own blocks (thinking) that must go back unchanged, before text and tool uses."""
 
 
+Effort = Literal["low", "medium", "high"]
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """How much the model is to think before it answers: one of the two."""
+
+    effort: Effort | None = None
+    budget_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the model chooses its words; None: as the provider does."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    extra: Json = field(default_factory=dict)
+    """Further members of the request's body, passed on as they are."""
+
+
+AS_USUAL = Sampling()
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The form that an answer must have."""
+
+    name: str
+    """Letters, digits, ``_`` and ``-``, at most 64."""
+    schema: Json
+    """JSON Schema of an object."""
+
+
 def _never() -> bool:
     return False
 
@@ -166,8 +202,14 @@ class Request:
     """False: the tools stay listed (the provider's prompt cache holds), but the answer must be text."""
     must_call: str = ""
     """The tool that the reply must call, where the provider can demand that; empty: none."""
+    shape: Shape | None = None
+    """The answer is to be JSON of this form, after any calls of tools: the adapter demands it by the provider's own
+    mode, else by a forced tool, and in both cases the reply's text is that JSON. The caller checks it."""
     max_tokens: int = 4096
     stop_sequences: tuple[str, ...] = ()
+    thinking: Thinking | None = None
+    """None: as the model does by itself."""
+    sampling: Sampling = AS_USUAL
     cache_marks: bool = True
     """Mark the ends of system text, memory, the former call's messages and the last message for the prompt cache."""
     is_given_up: Callable[[], bool] = field(default=_never, compare=False)
@@ -248,6 +290,13 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """A piece of what the model thinks before it answers; no part of the reply's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Restarted:
     """The call is tried again from its beginning: drop the deltas of this reply."""
 
@@ -271,7 +320,7 @@ class Reply:
     """The model as the server names it: an alias, the path of a file; nothing but the price of a profile needs it."""
 
 
-ReplyEvent = TextDelta | Restarted | Reply
+ReplyEvent = TextDelta | ThinkingDelta | Restarted | Reply
 
 
 @dataclass(frozen=True, slots=True)
