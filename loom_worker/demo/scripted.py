@@ -16,7 +16,7 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import FREE
 from loom_worker.core.values.chat import ChatMessage, Reply, ReplyEvent, Request, TextDelta, ToolSpec, ToolUse, Usage
 from loom_worker.demo.steps import ScriptStep, next_step
-from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES
+from loom_worker.llm.assembly import MAX_REPLY_BYTES
 from loom_worker.llm.response import POLL_S
 
 _PIECE = re.compile(r"(?:\S+\s*){1,4}|\s+")

@@ -12,16 +12,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Unpack
 
 from loom_worker.core.errors import LoomError, ProviderFailed
-from loom_worker.llm.messages import NO_KEY, CallOptions, MessagesApi, MessagesModel
-from loom_worker.llm.response import bounded_client
+from loom_worker.core.values.chat import Request
+from loom_worker.core.values.json import Json
+from loom_worker.llm.anthropic_request import request_body
+from loom_worker.llm.anthropic_stream import MessageAssembly
+from loom_worker.llm.assembly import Assembly
+from loom_worker.llm.http_model import NO_KEY, CallOptions, HttpModel, ModelServer
 
 if TYPE_CHECKING:
-    from anthropic._base_client import SyncAPIClient
+    import httpx2
+
+    from loom_worker.llm.http_model import SdkClient
 
 NO_CREDENTIALS = "There is no usable key for the model's provider: set ANTHROPIC_API_KEY."
 
 
-class Anthropic(MessagesModel):
+class Anthropic(HttpModel):
     """A Model behind the Messages API; cheap to make, all with the same key and address share one client."""
 
     def __init__(
@@ -33,8 +39,21 @@ class Anthropic(MessagesModel):
         super().__init__(server, model=model, **options)
 
 
+class MessagesServer(ModelServer):
+    """Any server of the Messages API."""
+
+    def body(self, request: Request, model: str) -> Json:
+        return request_body(request, model)
+
+    def path(self, body: Json) -> str:
+        return "/v1/messages"
+
+    def assembly(self, model: str, body: Json, *, max_bytes: int) -> Assembly:
+        return MessageAssembly(model, max_bytes=max_bytes)
+
+
 @dataclass(frozen=True, slots=True)
-class AnthropicServer(MessagesApi):
+class AnthropicServer(MessagesServer):
     """Anthropic's own, or one at another address."""
 
     api_key: str | None = field(repr=False)
@@ -45,11 +64,11 @@ class AnthropicServer(MessagesApi):
         """The API key, if there is one."""
         return self.api_key if self.api_key != NO_KEY else None
 
-    def new_client(self) -> "SyncAPIClient":
+    def new_client(self, http_client: "httpx2.Client") -> "SdkClient":
         import anthropic
 
         client = anthropic.Anthropic(
-            api_key=self.api_key, base_url=self.base_url, max_retries=0, http_client=bounded_client()
+            api_key=self.api_key, base_url=self.base_url, max_retries=0, http_client=http_client
         )
         if not (client.api_key or client.auth_token or client.credentials):
             raise ProviderFailed(NO_CREDENTIALS)

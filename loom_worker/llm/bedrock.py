@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Unpack
 from loom_worker.core.errors import BadSettings, LoomError, ProviderFailed, StreamBroken
 from loom_worker.core.values.chat import Request
 from loom_worker.core.values.json import Json
-from loom_worker.llm.anthropic_errors import ADVICE, safe_detail
+from loom_worker.llm.anthropic import MessagesServer
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.llm.anthropic_stream import ErrorEvent
-from loom_worker.llm.messages import CallOptions, MessagesApi, MessagesModel
-from loom_worker.llm.response import MALFORMED, TooLong, bounded_client
+from loom_worker.llm.assembly import ErrorEvent
+from loom_worker.llm.http_model import CallOptions, HttpModel, ModelServer
+from loom_worker.llm.provider_errors import ADVICE, safe_detail
+from loom_worker.llm.response import MALFORMED, TooLong
 from loom_worker.llm.sse import json_object
 
 if TYPE_CHECKING:
-    from anthropic._base_client import SyncAPIClient
+    import httpx2
+
+    from loom_worker.llm.http_model import SdkClient
 
 VERSION = "bedrock-2023-05-31"
 """The only ``anthropic_version`` that all of Bedrock's models accept; most of them refuse the SDK's default."""
@@ -34,7 +37,7 @@ NO_REGION = "Bedrock needs a region: set AWS_REGION, or region in the AWS profil
 NO_CREDENTIALS = "There are no AWS credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
 
 
-class Bedrock(MessagesModel):
+class Bedrock(HttpModel):
     """A Model that Bedrock runs, by its id, inference profile or ARN there."""
 
     def __init__(
@@ -55,7 +58,7 @@ class Bedrock(MessagesModel):
 
 
 @dataclass(frozen=True, slots=True)
-class BedrockServer(MessagesApi):
+class BedrockServer(MessagesServer):
     """Bedrock's runtime in one region."""
 
     region: str | None
@@ -67,18 +70,21 @@ class BedrockServer(MessagesApi):
         403: "The AWS credentials are not valid (any more), or may not call this model: see its access in the console.",
         404: "There is no model {model!r} in this region: set LOOM_MODEL or AWS_REGION.",
     }
-    bad_address = "The address of Bedrock is no URL: set ANTHROPIC_BEDROCK_BASE_URL."
+
+    @property
+    def bad_address(self) -> str:
+        return "The address of Bedrock is no URL: set ANTHROPIC_BEDROCK_BASE_URL."
 
     @property
     def unreachable(self) -> str:
         return "The connection to Bedrock failed"
 
-    def new_client(self) -> "SyncAPIClient":
+    def new_client(self, http_client: "httpx2.Client") -> "SdkClient":
         import anthropic
 
         try:
             client = anthropic.AnthropicBedrock(
-                aws_region=self.region, base_url=self.base_url, max_retries=0, http_client=bounded_client()
+                aws_region=self.region, base_url=self.base_url, max_retries=0, http_client=http_client
             )
         except ValueError as error:
             raise ProviderFailed(NO_REGION) from error
@@ -110,7 +116,7 @@ class BedrockServer(MessagesApi):
             raise StreamBroken(MALFORMED) from error
 
     def failures(self) -> tuple[type[Exception], ...]:
-        return (*MessagesApi.failures(self), import_module("botocore.exceptions").BotoCoreError)
+        return (*ModelServer.failures(self), import_module("botocore.exceptions").BotoCoreError)
 
     def translated(self, error: Exception, model: str) -> LoomError | None:
         if isinstance(error, import_module("botocore.exceptions").BotoCoreError):

@@ -17,7 +17,7 @@ from loom_worker.core.errors import LeftAlone, LoomError, Overloaded, ProviderFa
 from loom_worker.core.text import longest
 from loom_worker.core.values.chat import Usage
 from loom_worker.guard.limits import Breakers
-from loom_worker.llm.anthropic_errors import is_rate_limit
+from loom_worker.llm.provider_errors import is_rate_limit
 from loom_worker.llm.retry import RetryPolicy, outcome_of, pause_before
 
 Vector = Sequence[float]

@@ -14,9 +14,9 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
 from loom_worker.guard.net.address import Deadline, Lookup, resolve_in_time, target
 from loom_worker.guard.net.http import HttpRequest, open_request, retry_after_s
-from loom_worker.llm.anthropic_errors import safe_detail
 from loom_worker.llm.embeddings import Embedded, InputRefused, MayBeSent, TextKind, Vector, checked
 from loom_worker.llm.prices import cost_usd
+from loom_worker.llm.provider_errors import safe_detail
 
 OPENAI_URL, VOYAGE_URL = "https://api.openai.com/v1", "https://api.voyageai.com/v1"
 MOST_BYTES = 16 * 1024 * 1024

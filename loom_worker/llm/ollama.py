@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Unpack
 from loom_worker.core.errors import BadSettings, LoomError, ProviderFailed
 from loom_worker.core.values.chat import Reply, Request
 from loom_worker.core.values.json import Json
-from loom_worker.llm.anthropic_errors import ADVICE, read_error, safe_detail
+from loom_worker.llm.anthropic import MessagesServer
 from loom_worker.llm.anthropic_request import request_body
-from loom_worker.llm.messages import NO_KEY, CallOptions, MessagesApi, MessagesModel
+from loom_worker.llm.http_model import NO_KEY, CallOptions, HttpModel
 from loom_worker.llm.prices import OLLAMA, with_cost
-from loom_worker.llm.response import bounded_client
+from loom_worker.llm.provider_errors import ADVICE, read_error, safe_detail
 
 if TYPE_CHECKING:
-    from anthropic._base_client import SyncAPIClient
+    import httpx2
+
+    from loom_worker.llm.http_model import SdkClient
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +44,7 @@ CUT = (
 )
 
 
-class Ollama(MessagesModel):
+class Ollama(HttpModel):
     """A Model that Ollama runs; its name is ``ollama/<model>``, so that it is never taken for another model's price."""
 
     def __init__(self, *, model: str, host: str | None = None, **options: Unpack[CallOptions]) -> None:
@@ -53,14 +55,9 @@ class Ollama(MessagesModel):
         """
         super().__init__(OllamaServer(address(host)), model=model, **options)
 
-    @property
-    def name(self) -> str:
-        """The model that is asked, with Ollama's prefix."""
-        return OLLAMA + self._model
-
 
 @dataclass(frozen=True, slots=True)
-class OllamaServer(MessagesApi):
+class OllamaServer(MessagesServer):
     """Ollama at one address."""
 
     url: str
@@ -70,17 +67,23 @@ class OllamaServer(MessagesApi):
         403: "It may not do this: see its log.",
         404: "Ollama has no model {model!r}: run `ollama pull {model}`, or set LOOM_MODEL.",
     }
-    bad_address = "The address of Ollama is no URL: set OLLAMA_HOST."
+
+    @property
+    def bad_address(self) -> str:
+        return "The address of Ollama is no URL: set OLLAMA_HOST."
+
+    def named(self, model: str) -> str:
+        return OLLAMA + model
 
     @property
     def unreachable(self) -> str:
         return f"Ollama does not answer at {self.url}: start it with `ollama serve`, or set OLLAMA_HOST"
 
-    def new_client(self) -> "SyncAPIClient":
+    def new_client(self, http_client: "httpx2.Client") -> "SdkClient":
         import anthropic
 
         # The key is given, so that one of Anthropic's in the environment is never sent to this server.
-        return anthropic.Anthropic(api_key=NO_KEY, base_url=self.url, max_retries=0, http_client=bounded_client())
+        return anthropic.Anthropic(api_key=NO_KEY, base_url=self.url, max_retries=0, http_client=http_client)
 
     def body(self, request: Request, model: str) -> Json:
         """Without marks, texts in one block, and without tools where none may be called."""

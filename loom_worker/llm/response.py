@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
@@ -20,7 +20,6 @@ from loom_worker.core.errors import Interrupted, StreamBroken
 from loom_worker.core.values.chat import UNWATCHED, Watch
 
 if TYPE_CHECKING:
-    import anthropic
     import httpx2
 
 POLL_S = 0.25
@@ -64,6 +63,15 @@ class ProviderCall(Protocol):
 
     def is_given_up(self) -> bool:
         """True: nobody wants the reply any more. Asked every POLL_S and with each chunk."""
+
+
+class SdkStream(Protocol):
+    """The part of an SDK's ``Stream`` that is needed."""
+
+    response: "httpx2.Response"
+
+    def close(self) -> None:
+        """Close the response."""
 
 
 class TooLate(Exception):
@@ -174,7 +182,7 @@ class WatchedBody:
 class Response:
     """A streamed response of status 200, as the SDK gives it."""
 
-    stream: "anthropic.Stream[object]"
+    stream: "SdkStream"
 
     def chunks(self) -> Iterator[bytes]:
         """The body, as it arrives; a compressed one, too, never yields more than CHUNK_BYTES at a time.
@@ -256,8 +264,12 @@ def _from_zstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
 _UNPACK = {"gzip": _inflated, "x-gzip": _inflated, "deflate": _inflated, "br": _from_brotli, "zstd": _from_zstd}
 
 
-def bounded_client() -> "httpx2.Client":
-    """The HTTP client that the SDK would make, except that the bodies of errors and redirects end early."""
+def bounded_client(before_sending: "Callable[[httpx2.Request], None]") -> "httpx2.Client":
+    """The HTTP client that an SDK would make, except that the bodies of errors and redirects end early.
+
+    Args:
+        before_sending: sees each request before it goes out.
+    """
     import anthropic
     import httpx2
 
@@ -283,4 +295,4 @@ def bounded_client() -> "httpx2.Client":
             response.stream = Beginning(response.stream, dict(response.headers))
             response.headers.pop("content-encoding", None)
 
-    return anthropic.DefaultHttpxClient(event_hooks={"response": [shorten_error]})
+    return anthropic.DefaultHttpxClient(event_hooks={"request": [before_sending], "response": [shorten_error]})

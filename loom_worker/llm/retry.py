@@ -18,8 +18,8 @@ from loom_worker.core.errors import (
 )
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta
 from loom_worker.guard.limits import Breakers
-from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.model import Model, NotSent
+from loom_worker.llm.provider_errors import is_rate_limit
 
 
 @dataclass(frozen=True, slots=True)

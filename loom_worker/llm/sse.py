@@ -20,7 +20,7 @@ def events(chunks: Iterable[bytes], *, max_bytes: int = MAX_EVENT_BYTES) -> Iter
     """Split a body of server-sent events into the JSON objects in it; an unfinished last event is left out.
 
     The name of an event of a reply is the ``type`` of an object without one, and what an ``error`` event holds becomes
-    its ``error``. Keep-alives (no data, ``ping``, ``[DONE]``) are passed over. A body or line that is bare JSON is an
+    its ``error``; ``[DONE]`` becomes an event of type ``done``. Keep-alives (no data, ``ping``) are passed over. A body or line that is bare JSON is an
     event, too: some servers answer so in spite of ``stream: true``, errors above all.
 
     Args:
@@ -55,6 +55,8 @@ def events(chunks: Iterable[bytes], *, max_bytes: int = MAX_EVENT_BYTES) -> Iter
 
 def _event(name: str, data: bytes) -> Json | None:
     """The object in an event; None if it only keeps the connection alive."""
+    if data == b"[DONE]":
+        return {"type": "done"}
     if not data.startswith(b"{"):
         if data and _OF_A_REPLY.match(name):
             raise StreamBroken(MALFORMED)

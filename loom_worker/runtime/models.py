@@ -19,7 +19,7 @@ from loom_worker.llm import prices, tokens
 from loom_worker.llm.a2a import A2aAgent
 from loom_worker.llm.a2a_http import RemoteAddress
 from loom_worker.llm.anthropic import Anthropic
-from loom_worker.llm.messages import CallOptions
+from loom_worker.llm.http_model import CallOptions
 from loom_worker.llm.model import Fallback, Metered, Model
 from loom_worker.llm.prices import small_model
 from loom_worker.llm.retry import Guarded, Measured, Retrying

@@ -17,8 +17,8 @@ from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.events.writer import EventWriter
 from loom_worker.guard.limits import Tolerant
 from loom_worker.lanes.live_waits import KEPT_MS, LiveWaits
-from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.model import BudgetMeter, PaidTry
+from loom_worker.llm.provider_errors import is_rate_limit
 from loom_worker.turn.control import RunClock
 from loom_worker.turn.state import TurnState
 

@@ -9,7 +9,7 @@ import pytest
 
 from bench.tokens import after_a_reply, sample, skipped
 from loom_worker.core.errors import ProviderFailed
-from loom_worker.core.values.chat import ChatMessage, Request
+from loom_worker.core.values.chat import ChatMessage, Request, TextDelta, ThinkingDelta
 from loom_worker.llm.anthropic import Anthropic
 from tests.support.messages_server import MessagesServer, Plain, Stream
 
@@ -71,13 +71,15 @@ def test_a_recorded_stream_is_read_as_it_was_sent(recording):
     *deltas, reply = call(Stream(recording["body"].encode()), model=model)
     assert reply.stop_reason == stop_reason
     assert reply.text == "".join(block["text"] for block in blocks if block["type"] == "text")
-    assert reply.text == "".join(delta.text for delta in deltas)
+    assert reply.text == "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
     assert [(use.id, use.name, use.arguments, use.flaw) for use in reply.tool_uses] == [
         (block["id"], block["name"], json.loads(block["json"] or "{}"), None)
         for block in blocks
         if block["type"] == "tool_use"
     ]
     thoughts = [block for block in blocks if block["type"] == "thinking"]
+    thought = "".join(delta.text for delta in deltas if isinstance(delta, ThinkingDelta))
+    assert thought == "".join(block["thinking"] for block in thoughts)
     assert [(each["thinking"], each["signature"]) for each in reply.opaque] == [
         (block["thinking"], block["signature"]) for block in thoughts
     ]

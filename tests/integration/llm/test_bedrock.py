@@ -6,8 +6,8 @@ import pytest
 
 from loom_worker.core.errors import Overloaded, PromptTooLong, ProviderFailed, StreamBroken
 from loom_worker.core.values.chat import ChatMessage, Request, TextDelta, ToolSpec
-from loom_worker.llm.anthropic_errors import is_rate_limit
 from loom_worker.llm.bedrock import Bedrock
+from loom_worker.llm.provider_errors import is_rate_limit
 from tests.support.bedrock_wire import (
     BedrockServer,
     Frames,

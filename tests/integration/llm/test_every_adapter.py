@@ -10,7 +10,7 @@ import pytest
 
 from loom_worker.core.errors import Interrupted, StreamBroken
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta, ToolSpec
+from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta, ThinkingDelta, ToolSpec
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.bedrock import Bedrock
 from loom_worker.llm.model import NotSent
@@ -123,7 +123,7 @@ def test_deltas_come_at_once_and_a_call_given_up_drops_its_connection_and_hurts_
     server.then(Hang(release, provider.whole, provider.begun_bytes), provider.streamed(provider.whole))
     model = provider.model(server)
     replies = model.reply(REQUEST)
-    assert isinstance(next(replies), TextDelta)
+    assert isinstance(next(replies), TextDelta | ThinkingDelta)
     replies.close()
     readers = [thread for thread in threading.enumerate() if thread.name == "loom-llm-read"]
     until(lambda: not any(thread.is_alive() for thread in readers), 5.0, "the end of the reading thread")

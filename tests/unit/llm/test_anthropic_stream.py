@@ -6,9 +6,10 @@ import math
 import pytest
 
 from loom_worker.core.errors import StreamBroken
-from loom_worker.core.values.chat import ChatMessage, Request
+from loom_worker.core.values.chat import ChatMessage, Request, TextDelta
 from loom_worker.llm.anthropic_request import POSITION_KEY, request_body
-from loom_worker.llm.anthropic_stream import Assembly, ErrorEvent, read_tool_use
+from loom_worker.llm.anthropic_stream import MessageAssembly
+from loom_worker.llm.assembly import ErrorEvent, read_tool_use
 from loom_worker.llm.sse import json_object
 from tests.support.messages_wire import (
     WireCall,
@@ -24,9 +25,12 @@ from tests.support.messages_wire import (
 
 
 def assembled(events):
-    assembly = Assembly("claude-asked")
-    deltas = [assembly.feed(event) for event in events]
-    return assembly, "".join(deltas)
+    assembly = MessageAssembly("claude-asked")
+    return assembly, "".join(delta.text for event in events for delta in said(assembly, event))
+
+
+def said(assembly, event):
+    return [delta for delta in assembly.feed(event) if isinstance(delta, TextDelta)]
 
 
 def read(*parts):
@@ -44,8 +48,8 @@ def called(raw, stop_reason="tool_use"):
 
 def test_text_comes_piece_by_piece_and_whole():
     assembly, _ = assembled([start(model="/models/served.gguf")])
-    pieces = [assembly.feed(event) for event in [*text_block(0, ["Hel", "lo"]), *finish("end_turn")]]
-    assert [piece for piece in pieces if piece] == ["Hel", "lo"]
+    events = [*text_block(0, ["Hel", "lo"]), *finish("end_turn")]
+    assert [delta.text for event in events for delta in said(assembly, event)] == ["Hel", "lo"]
     assert (assembly.reply().text, assembly.reply().model) == ("Hello", "claude-asked")
 
 

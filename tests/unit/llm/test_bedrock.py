@@ -6,8 +6,8 @@ import pytest
 
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.chat import ChatMessage, Request
-from loom_worker.llm.anthropic_errors import ErrorResponse, read_error
 from loom_worker.llm.bedrock import Bedrock, BedrockServer
+from loom_worker.llm.provider_errors import ErrorResponse, read_error
 
 
 @pytest.mark.parametrize("missing", ["boto3", "botocore"])

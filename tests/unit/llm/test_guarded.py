@@ -14,8 +14,8 @@ from loom_worker.core.errors import (
 )
 from loom_worker.core.values.chat import ChatMessage, Reply, Request
 from loom_worker.guard.limits import CLOSED, CallPermit
-from loom_worker.llm.anthropic_errors import ErrorResponse, translated
 from loom_worker.llm.model import NotSent, whole_reply
+from loom_worker.llm.provider_errors import ErrorResponse, translated
 from loom_worker.llm.retry import Guarded
 from tests.support.models import Plays, says
 

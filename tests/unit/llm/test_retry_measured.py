@@ -14,7 +14,7 @@ from loom_worker.core.errors import (
 )
 from loom_worker.core.metrics import LLM_FIRST_TOKEN, LLM_REQUESTS
 from loom_worker.core.values.chat import ChatMessage, Request, TextDelta
-from loom_worker.llm.anthropic_errors import RATE_LIMIT
+from loom_worker.llm.provider_errors import RATE_LIMIT
 from loom_worker.llm.retry import Measured
 from tests.support.counting import Counted
 from tests.support.models import Beat, Plays, says

@@ -42,7 +42,7 @@ def test_data_that_is_half_an_object_breaks_the_stream(data):
         list(events([b"data: " + data + b"\n\n"]))
 
 
-@pytest.mark.cases("data", [b"", b"[DONE]", b"ping", b"null", b"\xff", b"[" * 100_000])
+@pytest.mark.cases("data", [b"", b"ping", b"null", b"\xff", b"[" * 100_000])
 def test_what_only_keeps_the_connection_alive_is_passed_over(data):
     alive = b"event: ping\ndata: " + data + b"\n\ndata:" + data + b"\n\ndata\n\n"
     assert list(events([alive + wire({"n": 1}) + alive])) == [{"n": 1}]
@@ -72,7 +72,7 @@ def test_an_error_event_is_one_whatever_it_holds(data, error):
     assert list(events([f"event: error\ndata: {data}\n\n".encode()])) == [{"type": "error", "error": error}]
 
 
-@pytest.mark.cases("text", ['{"n": 1}', '\n{"n":\n\n 1}\n', '\ufeff{"n": 1}\n\ndata: [DONE]\n\n'])
+@pytest.mark.cases("text", ['{"n": 1}', '\n{"n":\n\n 1}\n', '\ufeff{"n": 1}\n\ndata: ping\n\n'])
 @pytest.mark.cases("size", [1, 1000])
 def test_a_body_that_is_bare_json_is_an_event(text, size):
     body = text.encode()
@@ -89,3 +89,7 @@ def test_bare_json_after_events_is_one_too():
 
 def test_html_holds_no_events():
     assert list(events([b"<html>\n\n<body>data: no</body>\n\n</html>\n"])) == []
+
+
+def test_the_word_that_ends_a_stream_of_openais_form_is_an_event():
+    assert list(events([b'data: {"n": 1}\n\ndata: [DONE]\n\n'])) == [{"n": 1}, {"type": "done"}]

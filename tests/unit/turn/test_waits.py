@@ -12,7 +12,7 @@ from loom_worker.core.values.chat import Watch
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.turns import Turn
 from loom_worker.lanes import keys
-from loom_worker.llm.anthropic_errors import RATE_LIMIT
+from loom_worker.llm.provider_errors import RATE_LIMIT
 from loom_worker.turn.decide import MAX_WAITS
 from loom_worker.turn.waits import QUIET_MS, SHOWN_AFTER_MS, SHOWN_AGAIN_MS
 from tests.support.models import Beat, says

@@ -3,7 +3,7 @@
 import pytest
 
 from loom_worker.core.errors import Overloaded, PromptTooLong, ProviderFailed, StreamBroken
-from loom_worker.llm.anthropic_errors import ErrorResponse, Excess, excess, read_error, retry_after_s, translated
+from loom_worker.llm.provider_errors import ErrorResponse, Excess, excess, read_error, retry_after_s, translated
 
 KEY = "sk-ant-api03-verysecret"
 NOW_S = 1_800_000_000.0

@@ -1,7 +1,8 @@
-"""A call of any server that speaks the Messages API, through the official SDK.
+"""A call of any server through the SDK of a maker, Anthropic's or OpenAI's, which have one generator and one form.
 
-What is special about one kind of server is in its ``MessagesApi``; this is the only file that knows the errors which
-the SDK and its HTTP client share among all of them. Why the stream is read here, and not by the SDK: see ``anthropic``.
+The special traits of a kind of server are in its ``ModelServer``; this is the only file that knows the errors which the
+SDKs and their HTTP client share among all of them. The docstring of ``anthropic`` says why the stream is read here, and
+not by the SDK.
 """
 
 import json
@@ -12,25 +13,29 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Interrupted, LoomError, PromptTooLong, ProviderFailed, StreamBroken, Unreached
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, Watch
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, Watch
 from loom_worker.core.values.json import Json
-from loom_worker.llm.anthropic_errors import ADVICE, ErrorResponse, is_refusal, read_error, translated
-from loom_worker.llm.anthropic_request import request_body
-from loom_worker.llm.anthropic_stream import MAX_REPLY_BYTES, Assembly, ErrorEvent
+from loom_worker.llm.assembly import MAX_REPLY_BYTES, Assembly, ErrorEvent
 from loom_worker.llm.conversation import proofs, without_thinking, without_what_is_refused
 from loom_worker.llm.model import NotSent
 from loom_worker.llm.prices import with_cost
-from loom_worker.llm.response import PLAIN, Response, TooLate, TooLong, WatchedBody
+from loom_worker.llm.provider_errors import ADVICE, ErrorResponse, is_refusal, read_error, translated
+from loom_worker.llm.response import PLAIN, Response, TooLate, TooLong, WatchedBody, bounded_client
 from loom_worker.llm.sanitize import json_error
 from loom_worker.llm.sse import events
 
 if TYPE_CHECKING:
-    from anthropic._base_client import SyncAPIClient
+    import anthropic
+    import httpx2
+    import openai
+
+    SdkClient = anthropic.Anthropic | anthropic.AnthropicBedrock | openai.OpenAI
 
 log = logging.getLogger(__name__)
 
@@ -51,21 +56,31 @@ _sending = threading.local()
 """``may_be_sent`` of the call that a thread makes."""
 _refused: dict[str, None] = {}
 """Signatures of thinking that a provider refused, the latest last."""
-_clients: dict[tuple["MessagesApi", int], "SyncAPIClient"] = {}
+_clients: dict[tuple["ModelServer", int], "SdkClient"] = {}
 
 
-class MessagesApi(ABC):
-    """One kind of server of the Messages API; a subclass is a frozen dataclass of its settings.
+class ModelServer(ABC):
+    """One kind of server; a subclass is a frozen dataclass of its settings.
 
     What is not overridden is as on Anthropic's own servers.
     """
 
+    sdk: ClassVar[str] = "anthropic"
+    """The package whose client calls it."""
     advice: ClassVar[Mapping[int, str]] = ADVICE
     """What to do about an error, by its status; ``{model}`` stands for the model's name."""
     reads_body: ClassVar[bool] = False
     """True: the SDK's client must see the body as a mapping. It then copies it node by node, which took 18 % of a
     worker's time (measured); else it is given the bytes."""
-    bad_address: ClassVar[str] = "The address of the model's provider is no URL: set ANTHROPIC_BASE_URL."
+
+    def named(self, model: str) -> str:
+        """A model's name inside Loom."""
+        return model
+
+    @property
+    def bad_address(self) -> str:
+        """The error's text if the address is no URL."""
+        return "The address of the model's provider is no URL: set ANTHROPIC_BASE_URL."
 
     @property
     def unreachable(self) -> str:
@@ -78,25 +93,31 @@ class MessagesApi(ABC):
         return None
 
     @abstractmethod
-    def new_client(self) -> "SyncAPIClient":
+    def new_client(self, http_client: "httpx2.Client") -> "SdkClient":
         """A client of the SDK; ProviderFailed: it cannot be made, for example for lack of a key."""
 
-    def client(self) -> "SyncAPIClient":
+    def client(self) -> "SdkClient":
         """The client that this process made for the same settings before, or a new one; raises as new_client."""
         # The process id is in the key because a forked child must not share its parent's connections.
         key = (self, os.getpid())
         with _building:
             if key not in _clients:
-                _clients[key] = client = self.new_client()
                 # Only the HTTP client knows when a connection is made, which may take seconds: the session may be
                 # deleted meanwhile.
-                hooks = client._client.event_hooks
-                client._client.event_hooks = {**hooks, "request": [_ask_before_sending]}
+                _clients[key] = self.new_client(bounded_client(before_sending=_ask_before_sending))
             return _clients[key]
 
+    @abstractmethod
     def body(self, request: Request, model: str) -> Json:
-        """The JSON body of ``POST /v1/messages``."""
-        return request_body(request, model)
+        """The JSON body of a request."""
+
+    @abstractmethod
+    def path(self, body: Json) -> str:
+        """Where a body is posted to, below the client's address."""
+
+    @abstractmethod
+    def assembly(self, model: str, body: Json, *, max_bytes: int) -> Assembly:
+        """What puts the reply to a body together; model as the provider names it."""
 
     def events(self, chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[Json]:
         """The events in a response's body.
@@ -117,15 +138,25 @@ class MessagesApi(ABC):
 
     def failures(self) -> tuple[type[Exception], ...]:
         """What a call may raise."""
-        import anthropic
         import httpx2
 
-        theirs = (anthropic.AnthropicError, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)
+        own = _sdk_errors(self.sdk)
+        theirs = (*own, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL)
         return (TooLate, ErrorEvent, *theirs, OSError, ValueError, AssertionError)
 
     def translated(self, error: Exception, model: str) -> LoomError | None:
         """What an error of this server alone means; None for all that mean the same as Anthropic's."""
         return None
+
+
+def _sdk_errors(sdk: str) -> tuple[type[Exception], ...]:
+    if sdk == "openai":
+        import openai
+
+        return (openai.OpenAIError,)
+    import anthropic
+
+    return (anthropic.AnthropicError,)
 
 
 def _ask_before_sending(request: Any) -> None:
@@ -151,12 +182,12 @@ class CallOptions(TypedDict, total=False):
     """False: ``cache_control`` is left out, for servers that refuse it."""
 
 
-class MessagesModel:
-    """A Model behind the Messages API."""
+class HttpModel:
+    """A Model behind HTTP."""
 
     def __init__(
         self,
-        server: MessagesApi,
+        server: ModelServer,
         *,
         model: str,
         call_timeout_s: float = CALL_TIMEOUT_S,
@@ -168,7 +199,7 @@ class MessagesModel:
 
         Args:
             model: as the provider names it.
-            call_timeout_s, stopping, max_reply_bytes, cache_marks: see CallOptions.
+            call_timeout_s, stopping, max_reply_bytes, cache_marks: as CallOptions says.
         """
         self._cache_marks = cache_marks
         self._server = server
@@ -180,7 +211,7 @@ class MessagesModel:
     @property
     def name(self) -> str:
         """The model that is asked."""
-        return self._model
+        return self._server.named(self._model)
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
         """A request that the provider refuses is asked once more without what that names."""
@@ -214,17 +245,17 @@ class MessagesModel:
             watched.close()
 
     def _read(self, watched: WatchedBody, body: Json, watch: Watch) -> Iterator[ReplyEvent]:
-        assembly = Assembly(self._model, max_bytes=self._max_reply_bytes)
+        assembly, told = self._assembly(body), None
         try:
             for event in self._server.events(watched, max_bytes=2 * self._max_reply_bytes + EVENT_SLACK_BYTES):
-                if event.get("type") == "message_start" and assembly.has_begun:
-                    assembly = Assembly(self._model, max_bytes=self._max_reply_bytes)
+                if assembly.begins_anew(event):
+                    assembly = self._assembly(body)
                     yield Restarted("the server began its reply anew")
-                text = assembly.feed(event)
-                if event.get("type") in ("message", "message_start", "message_delta"):
-                    watch.told(assembly.usage)
-                if text:
-                    yield TextDelta(text)
+                deltas = assembly.feed(event)
+                if (usage := assembly.usage) != told:
+                    watch.told(usage)
+                    told = usage
+                yield from deltas
                 if assembly.is_complete or assembly.is_too_large:
                     break
         except TooLong:  # a stream that is longer than any reply, or one event that is: what came before it counts
@@ -233,6 +264,9 @@ class MessagesModel:
         if not assembly.is_too_large:
             watched.finish_by(time.monotonic() + DRAIN_S)
         yield reply
+
+    def _assembly(self, body: Json) -> Assembly:
+        return self._server.assembly(self._model, body, max_bytes=self._max_reply_bytes)
 
     def _translated(self, error: Exception) -> LoomError:
         import httpx2
@@ -257,12 +291,12 @@ class MessagesModel:
 
 def _response(error: BaseException | None) -> ErrorResponse | None:
     """The server's error; None if it was not the server that failed."""
-    import anthropic
-
     if isinstance(error, ErrorEvent):
         return read_error(200, error.args[0])
-    if isinstance(error, anthropic.APIStatusError):
-        return read_error(error.status_code, error.body, error.response.headers)
+    # Both SDKs' errors of a status have these; which of them is installed and loaded does not matter here.
+    status, response = getattr(error, "status_code", None), getattr(error, "response", None)
+    if isinstance(status, int) and response is not None:
+        return read_error(status, getattr(error, "body", None), response.headers)
     return None
 
 
@@ -290,7 +324,7 @@ def _noting(dropped: Collection[str], events: Iterator[ReplyEvent]) -> Iterator[
 
 class _Call:
     def __init__(
-        self, server: MessagesApi, body: Json, request: Request, *, timeout_s: float, stopping: Stopping | None
+        self, server: ModelServer, body: Json, request: Request, *, timeout_s: float, stopping: Stopping | None
     ) -> None:
         self._server = server
         self._body = body
@@ -299,19 +333,19 @@ class _Call:
         self._stopping = stopping
 
     def open(self) -> Response:
-        import anthropic
+        import httpx2
 
         _sending.may_be_sent = self._request.may_be_sent  # for the client's hook, which runs in this thread
-        timeout = anthropic.Timeout(self._timeout_s, connect=min(CONNECT_S, self._timeout_s))
+        timeout = httpx2.Timeout(self._timeout_s, connect=min(CONNECT_S, self._timeout_s))
         # post() rather than messages.create(): the body is built here, and deprecated model names do not warn.
         try:
-            stream = self._server.client().post(
-                "/v1/messages",
+            stream: Any = self._server.client().post(
+                self._server.path(self._body),
                 **({"body": self._body} if self._server.reads_body else {"content": _encoded(self._body)}),
                 cast_to=object,
                 options={"timeout": timeout, "headers": PLAIN},
                 stream=True,
-                stream_cls=anthropic.Stream[object],
+                stream_cls=import_module(self._server.sdk).Stream[object],
             )
         except (TypeError, ValueError, RecursionError) as error:  # checked only now: to write it twice takes time
             if (why := json_error(self._body)) is None:
