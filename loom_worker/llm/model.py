@@ -161,7 +161,7 @@ class Revocable:
         yield from self._model.reply(replace(request, may_be_sent=self._is_there, is_given_up=is_given_up))
 
 
-FRAME_TOKENS, MESSAGE_TOKENS, TOOLS_TOKENS = 50, 10, 810
+FRAME_TOKENS, MESSAGE_TOKENS, TOOLS_TOKENS = 128, 10, 810
 """Around a request and around each of its messages, generously; the provider's own text about tools, where there are
 some (memory/layers.py)."""
 TOKEN_BYTES = 3
