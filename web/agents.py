@@ -67,7 +67,7 @@ class _DiffQuery(Query):
 AGENT = record(
     "Agent",
     "Who answers. Agents come from YAML files; null means the setting of the process holds.",
-    "name object=agent version description provider model tools max_llm_calls max_tool_calls timeout_s "
+    "name object=agent version description provider:text? model:text? tools max_llm_calls max_tool_calls timeout_s "
     "patterns_enabled unknown_keys",
     Agent,
     also=" ".join(each.name for each in fields(Agent) if each.name not in UNSHOWN | {"tools"}),
@@ -171,8 +171,8 @@ def agent_json(agent: Agent) -> Json:
         "object": "agent",
         "version": agent.version,
         "description": agent.description,
-        "provider": agent.provider,
-        "model": agent.model,
+        "provider": agent.llm.provider,
+        "model": agent.llm.model,
         "tools": None if agent.tools is None else [*agent.tools, *agent.custom],
         "max_llm_calls": agent.max_llm_calls,
         "max_tool_calls": agent.max_tool_calls,

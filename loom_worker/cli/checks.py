@@ -266,7 +266,7 @@ def _subject(problem: Problem, settings: Settings) -> str:
 
 def model(settings: Settings, *, asks: bool = True) -> InstallationCheck:
     """Does it answer, and call a tool? Two requests of some hundred tokens; the demo is sound, and a warning."""
-    llm, shown = replace(settings.llm, call_timeout_s=ASK_S), model_line(settings)
+    llm, shown = settings.llm, model_line(settings)
     if llm.provider == "scripted" or not asks:
         why = "its answers are a script's" if asks else "it was not asked"
         return InstallationCheck("model", True, shown, warning=why)
@@ -276,7 +276,7 @@ def model(settings: Settings, *, asks: bool = True) -> InstallationCheck:
     call = Request("", (ChatMessage("user", "Call the tool ping."),), tools=(PING,), must_call="ping", max_tokens=256)
     began_s = time.monotonic()
     try:
-        made = adapter(llm, llm.provider, llm.model, Stopping(ASK_S))
+        made = adapter(replace(settings, llm=replace(llm, call_timeout_s=ASK_S)), llm.usual, Stopping(ASK_S))
         one_token = replace(call, tools=(), must_call="", max_tokens=1)
         said, called = (whole_reply(made, each) for each in (one_token, call))
     except LoomError as error:

@@ -133,6 +133,22 @@ class OneOf(Parser[T]):
         return self._words[raw.lower()]
 
 
+class Words(Parser[tuple[str, ...]]):
+    """Some of several words, separated by spaces or commas."""
+
+    def __init__(self, *words: str) -> None:
+        self._words, self.expected = words, "some of " + ", ".join(words)
+
+    def parse(self, raw: str) -> tuple[str, ...]:
+        found = raw.replace(",", " ").lower().split()
+        if not set(found) <= set(self._words):
+            raise ValueError(raw)
+        return tuple(found)
+
+    def show(self, value: tuple[str, ...]) -> str:
+        return ",".join(value)
+
+
 class YesNo(Parser[bool]):
     """Yes or no, shown as True or False."""
 

@@ -202,7 +202,7 @@ def test_a_sessions_model_goes_before_its_agents_and_that_before_the_settings(
     settings: Settings, session: str | None, agent: str | None, expected: str
 ) -> None:
     llm = LlmSettings(provider="anthropic", model="claude-sonnet-4-5", api_key="sk-none")
-    registry = with_agent(replace(settings, llm=llm), Agent("x", backend=None, model=agent))
+    registry = with_agent(replace(settings, llm=llm), Agent("x", backend=None, llm=ModelChoice(model=agent)))
     model = registry.runtime("x", Choice(model=session)).model
     assert isinstance(model, Retrying)
     assert model.name == expected
