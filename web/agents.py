@@ -18,7 +18,7 @@ from web.caller import caller
 from web.check import ABSENT
 from web.operation import Operation, Views
 from web.query import PageQuery, Query, Text
-from web.schemas import array, list_of, one_of, record
+from web.schemas import array, list_of, nullable, one_of, record
 
 _PATH = "/v1/agents/{name}"
 
@@ -80,6 +80,15 @@ TOOL = record(
     Tool,
     needs_approval="flag A call by this agent waits for a person.",
 )
+MODEL = record(
+    "Model",
+    "A model that can be named; null where nothing is known of it.",
+    "id:text object=model context_tokens:whole? max_output_tokens:whole?",
+    can="text[] Some of tools, images, files, thinking, json_schema.",
+    prices=nullable(
+        record("", "USD per million tokens.", "input:number output:number cache_write:number cache_read:number")
+    ),
+)
 AGENT_VERSION = record(
     "AgentVersion",
     "One text that an agent's file has had.",
@@ -127,6 +136,11 @@ class AgentViews(Views, tag="agents"):
             if agent.name == name:
                 return json_answer(self.service.agent_versions.understood(agent) | agent_json(agent))
         raise NotFound("no such agent")
+
+    @Operation("GET /v1/models", list_of(MODEL))
+    def models(self, page: PageQuery) -> Response:
+        """List the models that agents, sessions and your workspace can name, as `provider/model`."""
+        return json_answer(listed(self.service.models(caller().tenant), "id", page))
 
     @Operation("GET /v1/tools", list_of(TOOL))
     def tools(self, asked: _ToolQuery) -> Response:

@@ -11,7 +11,7 @@ from loom_worker.core.text import closest, did_you_mean
 from loom_worker.core.values.agents import Agent, ModelChoice
 from loom_worker.core.values.problems import Problem
 
-KEY_FIX = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or put its provider before it, as in groq/llama-3.3-70b-versatile"
+KEY_FIX = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or put its provider before it, as in groq/NAME"
 _PLACEHOLDER = re.compile(r"\$\{\w*\}|\{\{.*?\}\}")
 _MISSPELT = 0.8
 """Likeness (0-1) from which on a name is one of ours, misspelt: exec_sql and execute_sql have 0.84."""
@@ -61,29 +61,22 @@ def tools(agent: Agent, inventory: Inventory) -> Iterator[Problem]:
 
 def models(agent: Agent, providers: Providers) -> Iterator[Problem]:
     """Report a provider without a key or its packages, and a model that another provider has."""
-    llm, usual = providers.settings.llm, providers.settings.llm.usual
-    provider = agent.answering(usual).provider
-    if agent.llm.named_provider is None and provider == "bedrock" and not providers.has_aws:
+    own, usual = agent.llm, providers.settings.llm.usual
+    provider, is_usual = agent.answering(usual).provider, own.named_provider is None
+    if is_usual and provider == "bedrock" and not providers.has_aws:
         yield Problem("the provider bedrock needs AWS' packages", "pip install boto3", field="LOOM_PROVIDER")
-    if (
-        provider == "scripted"
-        and not agent.llm.named_provider
-        and not (agent.llm.model or provider).startswith(provider)
-    ):
-        text = f"{agent.llm.model!r} is named without a key, so the demo's script answers"
-        yield agent.problem(agent.at("llm.model"), text, KEY_FIX, is_warning=llm.is_chosen)
+    if is_usual and provider == "scripted" and not (own.model or provider).startswith(provider):
+        text = f"{own.model!r} is named without a key, so the demo's script answers"
+        is_meant = providers.settings.llm.is_chosen
+        yield agent.problem(agent.at("llm.model"), text, KEY_FIX, is_warning=is_meant)
     for member, block in _named(agent):
-        above, whose = (
-            (llm.provider, f"{llm.model!r} (LOOM_MODEL)") if member == "llm" else (provider, "the agent's own")
-        )
+        above = usual.provider if block is own else provider
         if block.provider not in (None, "scripted", above) and block.model is None:
+            whose = f"{usual.model!r} (LOOM_MODEL)" if block is own else "the agent's own"
             text = f"no model is named, and {whose} is one of the provider {above}"
-            yield agent.problem(
-                agent.at(f"{member}.provider"), text, f"add the model, as {agent.at(f'{member}.model')}"
-            )
-        at = f"{member}.{'provider' if block.provider else 'model'}"
-        at = member if member.startswith(("sessions", "guardrails")) else at
-        yield from _access(agent, at, agent.beside(block, usual) if block.named_provider else block, providers)
+            fix = f"add the model, as {agent.at(f'{member}.model')}"
+            yield agent.problem(agent.at(f"{member}.provider"), text, fix)
+        yield from _access(agent, member, block, providers)
     if agent.has_llm_judges and agent.beside(agent.judge_model, usual).provider == "scripted":
         text = "the demo model cannot judge, so its LLM judges give no verdict"
         yield agent.problem(agent.at("judges"), text, f"name a model, as {agent.at('judge_llm')}", is_warning=True)
@@ -151,9 +144,12 @@ def _named(agent: Agent) -> Iterator[tuple[str, ModelChoice]]:
         yield f"guardrails.{stage}[{n}].model", ModelChoice(model=name)
 
 
-def _access(agent: Agent, member: str, chosen: ModelChoice, providers: Providers) -> Iterator[Problem]:
+def _access(agent: Agent, member: str, block: ModelChoice, providers: Providers) -> Iterator[Problem]:
     """Report a key, or packages, that a model's provider needs and that are not there."""
-    path, settings, provider = agent.at(member), providers.settings, chosen.named_provider
+    settings, provider = providers.settings, block.named_provider
+    chosen = agent.beside(block, settings.llm.usual) if provider else block
+    path = agent.at(f"{member}.{'provider' if block.provider else 'model'}")
+    path = path if path in agent.lines else agent.at(member)
     if chosen.secret and chosen.secret not in settings.secrets:
         fix = f"set LOOM_SECRET_{chosen.secret} in the environment of all workers"
         yield agent.problem(path, f"LOOM_SECRET_{chosen.secret} is not set", fix)

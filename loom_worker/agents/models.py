@@ -5,18 +5,14 @@ All raise InvalidField for a value that cannot be used.
 
 import re
 from typing import get_args
-from urllib.parse import urlsplit
 
 from loom_worker.core.fields import Fields, present
 from loom_worker.core.values.agents import PROVIDERS, ModelChoice, provider_and_model
 from loom_worker.core.values.chat import Effort, Sampling, Thinking
-from loom_worker.core.variables import BareUrl
+from loom_worker.core.variables import BareUrl, without_password
 
-NO_ADDRESS = ("bedrock", "scripted")
-"""Providers whose address and credentials are no agent's matter."""
 LOOMS_OWN = frozenset("model messages input instructions system stream stream_options tools tool_choice".split())
 """Members of a request that ``extra`` cannot replace."""
-_SECRET = re.compile(r"[A-Za-z0-9_]+")
 
 
 def answering(llm: Fields) -> ModelChoice:
@@ -33,33 +29,20 @@ def beside(fields: Fields) -> ModelChoice:
 
 def model_choice(fields: Fields, *, fallbacks: tuple[ModelChoice, ...] = ()) -> ModelChoice:
     """The model that a block names, and how it is asked; one at an address of its own is OpenAI's unless it says so."""
-    provider, model, url = fields.choice("provider", PROVIDERS), fields.text("model"), _address(fields)
+    provider, model, url, secret = fields.choice("provider", PROVIDERS), fields.text("model"), *_access(fields)
     prefix, name = provider_and_model(model or "")
     if prefix and not name.strip():
         raise fields.invalid("model", "the name of a model", model)
-    secret = _secret(fields)
-    named = provider or prefix or ("openai" if url else None)
-    if named in NO_ADDRESS and (url or secret):
+    if url and not prefix:
+        provider = provider or "openai"
+    named = provider or prefix
+    if named in ("bedrock", "scripted") and (url or secret):
         raise fields.invalid("base_url" if url else "api_key", f"nothing (the provider is {named})", url or "a secret")
-    return ModelChoice(
-        named if url and not prefix else provider,
-        model,
-        fields.whole("max_context_tokens"),
-        url,
-        secret,
-        fallbacks,
-        _thinking(fields),
-        Sampling(
-            **present(
-                temperature=fields.number("temperature", most=2.0),
-                top_p=fields.number("top_p", most=1.0),
-                top_k=fields.whole("top_k"),
-                seed=fields.whole("seed", least=0),
-                extra=_extra(fields),
-            )
-        ),
-        fields.flag("local"),
-    )
+    shares = {name: fields.number(name, most=most) for name, most in (("temperature", 2.0), ("top_p", 1.0))}
+    whole = {"top_k": fields.whole("top_k"), "seed": fields.whole("seed", least=0)}
+    sampling, window = Sampling(**present(**shares, **whole, extra=_extra(fields))), fields.whole("max_context_tokens")
+    thinking, is_local = _thinking(fields), fields.flag("local")
+    return ModelChoice(provider, model, window, url, secret, fallbacks, thinking, sampling, is_local)
 
 
 def stop_sequences(llm: Fields) -> tuple[str, ...] | None:
@@ -77,27 +60,20 @@ def _fallback(entry: Fields) -> ModelChoice:
     return chosen
 
 
-def _address(fields: Fields) -> str | None:
-    url = fields.optional("base_url")
-    if url is None:
-        return None
+def _access(fields: Fields) -> tuple[str | None, str | None]:
+    """The address, and the name of the secret that is the key."""
+    url, key, name = fields.optional("base_url"), fields.get("api_key"), None
     try:
-        return BareUrl().parse(url)
+        url = url and BareUrl().parse(url)
     except ValueError as error:
-        shown = urlsplit(url).hostname if "@" in url else url
-        raise fields.invalid("base_url", f"a URL, {BareUrl.expected},", shown) from error
-
-
-def _secret(fields: Fields) -> str | None:
-    given = fields.get("api_key")
-    if given is None:
-        return None
-    name = fields.under("api_key").text("secret") if isinstance(given, dict) else None
-    if not _SECRET.fullmatch(name or ""):
-        # What stands here may be the key itself.
-        needed = "{secret: NAME}, with the key as LOOM_SECRET_NAME in the environment,"
-        raise fields.invalid("api_key", needed, "a key" if isinstance(given, str) else "something else")
-    return name
+        raise fields.invalid("base_url", f"a URL, {BareUrl.expected},", without_password(url or "")) from error
+    if key is not None:
+        name = fields.under("api_key").text("secret") if isinstance(key, dict) else None
+        if not re.fullmatch("[A-Za-z0-9_]+", name or ""):
+            # It may be the key itself, so the error does not repeat it.
+            needed = "{secret: NAME}, with the key as LOOM_SECRET_NAME in the environment,"
+            raise fields.invalid("api_key", needed, "a text" if isinstance(key, str) else "something else")
+    return url, name
 
 
 def _thinking(fields: Fields) -> Thinking | None:

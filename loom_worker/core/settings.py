@@ -13,23 +13,11 @@ from loom_worker.core.errors import BadSettings
 from loom_worker.core.settings_tree import (
     USUAL_MODELS,
     VALKEY_CONF,
-    BlobSettings,
-    EmbeddingSettings,
-    EventSettings,
-    FlowerSettings,
     LaneSettings,
     LimitSettings,
     LlmSettings,
-    LogSettings,
-    PatternSettings,
     ProviderSettings,
-    RetentionSettings,
-    ScheduleSettings,
     Settings,
-    ToolSettings,
-    TraceSettings,
-    WebhookSettings,
-    WebSettings,
     declared,
     embedded_socket,
 )
@@ -39,23 +27,9 @@ from loom_worker.core.variables import VARIABLE, BadFolder, Variable
 
 __all__ = [
     "VALKEY_CONF",
-    "BlobSettings",
-    "EmbeddingSettings",
-    "EventSettings",
-    "FlowerSettings",
     "LaneSettings",
     "LimitSettings",
-    "LlmSettings",
-    "LogSettings",
-    "PatternSettings",
-    "ProviderSettings",
-    "RetentionSettings",
-    "ScheduleSettings",
     "Settings",
-    "ToolSettings",
-    "TraceSettings",
-    "WebSettings",
-    "WebhookSettings",
     "embedded_socket",
     "embedded_url",
     "from_env",
@@ -212,7 +186,5 @@ def _unused_model(llm: LlmSettings, read: _Reader) -> Iterator[Problem]:
         yield Problem(text, field="LOOM_MODEL", is_warning=True)
     else:
         text = f"{model!r} is named without a key, so the demo's script answers"
-        fix = (
-            "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or put the provider before it, as in groq/llama-3.3-70b-versatile"
-        )
+        fix = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or put its provider before it, as in groq/NAME"
         yield Problem(text, fix, field="LOOM_MODEL")

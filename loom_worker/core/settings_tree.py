@@ -1,7 +1,7 @@
 """Every setting, declared once: its variable, how it is read, its default, its unit. settings.py builds the tree."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -30,7 +30,6 @@ from loom_worker.core.variables import (
     VariableNames,
     WebUrl,
     Whole,
-    Words,
     YesNo,
     setting,
 )
@@ -60,7 +59,7 @@ class LlmSettings:
     """Unless set, the prefix of LOOM_MODEL; else anthropic or openai, if there is a key, else the demo."""
     is_chosen: bool = False
     """True: LOOM_PROVIDER itself names the provider."""
-    offered: tuple[str, ...] = setting("LOOM_PROVIDERS", Words(*PROVIDERS), ())
+    offered: tuple[str, ...] = setting("LOOM_PROVIDERS", VariableNames("names of providers"), ())
     """Providers with a key, also in processes that must not have the keys themselves."""
     api_key: str | None = setting("ANTHROPIC_API_KEY", Text(), None, is_secret=True)
     base_url: str | None = setting("ANTHROPIC_BASE_URL", WebUrl(), None, may_hold_password=True)
@@ -138,10 +137,6 @@ class EmbeddingSettings:
     """Of a request for a batch of messages, its retries included."""
     query_timeout_s: float = setting("LOOM_EMBEDDING_QUERY_TIMEOUT_S", Seconds(), 2.0)
     """For the vector of what a search looks for; it goes on without one then."""
-
-    def without_keys(self) -> "EmbeddingSettings":
-        """As a process has them that may not call providers."""
-        return replace(self, openai_key=None, voyage_key=None)
 
 
 @dataclass(frozen=True, slots=True)

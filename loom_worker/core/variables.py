@@ -133,22 +133,6 @@ class OneOf(Parser[T]):
         return self._words[raw.lower()]
 
 
-class Words(Parser[tuple[str, ...]]):
-    """Some of several words, separated by spaces or commas."""
-
-    def __init__(self, *words: str) -> None:
-        self._words, self.expected = words, "some of " + ", ".join(words)
-
-    def parse(self, raw: str) -> tuple[str, ...]:
-        found = raw.replace(",", " ").lower().split()
-        if not set(found) <= set(self._words):
-            raise ValueError(raw)
-        return tuple(found)
-
-    def show(self, value: tuple[str, ...]) -> str:
-        return ",".join(value)
-
-
 class YesNo(Parser[bool]):
     """Yes or no, shown as True or False."""
 
@@ -320,9 +304,10 @@ class Origins(Parser[tuple[str, ...]]):
 
 
 class VariableNames(Parser[tuple[str, ...]]):
-    """Names of variables, separated by commas."""
+    """Names of variables, or others of such letters, separated by commas."""
 
-    expected = "names of variables, none of them a secret of Loom's"
+    def __init__(self, expected: str = "names of variables, none of them a secret of Loom's") -> None:
+        self.expected = expected
 
     def parse(self, raw: str) -> tuple[str, ...]:
         """Split the names; settings.py refuses those of secrets."""

@@ -10,11 +10,11 @@ from loom_worker.agents.known import AgentSource
 from loom_worker.agents.load import Agents
 from loom_worker.core.errors import BadFile, LoomError
 from loom_worker.core.settings import Settings
-from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.agents import Agent, ModelChoice
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.guardrails import Stage
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.sessions import AS_AGENT, Choice, Session
+from loom_worker.core.values.sessions import Choice, Session
 from loom_worker.core.values.tools import MAX_SHOWN, Occasion, Tool
 from loom_worker.core.values.turns import Claim
 from loom_worker.core.values.workspaces import ALL_NAMES, NameRules
@@ -62,6 +62,7 @@ MOST_RUNTIMES = 256
 TOOLS_SHARE = 0.10
 """Of the input budget (0-1): tools that take more are not all shown from the start. Where they take less, the cached
 prefix is worth more than their room."""
+AS_AGENT = Choice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +239,7 @@ class AgentRegistry:
 
     def _checks(self, agent: Agent) -> Iterator[tuple[Stage, InjectionCheck]]:
         for stage, named in agent.guardrails.models.items():
-            model = self._models.named(agent, named)
+            model = self._models.model(agent.beside(ModelChoice(model=named), self._settings.llm.usual))
             accounts = replace(self._accounts(agent, Sessions(self._database), model), purpose="guard")
             yield stage, InjectionCheck(stage, Reranker(model, accounts, CHECK_S))
 

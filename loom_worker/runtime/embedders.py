@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.core.errors import BadSettings, LoomError, ProviderFailed
-from loom_worker.core.settings import EmbeddingSettings, Settings
+from loom_worker.core.settings_tree import EmbeddingSettings, Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.sessions import Session

@@ -14,7 +14,7 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent, ModelChoice, RemoteAgent, sdk
 from loom_worker.core.values.chat import ReplyEvent, Request
-from loom_worker.core.values.sessions import AS_AGENT, Choice
+from loom_worker.core.values.sessions import Choice
 from loom_worker.demo.scripted import Scripted
 from loom_worker.guard.limits import Breakers
 from loom_worker.llm import prices, tokens
@@ -111,10 +111,6 @@ class Models:
         """
         chosen = self._beside(agent, agent.judge_model, choice)
         return None if chosen.provider == "scripted" else self.model(chosen)
-
-    def named(self, agent: Agent, name: str) -> Model:
-        """A model by the name that a rule of an agent gives it."""
-        return self.model(self._beside(agent, ModelChoice(model=name), AS_AGENT))
 
     def _beside(self, agent: Agent, block: ModelChoice, choice: Choice) -> ModelChoice:
         return agent.beside(block, self._settings.llm.usual, ModelChoice(choice.provider, choice.model))

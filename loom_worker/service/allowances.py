@@ -6,7 +6,7 @@ from typing import Literal
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.core.errors import BudgetSpent
-from loom_worker.core.settings import Settings, WebSettings
+from loom_worker.core.settings_tree import Settings, WebSettings
 from loom_worker.core.values.agents import Agent, ModelChoice
 from loom_worker.core.values.api_keys import KeyHolder
 from loom_worker.core.values.budgets import LEAST_REPLY_TOKENS, NOTHING, CallCost, Level, Payer, limits_of

@@ -123,11 +123,12 @@ def handed_on(settings: Settings) -> dict[str, str]:
 
 
 def _with(settings: Settings, needs: Needs) -> Settings:
+    if PROVIDER not in needs:
+        llm = replace(settings.llm, api_key=None, base_url=None)
+        embeddings = replace(settings.embeddings, openai_key=None, voyage_key=None)
+        settings = replace(settings, llm=llm, embeddings=embeddings, providers=ProviderSettings())
     return replace(
         settings,
-        llm=settings.llm if PROVIDER in needs else replace(settings.llm, api_key=None, base_url=None),
-        providers=settings.providers if PROVIDER in needs else ProviderSettings(),
-        embeddings=settings.embeddings if PROVIDER in needs else settings.embeddings.without_keys(),
         secrets=settings.secrets if NAMED in needs else {},
         web=settings.web if CLIENTS in needs else replace(settings.web, api_keys={}),
         key=settings.key if COMMANDS in needs else None,

@@ -1,6 +1,6 @@
 """An agent: who answers, with which model, tools and data."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, get_args
 
@@ -81,10 +81,15 @@ class ModelChoice:
         return self.provider or provider_and_model(self.model or "")[0]
 
     @property
+    def id(self) -> str:
+        """A resolved model as provider/model."""
+        return f"{self.provider}/{self.model}"
+
+    @property
     def name(self) -> str:
         """A resolved model's name in the ledger, in prices and for tokens; Claude has its plain name there."""
         plain = self.provider in ("anthropic", "bedrock", "scripted")
-        return f"{self.model}" if plain else f"{self.provider}/{self.model}"
+        return f"{self.model}" if plain else self.id
 
 
 NO_CHOICE = ModelChoice()
@@ -325,6 +330,13 @@ class Agent:
         """The model that a block beside ``llm`` names; without a model of its own it is that which answers."""
         above = replace(above, model=None) if block.model else above
         return resolved(block, above, self.llm, usual)
+
+    def models(self, usual: ModelChoice, above: ModelChoice = NO_CHOICE) -> Iterator[ModelChoice]:
+        """All that it may ask, a model that has several uses once for each."""
+        yield (answering := self.answering(usual, above))
+        yield from answering.fallbacks
+        checking = (ModelChoice(model=name) for name in self.guardrails.models.values())
+        yield from (self.beside(each, usual, above) for each in (self.compressor, self.judge_model, *checking))
 
     @property
     def has_llm_judges(self) -> bool:

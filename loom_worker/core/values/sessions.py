@@ -40,9 +40,6 @@ class Choice:
         return replace(self, model=self.model or rules.model, provider=rules.provider, permitted=rules.tools)
 
 
-AS_AGENT = Choice()
-
-
 DEFAULT_AGENT = "default"
 """Who answers in a session for which no agent was ever named."""
 

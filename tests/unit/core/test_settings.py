@@ -9,8 +9,8 @@ from loom_worker.core.env import KNOWN, SECRET
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.isolation import process_env
 from loom_worker.core.isolation.process_env import of_process
-from loom_worker.core.settings import ProviderSettings, Settings, from_env
-from loom_worker.core.settings_tree import declared
+from loom_worker.core.settings import from_env
+from loom_worker.core.settings_tree import ProviderSettings, Settings, declared
 
 KEY = "sk-" + "a" * 20
 
@@ -28,7 +28,7 @@ SET: dict[str, tuple[str, str, object]] = {
     "LOOM_REDIS_URL": ("redis://h:1/2", "redis_url", "redis://h:1/2"),
     "LOOM_MODEL": ("m1", "llm.model", "m1"),
     "LOOM_PROVIDER": ("Scripted", "llm.provider", "scripted"),
-    "LOOM_PROVIDERS": ("groq, XAI", "llm.offered", ("groq", "xai")),
+    "LOOM_PROVIDERS": ("groq, xai", "llm.offered", ("groq", "xai")),
     "OPENAI_API_KEY": ("k-1", "providers.openai_key", "k-1"),
     "AZURE_OPENAI_API_KEY": ("k-1", "providers.azure_key", "k-1"),
     "MISTRAL_API_KEY": ("k-1", "providers.mistral_key", "k-1"),
@@ -142,7 +142,7 @@ WRONG: dict[str, tuple[str, ...]] = {
         "redis://h/abc", "redis://h:1/2/3", "redis://h :1", "unix://", "unix:///", "unix://relative.sock", "rediss://h:x",
     ),
     "LOOM_PROVIDER": ("acme", "openai/gpt-5.2"),
-    "LOOM_PROVIDERS": ("acme", "groq;xai"),
+    "LOOM_PROVIDERS": ("groq;xai", "1a"),
     **dict.fromkeys(PROVIDER_URLS, ("foo", "ftp://h", "http://")),
     "ANTHROPIC_BASE_URL": (
         "foo", "localhost:8080", "ftp://h", "http://", "http:///v1", "http://h:99999", "http://h:0", "http://a b",
