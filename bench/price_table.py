@@ -26,6 +26,12 @@ RATES = {
     "cache_write": "cache_write_mtok",
     "cache_read": "cache_read_mtok",
 }
+REGION = re.compile(r"(?:regional|[a-z-]{2,6}|global)\.(?=\w+\.)")
+LEFT_OUT = re.compile(
+    r"bedrock/(?:.*claude|gpt-)|(?:openai|azure)/(?:.*(?:ada|babbage|curie|davinci|whisper|tts|realtime|image|audio)|"
+    r".*(?:transcribe|translate|live|moderation|instruct|0301|vision-preview|32k|16k))|gemini/.*(?:tts|live|image|claude)"
+)
+"""Claude has entries of its own, and these do not chat, or are gone."""
 ALL = ("tools", "images", "files", "thinking", "json_schema")
 FAMILIES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
     (r"openai/gpt-oss|.*/openai/gpt-oss", 65_536, ("tools", "thinking", "json_schema")),
@@ -53,22 +59,17 @@ FAMILIES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
 
 def main() -> None:
     """Write both files."""
-    today = datetime.now(UTC)
+    today, providers = datetime.now(UTC), import_module("genai_prices.data").providers
     kept = json.loads((FOLDER / "prices.json").read_text())
-    own = {
-        name: rates for name, rates in kept["models"].items() if "/" not in name or "embed" in name or "voyage" in name
-    }
-    rows = {
-        name: row for provider in import_module("genai_prices.data").providers for name, row in _rows(provider, today)
-    }
-    prices = own | {name: rates for name, (rates, _) in rows.items()}
+    own = {name: rates for name, rates in kept["models"].items() if "/" not in name or re.search("embed|voyage", name)}
+    rows = {name: row for provider in providers for name, row in _rows(provider, today)}
     source = f"genai-prices {version('genai-prices')} for all with a provider's prefix, {today.date()}"
     head = kept | {"source": f"{kept['source'].partition(' | ')[0]} | {source}"}
-    _write("prices.json", head, prices)
-    windows = {name: window for name, (_, window) in rows.items()} | dict.fromkeys(own)
-    facts = {
-        name: _facts(name, window) for name, window in windows.items() if "embed" not in name and "voyage" not in name
-    }
+    _write("prices.json", head, own | {name: rates for name, (rates, _) in rows.items()})
+    claude = {model.id: model.context_window for each in providers if each.id == "anthropic" for model in each.models}
+    windows = {f"anthropic/{name}": claude.get(name) for name in own if "/" not in name}
+    windows |= {name: window for name, (_, window) in rows.items() if "embed" not in name}
+    facts = {name: _facts(name.removeprefix("anthropic/"), window) for name, window in windows.items()}
     _write("models.json", {"as_of": str(today.date()), "source": source}, facts)
 
 
@@ -76,15 +77,12 @@ def _rows(provider: Any, at: datetime) -> Iterator[tuple[str, tuple[Json, int | 
     prefix = PROVIDERS.get(provider.id)
     for model in provider.models if prefix else ():
         price = model.get_prices(at)
-        if (
-            getattr(price, "input_mtok", None) is None
-            or model.deprecated
-            or (prefix == "gemini" and "claude" in model.id)
-        ):
+        if getattr(price, "input_mtok", None) is None or model.deprecated:
             continue
         for name in dict.fromkeys((model.id, *_names(model.match))):
-            if prefix != "bedrock" or ("claude" not in name and not name.startswith("regional.")):
-                yield f"{prefix}/{name.removeprefix('global.')}", (_price(price), model.context_window)
+            plain = REGION.sub("", name) if prefix == "bedrock" else name
+            if not LEFT_OUT.match(f"{prefix}/{plain}"):
+                yield f"{prefix}/{plain}", (_price(price), model.context_window)
 
 
 def _names(match: Any) -> Iterator[str]:

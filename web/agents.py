@@ -18,7 +18,7 @@ from web.caller import caller
 from web.check import ABSENT
 from web.operation import Operation, Views
 from web.query import PageQuery, Query, Text
-from web.schemas import array, list_of, one_of, record
+from web.schemas import array, list_of, nullable, one_of, record
 
 _PATH = "/v1/agents/{name}"
 
@@ -67,7 +67,7 @@ class _DiffQuery(Query):
 AGENT = record(
     "Agent",
     "Who answers. Agents come from YAML files; null means the setting of the process holds.",
-    "name object=agent version description provider model tools max_llm_calls max_tool_calls timeout_s "
+    "name object=agent version description provider:text? model:text? tools max_llm_calls max_tool_calls timeout_s "
     "patterns_enabled unknown_keys",
     Agent,
     also=" ".join(each.name for each in fields(Agent) if each.name not in UNSHOWN | {"tools"}),
@@ -79,6 +79,15 @@ TOOL = record(
     "name:text object=tool description:text input_schema:free is_read_only is_idempotent needs_approval timeout_s",
     Tool,
     needs_approval="flag A call by this agent waits for a person.",
+)
+MODEL = record(
+    "Model",
+    "A model that can be named; null where nothing is known of it.",
+    "id:text object=model context_tokens:whole? max_output_tokens:whole?",
+    can="text[] Some of tools, images, files, thinking, json_schema.",
+    prices=nullable(
+        record("", "USD per million tokens.", "input:number output:number cache_write:number cache_read:number")
+    ),
 )
 AGENT_VERSION = record(
     "AgentVersion",
@@ -128,6 +137,11 @@ class AgentViews(Views, tag="agents"):
                 return json_answer(self.service.agent_versions.understood(agent) | agent_json(agent))
         raise NotFound("no such agent")
 
+    @Operation("GET /v1/models", list_of(MODEL))
+    def models(self, page: PageQuery) -> Response:
+        """List the models that agents, sessions and your workspace can name, as `provider/model`."""
+        return json_answer(listed(self.service.models(caller().tenant), "id", page))
+
     @Operation("GET /v1/tools", list_of(TOOL))
     def tools(self, asked: _ToolQuery) -> Response:
         """List the tools that an agent has in your workspace."""
@@ -171,8 +185,8 @@ def agent_json(agent: Agent) -> Json:
         "object": "agent",
         "version": agent.version,
         "description": agent.description,
-        "provider": agent.provider,
-        "model": agent.model,
+        "provider": agent.llm.provider,
+        "model": agent.llm.model,
         "tools": None if agent.tools is None else [*agent.tools, *agent.custom],
         "max_llm_calls": agent.max_llm_calls,
         "max_tool_calls": agent.max_tool_calls,

@@ -8,7 +8,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from loom_worker.core import log_context
 from loom_worker.core.errors import NotFound
-from loom_worker.core.settings import WebSettings
+from loom_worker.core.settings_tree import WebSettings
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.traces import TurnTrace
 from loom_worker.fronts.a2a.front import CARD_PATH

@@ -16,7 +16,7 @@ from werkzeug.datastructures import HeaderSet
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.isolation.home_secrets import HOME_TOKEN, home_token
-from loom_worker.core.settings import WebSettings
+from loom_worker.core.settings_tree import WebSettings
 from loom_worker.core.values.api_keys import ALL_SCOPES, SECRET_PREFIX, KeyHolder, digest_of
 from loom_worker.core.values.ids import now_ms
 from web.operation import TOKEN_PARAMETER, Operation

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from loom_worker.core.settings import WebSettings
+from loom_worker.core.settings_tree import WebSettings
 from web.app import create_app
 from web.connection_limits import ConnectionLimiter
 from web.connections import STUCK_S, Connections

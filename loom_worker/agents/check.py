@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_worker.agents.load import Agents
-from loom_worker.core.settings_tree import LlmSettings
+from loom_worker.core.settings_tree import Settings
 from loom_worker.core.text import closest, did_you_mean
-from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.agents import Agent, ModelChoice
 from loom_worker.core.values.problems import Problem
 
-KEY_FIX = "set ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL), or choose another provider"
+KEY_FIX = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or put its provider before it, as in groq/NAME"
 _PLACEHOLDER = re.compile(r"\$\{\w*\}|\{\{.*?\}\}")
 _MISSPELT = 0.8
 """Likeness (0-1) from which on a name is one of ours, misspelt: exec_sql and execute_sql have 0.84."""
@@ -32,8 +32,8 @@ class Inventory:
 class Providers:
     """What the process knows of the providers of models."""
 
-    llm: LlmSettings
-    """With the key, if there is one."""
+    settings: Settings
+    """With the keys."""
     has_aws: bool
     """True: the packages that Bedrock needs are installed."""
 
@@ -61,27 +61,23 @@ def tools(agent: Agent, inventory: Inventory) -> Iterator[Problem]:
 
 def models(agent: Agent, providers: Providers) -> Iterator[Problem]:
     """Report a provider without a key or its packages, and a model that another provider has."""
-    llm = providers.llm
-    provider = agent.provider or llm.provider
-    yield from _provider(agent, "llm.provider", agent.provider, providers)
-    if agent.provider is None and provider == "bedrock" and not providers.has_aws:
+    own, usual = agent.llm, providers.settings.llm.usual
+    provider, is_usual = agent.answering(usual).provider, own.named_provider is None
+    if is_usual and provider == "bedrock" and not providers.has_aws:
         yield Problem("the provider bedrock needs AWS' packages", "pip install boto3", field="LOOM_PROVIDER")
-    if provider == "scripted" and agent.provider is None and agent.model and not agent.model.startswith("scripted"):
-        text = f"{agent.model!r} is named without a key, so the demo's script answers"
-        yield agent.problem(agent.at("llm.model"), text, KEY_FIX, is_warning=llm.is_chosen)
-    if agent.provider not in (None, "scripted", llm.provider) and agent.model is None:
-        text = f"no model is named, and {llm.model!r} (LOOM_MODEL) is one of the provider {llm.provider}"
-        yield agent.problem(agent.at("llm.provider"), text, f"add the model, as {agent.at('llm.model')}")
-    for member, chosen in (("compressor_llm", agent.compressor), ("judge_llm", agent.judge_model)):
-        yield from _provider(agent, f"{member}.provider", chosen.provider, providers)
-        if chosen.provider not in (None, "scripted", provider) and chosen.model is None:
-            text = f"no model is named, and the agent's own is one of the provider {provider}"
+    if is_usual and provider == "scripted" and not (own.model or provider).startswith(provider):
+        text = f"{own.model!r} is named without a key, so the demo's script answers"
+        is_meant = providers.settings.llm.is_chosen
+        yield agent.problem(agent.at("llm.model"), text, KEY_FIX, is_warning=is_meant)
+    for member, block in _named(agent):
+        above = usual.provider if block is own else provider
+        if block.provider not in (None, "scripted", above) and block.model is None:
+            whose = f"{usual.model!r} (LOOM_MODEL)" if block is own else "the agent's own"
+            text = f"no model is named, and {whose} is one of the provider {above}"
             fix = f"add the model, as {agent.at(f'{member}.model')}"
             yield agent.problem(agent.at(f"{member}.provider"), text, fix)
-    for stage, named in agent.guardrails.models.items():
-        n = next(n for n, rule in enumerate(_spec(agent)["guardrails"][stage]) if rule.get("model"))
-        yield from _provider(agent, f"guardrails.{stage}[{n}].model", named.partition("/")[0], providers)
-    if agent.has_llm_judges and (agent.judge_model.provider or provider) == "scripted":
+        yield from _access(agent, member, block, providers)
+    if agent.has_llm_judges and agent.beside(agent.judge_model, usual).provider == "scripted":
         text = "the demo model cannot judge, so its LLM judges give no verdict"
         yield agent.problem(agent.at("judges"), text, f"name a model, as {agent.at('judge_llm')}", is_warning=True)
 
@@ -136,10 +132,30 @@ def remote(agent: Agent, secrets: Mapping[str, str]) -> Iterator[Problem]:
         yield agent.problem(agent.at("a2a.url"), "a secret does not go out unencrypted", "use https")
 
 
-def _provider(agent: Agent, member: str, provider: str | None, providers: Providers) -> Iterator[Problem]:
-    path = agent.at(member)
-    if provider == "anthropic" and not (providers.llm.api_key or providers.llm.base_url):
-        yield agent.problem(path, "the provider anthropic has no key", KEY_FIX)
+def _named(agent: Agent) -> Iterator[tuple[str, ModelChoice]]:
+    """The models that its file names, each with its member there."""
+    yield "llm", agent.llm
+    yield from ((f"llm.fallbacks[{n}]", each) for n, each in enumerate(agent.llm.fallbacks))
+    summaries = "sessions.memory.compaction.summary_model"
+    yield summaries if agent.at(summaries) in agent.lines else "compressor_llm", agent.compressor
+    yield "judge_llm", agent.judge_model
+    for stage, name in agent.guardrails.models.items():
+        n = next(n for n, rule in enumerate(_spec(agent)["guardrails"][stage]) if rule.get("model"))
+        yield f"guardrails.{stage}[{n}].model", ModelChoice(model=name)
+
+
+def _access(agent: Agent, member: str, block: ModelChoice, providers: Providers) -> Iterator[Problem]:
+    """Report a key, or packages, that a model's provider needs and that are not there."""
+    settings, provider = providers.settings, block.named_provider
+    chosen = agent.beside(block, settings.llm.usual) if provider else block
+    path = agent.at(f"{member}.{'provider' if block.provider else 'model'}")
+    path = path if path in agent.lines else agent.at(member)
+    if chosen.secret and chosen.secret not in settings.secrets:
+        fix = f"set LOOM_SECRET_{chosen.secret} in the environment of all workers"
+        yield agent.problem(path, f"LOOM_SECRET_{chosen.secret} is not set", fix)
+    elif provider and not (chosen.secret or chosen.base_url) and (lacks := settings.lacks(provider)):
+        fix = f"set {lacks}, or choose another provider"
+        yield agent.problem(path, f"the provider {provider} has no key", fix)
     if provider == "bedrock" and not providers.has_aws:
         yield agent.problem(path, "the provider bedrock needs AWS' packages", "pip install boto3")
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from loom_worker.agents import judges, memory, tiers, work
+from loom_worker.agents import judges, memory, models, tiers, work
 from loom_worker.agents.folder import SUFFIXES as _SUFFIXES
 from loom_worker.agents.folder import DefiningFiles, check_kind, without_effect
 from loom_worker.agents.schedules import schedules_of
 from loom_worker.core.fields import Fields, present
 from loom_worker.core.live_files import Clock, LiveFiles, Marks, marks_of
-from loom_worker.core.values.agents import PROVIDERS, Agent
+from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.yaml_files import Document
@@ -159,12 +159,11 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
         version=meta.text("version"),
         description=meta.text("description"),
         system_prompt=spec.text("system_prompt"),
-        provider=llm.choice("provider", PROVIDERS),
-        model=llm.text("model"),
+        llm=models.answering(llm),
         max_tokens=llm.whole("max_tokens"),
         max_context_tokens=llm.whole("max_context_tokens"),
         reserved_output_tokens=llm.whole("reserved_output_tokens"),
-        stop_sequences=llm.texts("stop_sequences"),
+        stop_sequences=models.stop_sequences(llm),
         tools=chosen.allowed,
         custom=chosen.custom,
         mcp_servers=chosen.servers,
@@ -189,7 +188,7 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
         compressor=tiers.summary_model(spec),
         judges=judges.panel(spec),
         schedules=schedules_of(spec, name),
-        judge_model=tiers.model_choice(spec.under("judge_llm")),
+        judge_model=models.beside(spec.under("judge_llm")),
         remote=work.remote(a2a, spec),
         card_skills=work.card_skills(a2a),
     )

@@ -6,8 +6,9 @@ All raise InvalidField for a value that cannot be used, or that contradicts anot
 from dataclasses import replace
 
 from loom_worker.agents.memory import BATCHES
+from loom_worker.agents.models import beside
 from loom_worker.core.fields import Fields, present
-from loom_worker.core.values.agents import PROVIDERS, ModelChoice
+from loom_worker.core.values.agents import PROVIDERS, ModelChoice, provider_and_model
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.tiers import EMBEDDING_PROVIDERS, SCOPES, STRATEGIES, MemoryTiers
 
@@ -15,8 +16,8 @@ ACTIVE_WINDOW = 20
 """Messages of L1 where a file has tiers and no other limit."""
 MOST_NAME = 180
 """Characters of an embedding model's name, as its vectors keep it."""
-ELSEWHERE = ("openai", "voyage")
-"""Providers of embeddings alone; a model of theirs writes no summaries here."""
+EMBEDS_ONLY = "voyage/"
+"""A provider whose models write no summaries."""
 
 
 def tiers(spec: Fields) -> MemoryTiers | None:
@@ -77,25 +78,17 @@ def summary_model(spec: Fields) -> ModelChoice:
     """
     compressor = spec.under("compressor_llm")
     compaction = spec.under("sessions").under("memory").under("compaction")
-    text = compaction.text("summary_model")
+    chosen, text = beside(compressor), compaction.text("summary_model")
     if text is None:
-        return model_choice(compressor)
+        return chosen
     if "model" in compressor:
         raise compaction.invalid("summary_model", "one model, this or that of compressor_llm,", "both")
-    provider, slash, name = text.partition("/")
-    if slash and provider in ELSEWHERE:
+    provider, name = provider_and_model(text)
+    if (provider and not name.strip()) or text.startswith(EMBEDS_ONLY):
         raise compaction.invalid("summary_model", "a model of " + ", ".join(PROVIDERS), text)
-    if slash and provider in PROVIDERS:
-        return replace(model_choice(compressor), provider=provider, model=name)
-    return replace(model_choice(compressor), model=text)
-
-
-def model_choice(fields: Fields) -> ModelChoice:
-    """A model beside the one that answers, as ``compressor_llm`` and ``judge_llm`` name it."""
-    provider, model = fields.choice("provider", PROVIDERS), fields.text("model")
-    chosen = ModelChoice(provider, model, fields.whole("max_context_tokens"))
-    fields.keep_rest()
-    return chosen
+    if provider in (None, chosen.provider):
+        return replace(chosen, model=text)
+    return replace(chosen, provider=provider, model=name, base_url=None, secret=None)
 
 
 def _check_storage(storage: Fields) -> None:

@@ -17,7 +17,8 @@ from loom_worker.core.isolation import landlock
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.chat import ChatMessage, Request, ToolSpec
+from loom_worker.core.values.agents import ModelChoice, resolved
+from loom_worker.core.values.chat import ChatMessage, Reply, Request, ToolSpec
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.variables import database_path, without_password
 from loom_worker.store.file import full_disks
@@ -26,6 +27,8 @@ from loom_worker.supervisor.screen import model_line
 
 ASK_S = 10.0  # longest answer of the model to each of two requests
 LEAST_PYTHON = (3, 11)
+TOKEN_S = 60.0  # of one token: a server on this machine may load the model first
+ONE_TOKEN = Request("", (ChatMessage("user", "Say yes."),), max_tokens=1)
 PING = ToolSpec("ping", "Answers pong.", {"type": "object", "properties": {}})
 BACKEND_URL = "LOOM_BACKEND_URL"
 """What is wrong with it, the check ``backend`` says."""
@@ -266,19 +269,14 @@ def _subject(problem: Problem, settings: Settings) -> str:
 
 def model(settings: Settings, *, asks: bool = True) -> InstallationCheck:
     """Does it answer, and call a tool? Two requests of some hundred tokens; the demo is sound, and a warning."""
-    llm, shown = replace(settings.llm, call_timeout_s=ASK_S), model_line(settings)
+    llm, shown = settings.llm, model_line(settings)
     if llm.provider == "scripted" or not asks:
         why = "its answers are a script's" if asks else "it was not asked"
         return InstallationCheck("model", True, shown, warning=why)
-    from loom_worker.llm.model import whole_reply
-    from loom_worker.runtime.models import adapter
-
     call = Request("", (ChatMessage("user", "Call the tool ping."),), tools=(PING,), must_call="ping", max_tokens=256)
     began_s = time.monotonic()
     try:
-        made = adapter(llm, llm.provider, llm.model, Stopping(ASK_S))
-        one_token = replace(call, tools=(), must_call="", max_tokens=1)
-        said, called = (whole_reply(made, each) for each in (one_token, call))
+        said, called = _asked(settings, llm.usual, ONE_TOKEN, call, within_s=ASK_S)
     except LoomError as error:
         return InstallationCheck("model", False, f"{shown}: {error}", "docs/providers.md; --offline asks no model")
     took_ms, usage = (time.monotonic() - began_s) * 1000, said.usage + called.usage
@@ -286,6 +284,28 @@ def model(settings: Settings, *, asks: bool = True) -> InstallationCheck:
     warning = "" if called.tool_uses else "it answers, but called no tool: agents with tools need a model that does"
     found = f"{shown}: answered two requests in {took_ms:.0f} ms ({usage.tokens} tokens, {cost})"
     return InstallationCheck("model", True, found, warning=warning)
+
+
+def answers(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Each model that LOOM_MODEL and agents name, with why it gave no token; empty: it gave one."""
+    usual, agents = settings.llm.usual, load(settings.agents_dir).agents.values()
+    named = (resolved(usual), *(each for agent in agents for each in agent.models(usual)))
+    for chosen in {(each.id, each.base_url, each.secret): each for each in named}.values():
+        refusal = ""
+        try:
+            if chosen.provider != "scripted":
+                _asked(settings, chosen, ONE_TOKEN, within_s=TOKEN_S)
+        except LoomError as error:
+            refusal = str(error)
+        yield chosen.id, refusal
+
+
+def _asked(settings: Settings, chosen: ModelChoice, *requests: Request, within_s: float) -> list[Reply]:
+    from loom_worker.llm.model import whole_reply
+    from loom_worker.runtime.models import adapter
+
+    made = adapter(replace(settings, llm=replace(settings.llm, call_timeout_s=within_s)), chosen, Stopping(within_s))
+    return [whole_reply(made, each) for each in requests]
 
 
 def prices(settings: Settings) -> InstallationCheck:

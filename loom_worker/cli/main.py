@@ -34,6 +34,7 @@ COMMANDS = {
     "learned": "loom_worker.cli.learned",
     "messages": "loom_worker.cli.resources",
     "tools": "loom_worker.cli.resources",
+    "models": "loom_worker.cli.resources",
     "patterns": "loom_worker.cli.patterns",
     "skill": "loom_worker.cli.skill",
     "usage": "loom_worker.cli.resources",

@@ -7,6 +7,8 @@ import click
 from loom_worker.cli.http import path_to
 from loom_worker.cli.show import Api, ShowsByName, common, fields, in_period, listing, paged, printable
 from loom_worker.core.cron import CronPlan
+from loom_worker.core.settings import from_env
+from loom_worker.core.text import clean
 from loom_worker.core.values.agent_messages import MessageStatus
 from loom_worker.core.values.facts import FactStatus
 from loom_worker.core.values.json import Json, from_rfc3339
@@ -27,6 +29,24 @@ _FACTS = ("id", "subject", "relation", "object", "since", "until", "confidence")
 def tools(*, agent: str | None, api: Api) -> None:
     """List the tools that an agent may call."""
     api.show("tools", query={"agent": agent}, columns=("name", "description"))
+
+
+@click.command()
+@click.option("--check", "checks", is_flag=True, help="Ask those that agents' files and LOOM_MODEL name for one token.")
+@paged
+@common
+def models(*, checks: bool, api: Api, **query: Any) -> None:
+    """List the models that can be named; --check exits with 1 if one of them does not answer."""
+    if not checks:
+        api.show("models", query=query, columns=("id", "context_tokens", "max_output_tokens", "can", "prices"))
+        return
+    from loom_worker.cli.checks import answers
+
+    has_failed = False
+    for name, refusal in answers(from_env()):
+        has_failed = has_failed or bool(refusal)
+        click.echo(f"{'refused' if refusal else 'ok':<9}{clean(f'{name}: {refusal}' if refusal else name)}")
+    click.get_current_context().exit(int(has_failed))
 
 
 @click.command()

@@ -40,9 +40,8 @@ def model(settings: Settings) -> None:
 
 def provider_key(settings: Settings) -> None:
     """The model's provider has a key, or is another server; only processes that call the model have the key."""
-    llm = settings.llm
-    if llm.provider == "anthropic" and not (llm.api_key or llm.base_url):
-        raise BadSettings("LOOM_PROVIDER=anthropic needs ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)")
+    if lacks := settings.lacks(settings.llm.provider):
+        raise BadSettings(f"LOOM_PROVIDER={settings.llm.provider} needs {lacks}")
 
 
 def ollama(settings: Settings) -> None:

@@ -18,7 +18,7 @@ _PRIVATE = SECRET.union(variable.name for variable in _VARIABLES if variable.may
 PREFIX = "LOOM_"
 NAMED_PREFIX = "LOOM_SECRET_"
 """``LOOM_SECRET_<NAME>``: a secret that agent files refer to by its name; there may be any number of them."""
-PROVIDER_PREFIXES = ("ANTHROPIC_", "AWS_")
+PROVIDER_PREFIXES = ("ANTHROPIC_", "AWS_", "OPENAI_", "AZURE_OPENAI_")
 """What the models' own packages read: keys, tokens, addresses."""
 GONE = frozenset({"LOOM_PATTERNS_LEARN"})
 """Settings of earlier versions, which have no effect now."""

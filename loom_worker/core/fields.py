@@ -115,14 +115,15 @@ class Fields:
             self._mappings[key] = self._child(self.get(key), self.place_of(key))
         return self._mappings[key]
 
-    def each(self, key: str) -> tuple["Fields", ...]:
-        """The mappings in a list."""
+    def each(self, key: str, *, short: str = "") -> tuple["Fields", ...]:
+        """The mappings in a list; where ``short`` is given, a text stands for a mapping with that key alone."""
         value = self.get(key)
         if value is None:
             return ()
         if not isinstance(value, list):
             raise self.invalid(key, "a list of mappings", value)
-        return tuple(self._child(entry, (*self.place_of(key), n)) for n, entry in enumerate(value))
+        entries = ({short: each} if short and isinstance(each, str) else each for each in value)
+        return tuple(self._child(entry, (*self.place_of(key), n)) for n, entry in enumerate(entries))
 
     def _child(self, value: Any, place: Place) -> "Fields":
         child = Fields(value, place)

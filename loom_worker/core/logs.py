@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TextIO
 
 from loom_worker.core import log_context
-from loom_worker.core.settings import LogSettings
+from loom_worker.core.settings_tree import LogSettings
 
 log = logging.getLogger(__name__)
 

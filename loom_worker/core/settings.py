@@ -11,47 +11,25 @@ from typing import Any
 from loom_worker.core.env import NAMED_PREFIX, is_secret, misnamed
 from loom_worker.core.errors import BadSettings
 from loom_worker.core.settings_tree import (
+    USUAL_MODELS,
     VALKEY_CONF,
-    BlobSettings,
-    EmbeddingSettings,
-    EventSettings,
-    FlowerSettings,
     LaneSettings,
     LimitSettings,
     LlmSettings,
-    LogSettings,
-    PatternSettings,
-    RetentionSettings,
-    ScheduleSettings,
+    ProviderSettings,
     Settings,
-    ToolSettings,
-    TraceSettings,
-    WebhookSettings,
-    WebSettings,
     declared,
     embedded_socket,
 )
+from loom_worker.core.values.agents import PROVIDERS, Provider, provider_and_model
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.variables import VARIABLE, BadFolder, Variable
 
 __all__ = [
     "VALKEY_CONF",
-    "BlobSettings",
-    "EmbeddingSettings",
-    "EventSettings",
-    "FlowerSettings",
     "LaneSettings",
     "LimitSettings",
-    "LlmSettings",
-    "LogSettings",
-    "PatternSettings",
-    "RetentionSettings",
-    "ScheduleSettings",
     "Settings",
-    "ToolSettings",
-    "TraceSettings",
-    "WebSettings",
-    "WebhookSettings",
     "embedded_socket",
     "embedded_url",
     "from_env",
@@ -84,6 +62,14 @@ def from_env(environ: Mapping[str, str] | None = None, *, checks: Iterable[Setti
     return settings
 
 
+def offered(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The providers with a key in this environment, and those that LOOM_PROVIDERS says have one elsewhere."""
+    read = _Reader(environ)
+    known = Settings(llm=read.section(LlmSettings()), providers=read.section(ProviderSettings()))
+    keyed = (each for each in PROVIDERS if each == "anthropic" or known.access(each)[1])
+    return tuple(dict.fromkeys((*(each for each in keyed if not known.lacks(each)), *known.llm.offered)))
+
+
 def embedded_url(home: Path) -> str:
     """The embedded server's URL for redis-py, with the password; without one while none was made or can be read."""
     password = ""
@@ -96,11 +82,11 @@ class _Reader:
     """Reads the variables of a mapping and keeps every error, so that all wrong values are reported at once."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
+        self.environ = environ
         self.errors: list[str] = []
 
     def text(self, name: str) -> str | None:
-        raw = self._environ.get(name, "").strip()
+        raw = self.environ.get(name, "").strip()
         return raw or ("~/.loom" if name == "LOOM_HOME" else None)
 
     def section(self, defaults: Any) -> Any:
@@ -127,28 +113,36 @@ class _Reader:
         return default
 
     def secrets(self) -> dict[str, str]:
-        found = ((name, value) for name, value in self._environ.items() if name.startswith(NAMED_PREFIX))
+        found = ((name, value) for name, value in self.environ.items() if name.startswith(NAMED_PREFIX))
         return {name.removeprefix(NAMED_PREFIX): value for name, value in found if value}
-
-    def problems(self) -> Iterator[Problem]:
-        """Variables without the effect that their author may expect."""
-        yield from misnamed(self._environ)
-        yield from _unused_model(self)
 
 
 def _with_derived_defaults(settings: Settings, read: _Reader) -> Settings:
     llm, home = settings.llm, settings.home if settings.home.is_absolute() else Path("/nowhere")
     # A base URL that is refused stays, so that its error is the only one: provider_key would miss a key as well.
     base_url = llm.base_url or read.text("ANTHROPIC_BASE_URL")
+    model, keyed = llm.model, offered(read.environ)
+    prefix, name = provider_and_model(model)
     provider = llm.provider
-    if read.text("LOOM_PROVIDER") is None and (llm.api_key or base_url):
-        provider = "anthropic"
-    model = llm.model
-    if read.text("LOOM_MODEL") is None and provider != "scripted":
-        model = "claude-sonnet-5-5"
+    if read.text("LOOM_PROVIDER") is None:
+        usual: Provider = next((each for each in USUAL_MODELS if each in keyed), "scripted")
+        provider = prefix or usual
+    if read.text("LOOM_MODEL") is None:
+        model = USUAL_MODELS.get(provider, "")
+    elif provider == prefix:
+        model = name
     reserved_tokens = llm.reserved_output_tokens
     if read.text("LOOM_RESERVED_OUTPUT_TOKENS") is None:
         reserved_tokens = llm.max_context_tokens // 10
+    llm = replace(
+        llm,
+        model=model,
+        provider=provider,
+        is_chosen=read.text("LOOM_PROVIDER") is not None,
+        offered=keyed,
+        base_url=base_url,
+        reserved_output_tokens=reserved_tokens,
+    )
     own_socket = f"unix://{embedded_socket(home)}"
     return replace(
         settings,
@@ -158,16 +152,10 @@ def _with_derived_defaults(settings: Settings, read: _Reader) -> Settings:
         backend_url=settings.backend_url or f"sqlite:///{home / 'shop.db'}",
         workspaces_dir=settings.workspaces_dir if read.text("LOOM_WORKSPACES_DIR") else home / "workspaces",
         blobs=settings.blobs if read.text("LOOM_BLOB_DIR") else replace(settings.blobs, folder=home / "blobs"),
-        llm=replace(
-            llm,
-            model=model,
-            provider=provider,
-            is_chosen=read.text("LOOM_PROVIDER") is not None,
-            base_url=base_url,
-            reserved_output_tokens=reserved_tokens,
-        ),
+        llm=llm,
         secrets=read.secrets(),
-        problems=tuple(read.problems()),
+        # Variables without the effect that their author may expect.
+        problems=(*misnamed(read.environ), *_unused_model(llm, read)),
     )
 
 
@@ -178,26 +166,25 @@ def _contradictions(settings: Settings, read: _Reader) -> Iterator[str]:
     if llm.reserved_output_tokens >= llm.max_context_tokens:
         reserved, window = llm.reserved_output_tokens, llm.max_context_tokens
         yield f"LOOM_RESERVED_OUTPUT_TOKENS={reserved}: must be below the window of {window}"
-    if llm.provider in ("bedrock", "ollama") and read.text("LOOM_MODEL") is None:
+    if not llm.model:
         yield f"LOOM_MODEL: LOOM_PROVIDER={llm.provider} needs the name of a model"
     if any(map(is_secret, settings.tools.env)):
         variable = next(each for each, _ in declared(settings.tools) if each.name == "LOOM_TOOL_ENV")
         yield variable.error(read.text("LOOM_TOOL_ENV") or "")
 
 
-def _unused_model(read: _Reader) -> Iterator[Problem]:
+def _unused_model(llm: LlmSettings, read: _Reader) -> Iterator[Problem]:
     """A model that is named while another than its provider answers."""
-    model, provider = read.text("LOOM_MODEL"), (read.text("LOOM_PROVIDER") or "").lower()
-    if model is None or provider in ("bedrock", "ollama"):
+    is_script, model = llm.model.startswith("scripted"), llm.model
+    if read.text("LOOM_MODEL") is None or is_script == (llm.provider == "scripted"):
         return
-    has_key = bool(read.text("ANTHROPIC_API_KEY") or read.text("ANTHROPIC_BASE_URL"))
-    is_script = model.startswith("scripted")
-    if not is_script and provider == "scripted":
+    if is_script:
+        text = f"{model!r} is the demo's name, and the provider is {llm.provider}"
+        yield Problem(text, "name a model of its own, or set LOOM_PROVIDER=scripted", field="LOOM_MODEL")
+    elif llm.is_chosen:
         text = f"{model!r} is named, and the demo's script answers, for LOOM_PROVIDER is scripted"
         yield Problem(text, field="LOOM_MODEL", is_warning=True)
-    elif not is_script and not provider and not has_key:
+    else:
         text = f"{model!r} is named without a key, so the demo's script answers"
-        yield Problem(text, "set ANTHROPIC_API_KEY, or LOOM_PROVIDER to another one", field="LOOM_MODEL")
-    elif is_script and (has_key or provider == "anthropic") and provider != "scripted":
-        text = f"{model!r} is the demo's name, and the provider is anthropic"
-        yield Problem(text, "name a model of its own, or set LOOM_PROVIDER=scripted", field="LOOM_MODEL")
+        fix = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, or put its provider before it, as in groq/NAME"
+        yield Problem(text, fix, field="LOOM_MODEL")

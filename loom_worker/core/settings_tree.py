@@ -1,11 +1,12 @@
 """Every setting, declared once: its variable, how it is read, its default, its unit. settings.py builds the tree."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from loom_worker.core.values.agents import LOCAL, PROVIDERS, ModelChoice, Provider
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.values.schedules import MissedTimes
 from loom_worker.core.variables import (
@@ -33,9 +34,12 @@ from loom_worker.core.variables import (
     setting,
 )
 
-Provider = Literal["anthropic", "bedrock", "ollama", "scripted"]
-_PROVIDERS: OneOf[Provider] = OneOf("anthropic", "bedrock", "ollama", "scripted")
-
+USUAL_MODELS: Mapping[Provider, str] = {
+    "anthropic": "claude-sonnet-5-5",
+    "openai": "gpt-5.2",
+    "scripted": "scripted-demo",
+}
+"""The models of providers that can do without LOOM_MODEL, the first with a key before the others."""
 
 VALKEY_CONF = "valkey.conf"
 """In the home: the embedded server's configuration file, whose only line is ``requirepass`` and the password."""
@@ -51,10 +55,12 @@ class LlmSettings:
     """Which model answers and how long it may take."""
 
     model: str = setting("LOOM_MODEL", Text(), "scripted-demo")
-    provider: Provider = setting("LOOM_PROVIDER", _PROVIDERS, "scripted")
-    """Unless set, anthropic if its SDK has a key or base URL, else the demo without network."""
+    provider: Provider = setting("LOOM_PROVIDER", OneOf(*PROVIDERS), "scripted")
+    """Unless set, the prefix of LOOM_MODEL; else anthropic or openai, if there is a key, else the demo."""
     is_chosen: bool = False
     """True: LOOM_PROVIDER itself names the provider."""
+    offered: tuple[str, ...] = setting("LOOM_PROVIDERS", VariableNames("names of providers"), ())
+    """Providers with a key, also in processes that must not have the keys themselves."""
     api_key: str | None = setting("ANTHROPIC_API_KEY", Text(), None, is_secret=True)
     base_url: str | None = setting("ANTHROPIC_BASE_URL", WebUrl(), None, may_hold_password=True)
     """Any server that speaks the Messages API."""
@@ -77,10 +83,48 @@ class LlmSettings:
     """Text, thinking and tool arguments of one reply, in UTF-8; four times the 128,000 tokens that the largest models
     write. A reply of 60 MB cost a worker 834 MB (measured)."""
 
+    @property
+    def usual(self) -> ModelChoice:
+        """The model where an agent names none."""
+        return ModelChoice(self.provider, self.model)
+
+
+def _key(name: str) -> Any:
+    return setting(name, Text(), None, is_secret=True)
+
+
+def _address(name: str) -> Any:
+    return setting(name, WebUrl(), None, may_hold_password=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """Keys and addresses of models' providers, each in its maker's own variables; Anthropic's are in ``llm``.
+
+    A field is named after its provider. An address is None where it is the provider's usual one.
+    """
+
+    openai_key: str | None = _key("OPENAI_API_KEY")
+    openai_url: str | None = _address("OPENAI_BASE_URL")
+    azure_key: str | None = _key("AZURE_OPENAI_API_KEY")
+    azure_url: str | None = _address("AZURE_OPENAI_ENDPOINT")
+    mistral_key: str | None = _key("MISTRAL_API_KEY")
+    gemini_key: str | None = _key("GEMINI_API_KEY")
+    google_key: str | None = _key("GOOGLE_API_KEY")
+    """Stands in for ``gemini_key``."""
+    groq_key: str | None = _key("GROQ_API_KEY")
+    together_key: str | None = _key("TOGETHER_API_KEY")
+    openrouter_key: str | None = _key("OPENROUTER_API_KEY")
+    xai_key: str | None = _key("XAI_API_KEY")
+    deepseek_key: str | None = _key("DEEPSEEK_API_KEY")
+    vllm_key: str | None = _key("VLLM_API_KEY")
+    vllm_url: str = setting("VLLM_BASE_URL", WebUrl(), "http://127.0.0.1:8000/v1", may_hold_password=True)
+    lmstudio_url: str = setting("LMSTUDIO_BASE_URL", WebUrl(), "http://127.0.0.1:1234/v1", may_hold_password=True)
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSettings:
-    """Where embedding models are. The names are Loom's own: tools may need ``OPENAI_API_KEY`` for themselves."""
+    """Where embedding models are; for OpenAI's, its own variables stand in where neither of these is set."""
 
     openai_url: str | None = setting("LOOM_OPENAI_URL", BareUrl(), None)
     """Any server with OpenAI's ``/embeddings`` below it; unless set, OpenAI's own."""
@@ -93,10 +137,6 @@ class EmbeddingSettings:
     """Of a request for a batch of messages, its retries included."""
     query_timeout_s: float = setting("LOOM_EMBEDDING_QUERY_TIMEOUT_S", Seconds(), 2.0)
     """For the vector of what a search looks for; it goes on without one then."""
-
-    def without_keys(self) -> "EmbeddingSettings":
-        """As a process has them that may not call providers."""
-        return replace(self, openai_key=None, voyage_key=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +348,7 @@ class Settings:
     redis_url: str = setting("LOOM_REDIS_URL", RedisUrl(), "", may_hold_password=True)
     """Unless set, the embedded Valkey's socket in the home."""
     llm: LlmSettings = LlmSettings()
+    providers: ProviderSettings = ProviderSettings()
     embeddings: EmbeddingSettings = EmbeddingSettings()
     agents_dir: Path | None = setting("LOOM_AGENTS_DIR", Folder(must_exist=True), None)
     agent_pin: Literal["session", "none"] = setting("LOOM_AGENT_PIN", OneOf("session", "none"), "session")
@@ -356,6 +397,33 @@ class Settings:
     def has_sample_backend(self) -> bool:
         """True while the agent works on the sample shop."""
         return self.backend_url == f"sqlite:///{self.home / 'shop.db'}"
+
+    def access(self, provider: str, *, embeds: bool = False) -> tuple[str | None, str | None]:
+        """The address and the key of a provider; None: its usual address, no key. Both are of one pair of variables.
+
+        Args:
+            embeds: for embeddings, for which LOOM_OPENAI_URL and LOOM_OPENAI_KEY come first.
+        """
+        if provider == "anthropic":
+            return self.llm.base_url, self.llm.api_key
+        given, older = self.providers, (self.embeddings.openai_url, self.embeddings.openai_key)
+        key = getattr(given, f"{provider}_key", None) or (given.google_key if provider == "gemini" else None)
+        found = getattr(given, f"{provider}_url", None), key
+        if provider != "openai" or not any(older):
+            return found
+        return older if embeds or not any(found) else found
+
+    def lacks(self, provider: str) -> str:
+        """The variables that a provider needs and that are not set; empty if it can be asked."""
+        if provider in LOCAL or provider in ("bedrock", "scripted"):
+            return ""
+        url, key = self.access(provider)
+        if provider in ("anthropic", "openai"):  # a server of one's own may need no key
+            is_there = key or (url and urlsplit(url).hostname != "api.openai.com")
+            return "" if is_there else f"{provider.upper()}_API_KEY (or {provider.upper()}_BASE_URL)"
+        found = {f"{provider}_key": key, f"{provider}_url": url}
+        absent = (each for each in fields(ProviderSettings) if not found.get(each.name, True))
+        return " and ".join(each.metadata[VARIABLE].name for each in absent)
 
 
 def declared(settings: Any) -> Iterator[tuple[Variable, object]]:

@@ -304,9 +304,10 @@ class Origins(Parser[tuple[str, ...]]):
 
 
 class VariableNames(Parser[tuple[str, ...]]):
-    """Names of variables, separated by commas."""
+    """Names of variables, or others of such letters, separated by commas."""
 
-    expected = "names of variables, none of them a secret of Loom's"
+    def __init__(self, expected: str = "names of variables, none of them a secret of Loom's") -> None:
+        self.expected = expected
 
     def parse(self, raw: str) -> tuple[str, ...]:
         """Split the names; settings.py refuses those of secrets."""

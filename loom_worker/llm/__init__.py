@@ -8,7 +8,8 @@ makes what was stored fit to be sent, ``response`` reads the bytes under a deadl
 ``ollama`` are its adapters for the Messages API: ``anthropic_request`` builds the request, ``anthropic_stream`` makes
 the reply. ``a2a`` lets an agent elsewhere answer:
 ``a2a_http`` writes what it is sent and sends it, ``a2a_task`` puts together what it says. ``sanitize`` mends text and
-JSON of a model, ``rerank`` lets a model rank patterns or messages, ``tokens`` counts tokens, ``prices`` computes costs.
+JSON of a model, ``rerank`` lets a model rank patterns or messages, ``tokens`` counts tokens, ``prices`` computes costs,
+``catalog`` knows what models take and can do.
 ``embeddings`` says what an embedding model is; ``embeddings_http`` asks one, ``embeddings_local`` computes on this
 machine.
 """

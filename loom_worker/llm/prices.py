@@ -81,7 +81,7 @@ NOTHING = Price(TokenPrices(*[Decimal(0)] * 4))
 
 def cost_usd(model: str, usage: Usage) -> Decimal | None:
     """Price one call (not a sum over several: some rates depend on the call's length); None if there is no price."""
-    price = _price_of(model)
+    price = price_of(model)
     return None if price is None else price.cost_usd(usage)
 
 
@@ -91,7 +91,7 @@ def rates(model: str, input_tokens: int) -> tuple[Decimal, Decimal] | None:
     Args:
         input_tokens: of the call, at most.
     """
-    price = _price_of(model)
+    price = price_of(model)
     if price is None:
         return None
     prices = price.long_tokens if price.long_tokens and input_tokens > price.above_tokens else price.tokens
@@ -215,7 +215,7 @@ def _of_rates(rates: Json) -> TokenPrices:
     return TokenPrices(*(Decimal(str(rate)) for rate in found))
 
 
-def _price_of(model: str) -> Price | None:
+def price_of(model: str) -> Price | None:
     """The first that fits: of the file, then nothing for what is free, then of the package."""
     plain = plain_name(model)
     names = (model, plain, SNAPSHOT.sub("", plain))

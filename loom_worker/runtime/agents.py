@@ -10,7 +10,7 @@ from loom_worker.agents.known import AgentSource
 from loom_worker.agents.load import Agents
 from loom_worker.core.errors import BadFile, LoomError
 from loom_worker.core.settings import Settings
-from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.agents import Agent, ModelChoice
 from loom_worker.core.values.chat import ToolUse
 from loom_worker.core.values.guardrails import Stage
 from loom_worker.core.values.json import Json
@@ -208,12 +208,13 @@ class AgentRegistry:
             return self._runtime(agent, choice, NOTHING, broken)
 
     def _runtime(self, agent: Agent, choice: Choice, tool_set: ToolSet, absent: Absent | None) -> AgentRuntime:
-        chosen = self._models.chosen(agent, choice.model)
+        chosen = self._models.chosen(agent, choice)
         window, reserved = self._window(agent)
         return AgentRuntime(
             agent=agent,
-            model=absent or self._models.answering(agent, choice.provider, chosen),
-            sizes=Sizes(self._models.count(chosen)),
+            llm=chosen,
+            model=absent or self._models.answering(agent, chosen),
+            sizes=Sizes(self._models.count(chosen.name)),
             registry=tool_set.registry,
             specs=tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only),
             allowed=tool_set.allowed,
@@ -224,27 +225,26 @@ class AgentRegistry:
                 window - reserved,
                 policy=agent.memory,
                 most_tokens=self._settings.llm.l1_tokens,
-                typical=tokens.typical(chosen),
+                typical=tokens.typical(chosen.name),
             ),
             max_tokens=min(agent.max_tokens or 8192, reserved),
-            typical=tokens.typical(chosen),
-            frame=tokens.frame(chosen),
-            compressor=None if absent else self._models.compressor(_served(agent, choice), chosen),
+            typical=tokens.typical(chosen.name),
+            frame=tokens.frame(chosen.name),
+            compressor=None if absent else self._models.compressor(agent, choice),
             compressor_budget_tokens=(agent.compressor.max_context_tokens or window) - reserved,
-            judge=None if absent or agent.judges is None else self._judge(_served(agent, choice), chosen),
+            judge=None if absent or agent.judges is None else self._judge(agent, choice),
             late=tool_set.late,
             checks={} if absent else dict(self._checks(agent)),
         )
 
     def _checks(self, agent: Agent) -> Iterator[tuple[Stage, InjectionCheck]]:
         for stage, named in agent.guardrails.models.items():
-            provider, _, name = named.partition("/")
-            model = self._models.model(provider, name)
+            model = self._models.model(agent.beside(ModelChoice(model=named), self._settings.llm.usual))
             accounts = replace(self._accounts(agent, Sessions(self._database), model), purpose="guard")
             yield stage, InjectionCheck(stage, Reranker(model, accounts, CHECK_S))
 
-    def _judge(self, agent: Agent, answering: str) -> JudgeModel | None:
-        model = self._models.judge(agent, answering)
+    def _judge(self, agent: Agent, choice: Choice) -> JudgeModel | None:
+        model = self._models.judge(agent, choice)
         if model is None:
             return None
         window, reserved = self._window(agent)
@@ -313,7 +313,7 @@ class AgentRegistry:
         """The belt as it is where the window has room for all of it; else some of its tools are shown late."""
         permitted = tool_set.registry.permitted(tool_set.allowed, read_only=agent.is_read_only)
         window, reserved = self._window(agent)
-        count = self._models.count(self._models.chosen(agent, choice.model))
+        count = self._models.count(self._models.chosen(agent, choice).name)
         specs = tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only)
         occasions = {tool.spec.name: tool.occasion for tool in permitted}
         many = {name: occasion for name, occasion in occasions.items() if occasion == "many"}
@@ -336,9 +336,8 @@ class AgentRegistry:
 
     def _memory_tools(self, agent: Agent, choice: Choice) -> tuple[Tool, ...]:
         """What every agent has, whatever tools it lists: it must be able to find what has left its context."""
-        chosen = self._models.chosen(agent, choice.model)
         window, reserved = self._window(agent)
-        compressor = self._models.compressor(_served(agent, choice), chosen)
+        compressor = self._models.compressor(agent, choice)
         deadline_s = min(DEADLINE_S, self._settings.limits.tool_timeout_s / 2)
         sessions = Sessions(self._database)
         semantic = self.embedders.semantic(agent)
@@ -349,7 +348,7 @@ class AgentRegistry:
             rerank=None
             if compressor is None
             else Reranker(compressor, self._accounts(agent, sessions, compressor), deadline_s),
-            count=self._models.count(chosen),
+            count=self._models.count(self._models.chosen(agent, choice).name),
             recalled_budget_tokens=int(RECALLED_SHARE * (window - reserved)),
             kernel_budget_tokens=int(agent.memory.shares.kernel * (window - reserved)),
             # Half of what a turn's results may take, so that an answer leaves room for another one.
@@ -373,11 +372,6 @@ class AgentRegistry:
     def _accounts(self, agent: Agent, sessions: Sessions, compressor: Model) -> RankingAccounts:
         ledger, budgets = Ledger(self._database), Budgets(self._database)
         return RankingAccounts(ledger, sessions, budgets, agent, self._models.count(compressor.name))
-
-
-def _served(agent: Agent, choice: Choice) -> Agent:
-    """The agent with the provider that serves its models."""
-    return replace(agent, provider=choice.provider) if choice.provider else agent
 
 
 def _has_work_for_none(agent: Agent, choice: Choice, occasions: Mapping[str, Occasion]) -> bool:

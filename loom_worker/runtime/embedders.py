@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.core.errors import BadSettings, LoomError, ProviderFailed
-from loom_worker.core.settings import EmbeddingSettings, Settings
+from loom_worker.core.settings_tree import EmbeddingSettings, Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.sessions import Session
@@ -142,11 +142,11 @@ def _api(provider: str, settings: Settings) -> EmbeddingApi:
     if provider == "ollama":
         return OllamaEmbed(address(settings.llm.ollama_host))
     if provider == "openai":
-        if given.openai_key is None and given.openai_url is None:
-            raise BadSettings(
-                "OpenAI's embeddings need a key: set LOOM_OPENAI_KEY, or LOOM_OPENAI_URL of another server"
-            )
-        return OpenAi((given.openai_url or OPENAI_URL).rstrip("/"), given.openai_key)
+        url, key = settings.access(provider, embeds=True)
+        if url is None and key is None:
+            needed = "LOOM_OPENAI_KEY or OPENAI_API_KEY, or LOOM_OPENAI_URL of another server"
+            raise BadSettings(f"OpenAI's embeddings need a key: set {needed}")
+        return OpenAi((url or OPENAI_URL).rstrip("/"), key)
     if provider == "voyage":
         if given.voyage_key is None and given.voyage_url is None:
             raise BadSettings(

@@ -16,7 +16,7 @@ from tornado.httputil import HTTPServerRequest
 from tornado.routing import Matcher, Rule
 from tornado.web import authenticated
 
-from loom_worker.core.settings import FlowerSettings, Settings
+from loom_worker.core.settings_tree import FlowerSettings, Settings
 from loom_worker.core.values.json import Json
 from loom_worker.tasks.app import QUEUES, app, broker_url, configure
 

@@ -114,7 +114,7 @@ class Inspection:
         yield from check.remote(agent, self.settings.secrets)
         if self.calls_model:
             has_aws = all(find_spec(name) for name in PACKAGES)
-            yield from check.models(agent, check.Providers(self.settings.llm, has_aws=has_aws))
+            yield from check.models(agent, check.Providers(self.settings, has_aws=has_aws))
 
     def _look_at(self, agents: Iterable[Agent]) -> dict[str, list[Found]]:
         looks = [look for agent in agents for look in self._looks(agent)]

@@ -3,16 +3,18 @@
 import random
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache, partial
 from importlib import import_module
+from urllib.parse import urlsplit
 
 from loom_worker.backends.rest import client
 from loom_worker.core.errors import BadSettings, Interrupted, LoomError, ProviderFailed
 from loom_worker.core.settings import Settings
-from loom_worker.core.settings_tree import LlmSettings
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.agents import Agent, RemoteAgent
+from loom_worker.core.values.agents import Agent, ModelChoice, RemoteAgent, sdk
 from loom_worker.core.values.chat import ReplyEvent, Request
+from loom_worker.core.values.sessions import Choice
 from loom_worker.demo.scripted import Scripted
 from loom_worker.guard.limits import Breakers
 from loom_worker.llm import prices, tokens
@@ -55,35 +57,33 @@ class Models:
         self._counts: dict[str, Count] = {}
         prices.use(settings.llm.prices)
 
-    def chosen(self, agent: Agent, session: str | None = None) -> str:
-        """The name of the model that answers: the session's choice, the agent's, or the setting's."""
-        return session or agent.model or self._settings.llm.model
+    def chosen(self, agent: Agent, choice: Choice) -> ModelChoice:
+        """The model that answers: the session's choice, the workspace's, the agent's, or the setting's."""
+        return agent.answering(self._settings.llm.usual, ModelChoice(choice.provider, choice.model))
 
-    def model(self, provider: str | None, name: str) -> Model:
-        """A model by its provider, None: LOOM_PROVIDER; one that cannot be had says so at every call."""
-        provider = provider or self._settings.llm.provider
-        if provider == "scripted":
+    def model(self, chosen: ModelChoice) -> Model:
+        """A resolved model; one that cannot be had says so at every call."""
+        llm = self._settings.llm
+        if chosen.provider == "scripted":
             scripted = Scripted(
-                self.count(name),
-                model=name,
+                self.count(chosen.name),
+                model=chosen.name,
                 stopping=self._stopping,
-                max_reply_bytes=self._settings.llm.max_reply_bytes,
+                max_reply_bytes=llm.max_reply_bytes,
             )
             return Metered(Measured(scripted))
         try:
-            made = adapter(self._settings.llm, provider, name, self._stopping)
+            made = adapter(self._settings, chosen, self._stopping)
         except LoomError as error:
             return Absent(str(error))
-        return self._guarded(made, provider, self._settings.llm.call_timeout_s + PROBE_SLACK_S)
+        # A server at an address of its own fails alone.
+        server = " at ".join(filter(None, (chosen.provider, chosen.base_url and urlsplit(chosen.base_url).hostname)))
+        return self._guarded(made, server, llm.call_timeout_s + PROBE_SLACK_S)
 
-    def answering(self, agent: Agent, provider: str | None, name: str) -> Model:
-        """What answers an agent's turns: the agent elsewhere that its file names, or a model.
-
-        Args:
-            provider: that was chosen instead of the agent's own; None: none.
-        """
+    def answering(self, agent: Agent, chosen: ModelChoice) -> Model:
+        """What answers an agent's turns: the agent elsewhere that its file names, or the model."""
         if agent.remote is None:
-            return self.model(provider or agent.provider, name)
+            return self.model(chosen)
         try:
             remote = self._remote(agent.name, agent.remote)
         except LoomError as error:
@@ -91,30 +91,29 @@ class Models:
         probe_s = (agent.remote.timeout_s or self._settings.llm.call_timeout_s) + PROBE_SLACK_S
         return self._guarded(remote, "a2a", probe_s)
 
-    def compressor(self, agent: Agent, name: str) -> Model | None:
+    def compressor(self, agent: Agent, choice: Choice) -> Model | None:
         """What writes an agent's summaries; None: the scripted model understands no conversation.
 
         Unless the agent names one it is the provider's small model, where one is known; the agent's own where not, or
         where the provider refuses the small one.
-
-        Args:
-            name: of the model that answers.
         """
-        provider = agent.compressor.provider or agent.provider or self._settings.llm.provider
-        if provider == "scripted":
+        chosen = self._beside(agent, agent.compressor, choice)
+        if chosen.provider == "scripted":
             return None
-        own = self.model(provider, agent.compressor.model or name)
-        small = None if agent.compressor.model or provider == "ollama" else small_model(name)
-        return own if small is None else Fallbacks((self.model(provider, small), own), falls=is_refused)
+        small = None if agent.compressor.model else small_model(chosen.name)
+        own = self.model(chosen)
+        return own if small is None else Fallbacks((self.model(replace(chosen, model=small)), own), falls=is_refused)
 
-    def judge(self, agent: Agent, name: str) -> Model | None:
+    def judge(self, agent: Agent, choice: Choice) -> Model | None:
         """What an agent's LLM judges ask; None: the scripted model understands no answer.
 
-        Args:
-            name: of the model that answers, which judges too unless the agent names another one.
+        The model that answers judges too, unless the agent names another one.
         """
-        provider = agent.judge_model.provider or agent.provider or self._settings.llm.provider
-        return None if provider == "scripted" else self.model(provider, agent.judge_model.model or name)
+        chosen = self._beside(agent, agent.judge_model, choice)
+        return None if chosen.provider == "scripted" else self.model(chosen)
+
+    def _beside(self, agent: Agent, block: ModelChoice, choice: Choice) -> ModelChoice:
+        return agent.beside(block, self._settings.llm.usual, ModelChoice(choice.provider, choice.model))
 
     def count(self, name: str) -> Count:
         """How a model counts tokens, never too few."""
@@ -124,8 +123,8 @@ class Models:
 
     def warm(self) -> None:
         """Load what the first call would otherwise wait for."""
-        if self._settings.llm.provider != "scripted":
-            import_module("anthropic")
+        for name in sdk(self._settings.llm.provider):
+            import_module(name)
 
     def _guarded(self, adapter: Model, provider: str, probe_s: float) -> Model:
         # An open breaker's wait is longer than any retry's, so the turn parks at once.
@@ -155,8 +154,10 @@ class Models:
             time.sleep(min(left_s, 0.1))
 
 
-def adapter(llm: LlmSettings, provider: str, name: str, stopping: Stopping) -> Model:
-    """What asks a provider's model: one request for one reply; BadSettings if it cannot be had."""
+def adapter(settings: Settings, chosen: ModelChoice, stopping: Stopping) -> Model:
+    """What asks a resolved model: one request for one reply; BadSettings if it cannot be had."""
+    llm, provider, name = settings.llm, f"{chosen.provider}", f"{chosen.model}"
+    url, key = _access(settings, chosen)
     options: CallOptions = {
         "call_timeout_s": llm.call_timeout_s,
         "stopping": stopping,
@@ -166,12 +167,30 @@ def adapter(llm: LlmSettings, provider: str, name: str, stopping: Stopping) -> M
     if provider == "ollama":
         from loom_worker.llm.ollama import Ollama
 
-        return Ollama(model=name, host=llm.ollama_host, **options)
+        return Ollama(model=name, host=url or llm.ollama_host, **options)
     if provider == "bedrock":
         from loom_worker.llm.bedrock import Bedrock
 
         return Bedrock(model=name, **options)
-    return Anthropic(model=name, api_key=llm.api_key, base_url=llm.base_url, **options)
+    if provider == "anthropic":
+        return Anthropic(model=name, api_key=key, base_url=url, **options)
+    # OpenAi(model=name, preset=provider, base_url=url, api_key=key, **options)
+    raise BadSettings(f"models of {provider} cannot be asked yet")
+
+
+def _access(settings: Settings, chosen: ModelChoice) -> tuple[str | None, str | None]:
+    """The address and the key of a resolved model; a usual key goes to no address but the usual one."""
+    if chosen.secret and chosen.secret not in settings.secrets:
+        raise BadSettings(f"LOOM_SECRET_{chosen.secret} is not set")
+    secret = settings.secrets[chosen.secret] if chosen.secret else None
+    if chosen.base_url:
+        return chosen.base_url, secret
+    provider = f"{chosen.provider}"
+    lacks = "" if provider == "anthropic" else settings.lacks(provider)  # whose SDK finds other credentials, too
+    if lacks and not secret:
+        raise BadSettings(f"the provider {provider} has no key: set {lacks}")
+    url, key = settings.access(provider)
+    return url, secret or key
 
 
 def _remembering(count: Count) -> Count:

@@ -17,7 +17,7 @@ from loom_worker import __version__
 from loom_worker.core import crash_points, redis_client
 from loom_worker.core.errors import LoomError
 from loom_worker.core.isolation import process_env
-from loom_worker.core.settings import Settings, TraceSettings
+from loom_worker.core.settings_tree import Settings, TraceSettings
 from loom_worker.core.stopping import Stopping
 from loom_worker.events.log import EventLog
 from loom_worker.lanes.lanes import Lanes

@@ -6,7 +6,7 @@ from typing import Literal
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.core.errors import BudgetSpent
-from loom_worker.core.settings import Settings, WebSettings
+from loom_worker.core.settings_tree import Settings, WebSettings
 from loom_worker.core.values.agents import Agent, ModelChoice
 from loom_worker.core.values.api_keys import KeyHolder
 from loom_worker.core.values.budgets import LEAST_REPLY_TOKENS, NOTHING, CallCost, Level, Payer, limits_of
@@ -16,7 +16,7 @@ from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.core.values.tools import Rate
 from loom_worker.core.values.workspaces import Workspace
 from loom_worker.guard.limits import RateLimiter
-from loom_worker.llm.prices import OLLAMA, has_price
+from loom_worker.llm.prices import has_price
 from loom_worker.service.announcer import Announcer
 from loom_worker.service.context_report import ContextReport
 from loom_worker.store.budgets import Budgets
@@ -119,22 +119,16 @@ class Terms:
 
     def has_price(self, agent: str, model: str | None, provider: str | None = None) -> bool:
         """True if calls of an agent can be paid for: their prices are known, or nothing is paid here."""
-        found = self._agent(agent)
-        name = model or found.model or self._settings.llm.model
-        provider = provider or found.provider or self._settings.llm.provider
+        found, above = self._agent(agent), ModelChoice(provider, model)
         if found.remote is not None and not found.has_llm_judges:
             return True  # what it costs is paid elsewhere
-        judge = found.judge_model if found.has_llm_judges else ModelChoice()
-        return _has_price(provider, name) and _has_price(judge.provider or provider, judge.model or name)
+        usual = self._settings.llm.usual
+        judge = found.beside(found.judge_model if found.has_llm_judges else ModelChoice(), usual, above)
+        asked = (found.answering(usual, above), judge)
+        return all(each.provider == "scripted" or has_price(each.name) for each in asked)
 
     def _agent(self, name: str) -> Agent:
         return self._agents.current(name).agents.get(name) or Agent(name, backend=None)
-
-
-def _has_price(provider: str, model: str) -> bool:
-    if provider == "scripted":
-        return True
-    return has_price(f"{OLLAMA}{model.removeprefix(OLLAMA)}" if provider == "ollama" else model)
 
 
 class WorkspaceRules:

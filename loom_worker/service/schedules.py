@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from loom_worker.agents.known import AgentSource
 from loom_worker.core import crash_points, metrics
 from loom_worker.core.errors import Conflict, LoomError, NotFound, Transient
-from loom_worker.core.settings import ScheduleSettings, Settings
+from loom_worker.core.settings_tree import ScheduleSettings, Settings
 from loom_worker.core.text import closest
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339

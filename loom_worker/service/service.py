@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,7 +11,7 @@ from loom_worker.core import crash_points, log_context
 from loom_worker.core.errors import Flaw, Forbidden, Invalid, LoomError, QueueFull, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agent_messages import AgentMessage
-from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.agents import Agent, ModelChoice
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
@@ -23,6 +24,7 @@ from loom_worker.core.values.usage import ALL, GROUPS, UsageFilter
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.guard.limits import RateLimiter
 from loom_worker.lanes.lanes import Lanes
+from loom_worker.llm.catalog import all_of, described
 from loom_worker.service.agent_versions import AgentCatalog
 from loom_worker.service.allowances import RateLimits, Terms, WorkspaceRules
 from loom_worker.service.announcer import Announcer
@@ -333,6 +335,15 @@ class Service:
     def agents(self) -> tuple[Agent, ...]:
         """All agents, by name."""
         return tuple(agent for _, agent in sorted(self._agents.current().agents.items()))
+
+    def models(self, tenant: Tenant) -> Iterator[Json]:
+        """The models that can be named: those of providers that have a key, and those that agents ask here."""
+        rules, llm = self.workspaces.report(workspace_of(tenant)), self.settings.llm
+        above = ModelChoice(rules["provider"], rules["model"])
+        named = {each.id: each for agent in self.agents() for each in (llm.usual, *agent.models(llm.usual, above))}
+        local = {f"{each.provider}" for each in named.values() if each.is_local}
+        offered = (name for provider in {*llm.offered, *local} for name in all_of(provider))
+        return map(described, sorted({*named, *offered}))
 
     def tools(self, tenant: Tenant, agent: str) -> tuple[Tool, ...]:
         """The tools that an agent has in the tenant's workspace; Invalid: there is no such agent, or it cannot work."""

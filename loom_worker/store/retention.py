@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Connection, Text, bindparam, cast, delete, func, select
 
-from loom_worker.core.settings import RetentionSettings
+from loom_worker.core.settings_tree import RetentionSettings
 from loom_worker.core.values.ids import now_ms as moment_ms
 from loom_worker.core.values.ids import sortable_id
 from loom_worker.core.values.tenants import RETENTION

@@ -19,6 +19,7 @@ from loom_worker.core.child_process import adopt_orphans, module_command, shimme
 from loom_worker.core.env import is_secret
 from loom_worker.core.isolation import process_env
 from loom_worker.core.settings import Settings
+from loom_worker.core.values.agents import sdk
 from loom_worker.supervisor.specs import loom_command
 
 IS_SUPPORTED = sys.platform == "linux"
@@ -231,8 +232,7 @@ def _server(environ: Mapping[str, str], settings: Settings) -> ForkServer | None
     if not IS_SUPPORTED:
         return None
     # The demo model needs no library; that of the provider takes a second and 50 MB.
-    modules = () if settings.llm.provider == "scripted" else ("anthropic",)
     try:
-        return ForkServer(environ, modules=modules, is_debuggable=settings.is_debuggable)
+        return ForkServer(environ, modules=sdk(settings.llm.provider), is_debuggable=settings.is_debuggable)
     except OSError:  # no room for a further process now; there may be some later
         return None

@@ -82,19 +82,24 @@ def _web(facts: StartReport) -> str:
     return f"{facts.url}  (port {facts.wanted_port} was taken; choose one with --port)"
 
 
+_ADDRESSES = {
+    "anthropic": "https://api.anthropic.com",
+    "bedrock": "Bedrock's own address in the region of AWS_REGION or of the AWS profile",
+    "openai": "https://api.openai.com/v1",
+}
+
+
 def model_line(settings: Settings) -> str:
     """Which model answers, and at which address it is asked."""
     llm = settings.llm
     if llm.provider == "scripted":
-        return "demo model: scripted, no LLM; set ANTHROPIC_API_KEY and start again for a real one"
-    where = without_password(llm.base_url or "https://api.anthropic.com")
+        return "demo model: scripted, no LLM; set ANTHROPIC_API_KEY or OPENAI_API_KEY and start again for a real one"
+    where = settings.access(llm.provider)[0] or _ADDRESSES.get(llm.provider)
     if llm.provider == "ollama":
         from loom_worker.llm.ollama import address
 
         where = address(llm.ollama_host)
-    elif llm.provider == "bedrock":
-        where = "Bedrock's own address in the region of AWS_REGION or of the AWS profile"
-    return f"{llm.model} ({llm.provider}) at {where}"
+    return f"{llm.model} ({llm.provider}){f' at {without_password(where)}' if where else ''}"
 
 
 def _data(settings: Settings) -> str:

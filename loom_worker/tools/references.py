@@ -14,7 +14,7 @@ from loom_worker.blobs.memory import MemoryTier
 from loom_worker.blobs.tier import DiskFull, LostBlob, UnreadableBlob, UnwritableBlob, is_ref
 from loom_worker.core import metrics
 from loom_worker.core.errors import NotFound, ToolFailed
-from loom_worker.core.settings import BlobSettings
+from loom_worker.core.settings_tree import BlobSettings
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Tenant

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loom_worker.core.errors import Invalid, Transient
-from loom_worker.core.settings import TraceSettings
+from loom_worker.core.settings_tree import TraceSettings
 from loom_worker.guard.net.address import Deadline, Lookup, resolve_in_time, target
 from loom_worker.guard.net.http import HttpRequest, HttpResponse, retry_after_s, send_request
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from loom_worker.core import metrics
 from loom_worker.core.errors import LoomError
-from loom_worker.core.settings import TraceSettings
+from loom_worker.core.settings_tree import TraceSettings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json

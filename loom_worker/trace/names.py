@@ -65,7 +65,13 @@ TOKENS = "loom.tokens"
 """Of this span and those below it: sent and received."""
 COST = "loom.cost_usd"
 
-_PROVIDERS = {"bedrock": "aws.bedrock"}
+_PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "xai": "x_ai",
+}
 """Where the conventions' word is not that of LOOM_PROVIDER."""
 
 

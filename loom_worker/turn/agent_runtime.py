@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.agents import SCRIPTED, Agent, ModelChoice
 from loom_worker.core.values.chat import Frame, ToolSpec, ToolUse
 from loom_worker.core.values.guardrails import Stage
 from loom_worker.core.values.json import Json
@@ -44,6 +44,8 @@ class AgentRuntime:
     """The provider's usual tokens of a text over ``count``'s, which never counts too few; at most 1."""
     frame: Frame
     """What the provider usually adds to texts."""
+    llm: ModelChoice = SCRIPTED
+    """The model by its resolved name, with what else its block says."""
     kinds: frozenset[str] = frozenset()
     """What the agent works on, in the words of patterns' backend_type: ``sql`` and the database's name, ``rest``…"""
     compressor: Model | None = None

@@ -101,8 +101,7 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
             is_isolated=worker.is_isolated,
         )
         session = SessionContext(worker, runtime, claim)
-        own = "a2a" if runtime.agent.remote else runtime.agent.provider
-        provider = own or worker.settings.llm.provider
+        provider = "a2a" if runtime.agent.remote else f"{runtime.llm.provider}"
         watch = ModelWatch(claim.turn, worker.waits, provider=provider, model=model or "none", clock_ms=worker.clock_ms)
         asked = (ownership, cancel_requests, watch, session, TurnWebhook(worker.claims, claim))
         execution = Execution(worker, claim, runtime, held, clock, *asked)

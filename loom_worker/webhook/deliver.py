@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from loom_worker.core import crash_points, log_context, metrics
 from loom_worker.core.monitor import UNMONITORED, Monitor, Work
-from loom_worker.core.settings import WebhookSettings
+from loom_worker.core.settings_tree import WebhookSettings
 from loom_worker.core.values.ids import now_ms, now_us
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.traces import Interval

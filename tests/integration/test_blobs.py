@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from loom_worker.blobs.memory import INDEX, MemoryTier
-from loom_worker.core.settings import BlobSettings
+from loom_worker.core.settings_tree import BlobSettings
 from loom_worker.core.values.tools import Caller
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
@@ -80,7 +80,7 @@ import sys
 from pathlib import Path
 import redis
 from loom_worker.tools.references import References, stores
-from loom_worker.core.settings import BlobSettings
+from loom_worker.core.settings_tree import BlobSettings
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.core.values.tools import Caller

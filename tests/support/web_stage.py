@@ -15,8 +15,7 @@ from werkzeug.routing import Rule
 
 from loom_worker.agents.load import Agents
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.settings import Settings, WebSettings
-from loom_worker.core.settings_tree import LaneSettings
+from loom_worker.core.settings_tree import LaneSettings, Settings, WebSettings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.chat import Frame, ToolUse

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from loom_worker.core.env import KNOWN, NAMED_PREFIX, PROVIDER_PREFIXES, is_secret
 from loom_worker.core.isolation import process
-from loom_worker.core.settings_tree import Settings
+from loom_worker.core.settings import offered
+from loom_worker.core.settings_tree import ProviderSettings, Settings, declared
 
 PROVIDER = "provider"
 """The providers of models and of embeddings: keys, tokens, address."""
@@ -31,6 +32,7 @@ _GROUPS: Mapping[str, str] = {
     "LOOM_WEBHOOK_SECRET": WEBHOOKS,
     "LOOM_TRACE_HEADERS": TRACES,
     "LOOM_BACKEND_URL": DATA,
+    **{variable.name: PROVIDER for variable, _ in declared(ProviderSettings())},
 }
 
 Needs = frozenset[str]
@@ -82,10 +84,8 @@ def of_process(environ: Mapping[str, str], needs: Needs) -> dict[str, str]:
     else:
         loom = (name for name in environ if name.startswith("LOOM_") and _is_needed(name, needs))
         kept = inherited(environ, (*loom, "OLLAMA_HOST"))
-    if PROVIDER not in needs and not environ.get("LOOM_PROVIDER", "").strip():
-        # As settings.py finds it out, which will not see the key.
-        has_provider = any(environ.get(name, "").strip() for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"))
-        kept |= {"LOOM_PROVIDER": "anthropic"} if has_provider else {}
+    if PROVIDER not in needs and (keyed := offered(environ)):
+        kept["LOOM_PROVIDERS"] = ",".join(keyed)  # as it will not see the keys
     return kept
 
 
@@ -109,6 +109,7 @@ def handed_on(settings: Settings) -> dict[str, str]:
     given = {
         "ANTHROPIC_API_KEY": settings.llm.api_key,
         "ANTHROPIC_BASE_URL": settings.llm.base_url,
+        **{variable.name: value for variable, value in declared(settings.providers)},
         "LOOM_OPENAI_KEY": settings.embeddings.openai_key,
         "LOOM_VOYAGE_KEY": settings.embeddings.voyage_key,
         "LOOM_REDIS_URL": settings.redis_url,
@@ -118,14 +119,16 @@ def handed_on(settings: Settings) -> dict[str, str]:
         "LOOM_TRACE_ENDPOINT": settings.trace.endpoint,
         **{NAMED_PREFIX + name: value for name, value in settings.secrets.items()},
     }
-    return {name: value for name, value in given.items() if value}
+    return {name: str(value) for name, value in given.items() if value}
 
 
 def _with(settings: Settings, needs: Needs) -> Settings:
+    if PROVIDER not in needs:
+        llm = replace(settings.llm, api_key=None, base_url=None)
+        embeddings = replace(settings.embeddings, openai_key=None, voyage_key=None)
+        settings = replace(settings, llm=llm, embeddings=embeddings, providers=ProviderSettings())
     return replace(
         settings,
-        llm=settings.llm if PROVIDER in needs else replace(settings.llm, api_key=None, base_url=None),
-        embeddings=settings.embeddings if PROVIDER in needs else settings.embeddings.without_keys(),
         secrets=settings.secrets if NAMED in needs else {},
         web=settings.web if CLIENTS in needs else replace(settings.web, api_keys={}),
         key=settings.key if COMMANDS in needs else None,

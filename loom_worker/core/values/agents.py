@@ -1,9 +1,10 @@
 """An agent: who answers, with which model, tools and data."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, get_args
 
+from loom_worker.core.values.chat import AS_USUAL, Sampling, Thinking
 from loom_worker.core.values.guardrails import NO_GUARDRAILS, Guardrails
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Panel
@@ -33,23 +34,100 @@ Provider = Literal[
 ]
 """What serves models; each can stand before a model's name and a slash."""
 PROVIDERS: tuple[Provider, ...] = get_args(Provider)
+LOCAL = frozenset({"vllm", "ollama", "lmstudio"})
+"""Servers on the user's own machine as a rule, which need no key."""
+OWN_PROTOCOL = frozenset({"anthropic", "bedrock", "ollama", "scripted"})
+"""All others speak OpenAI's."""
 
 
-def provider_and_model(name: str) -> tuple[str | None, str]:
+def sdk(provider: str) -> tuple[str, ...]:
+    """The package that a provider's adapter uses; none for the scripted model."""
+    if provider == "scripted":
+        return ()
+    return ("anthropic",) if provider in OWN_PROTOCOL else ("openai",)
+
+
+def provider_and_model(name: str) -> tuple[Provider | None, str]:
     """The two parts of ``provider/model``; None if no known provider stands before the first slash."""
-    provider, slash, model = name.partition("/")
-    return (provider, model) if slash and provider in PROVIDERS else (None, name)
+    before, slash, model = name.partition("/")
+    provider = next((each for each in PROVIDERS if slash and each == before), None)
+    return (provider, model) if provider else (None, name)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A model beside the one that answers; None means as the agent's own."""
+    """A model as a block of a file, a session or a setting names it; None: as what it stands above says (resolved)."""
 
     provider: str | None = None
     model: str | None = None
-    """None, for summaries: the provider's small model, where one is known."""
+    """Perhaps with a provider and a slash before it. None, for summaries: the provider's small model, where one is
+    known."""
     max_context_tokens: int | None = None
     """Its window; None: LOOM_MAX_CONTEXT_TOKENS."""
+    base_url: str | None = None
+    """Where it is asked, in place of the provider's usual address; the provider's usual key does not go there."""
+    secret: str | None = None
+    """The key is LOOM_SECRET_<secret>."""
+    fallbacks: tuple["ModelChoice", ...] = ()
+    """Are asked, in order, while this one cannot answer."""
+    thinking: Thinking | None = None
+    sampling: Sampling = AS_USUAL
+    is_local: bool | None = None
+    """True: it runs on a machine of the user's own, slowly; None: what serves it is one of LOCAL."""
+
+    @property
+    def named_provider(self) -> str | None:
+        """The provider that it names, in a word of its own or before the model."""
+        return self.provider or provider_and_model(self.model or "")[0]
+
+    @property
+    def id(self) -> str:
+        """A resolved model as provider/model."""
+        return f"{self.provider}/{self.model}"
+
+    @property
+    def name(self) -> str:
+        """A resolved model's name in the ledger, in prices and for tokens; Claude has its plain name there."""
+        plain = self.provider in ("anthropic", "bedrock", "scripted")
+        return f"{self.model}" if plain else self.id
+
+
+NO_CHOICE = ModelChoice()
+SCRIPTED = ModelChoice("scripted", "scripted-demo")
+
+
+def resolved(block: ModelChoice, *below: ModelChoice, above: ModelChoice = NO_CHOICE) -> ModelChoice:
+    """The block with its provider and model: those of the first, from above, that names one.
+
+    A model's prefix counts only where no provider is named above it. An address and a key hold for their own provider
+    alone, and so do a block's further members of requests.
+
+    Args:
+        below: what counts where the block says nothing; the last one names both.
+        above: what a session or a workspace chose instead.
+    """
+    layers = (above, block, *below)
+    own = [next(filter(None, (each.named_provider for each in layers[n:]))) for n in range(len(layers))]
+    provider, is_own = own[0], own[0] == own[1]
+    model = next(each.model for each in layers if each.model)
+    at = next((each for each, its in zip(layers, own, strict=True) if its == provider and _has_access(each)), above)
+    fallbacks = [resolved(each, block, *below) for each in block.fallbacks]
+    is_local = block.is_local if is_own else None
+    return replace(
+        block,
+        provider=provider,
+        model=model.removeprefix(f"{provider}/"),
+        base_url=at.base_url,
+        secret=at.secret,
+        # Where a workspace chose the provider, nothing goes to another one.
+        fallbacks=tuple(each for each in fallbacks if above.provider in (None, each.provider)),
+        sampling=block.sampling if is_own else replace(block.sampling, extra={}),
+        is_local=provider in LOCAL if is_local is None else is_local,
+    )
+
+
+def _has_access(choice: ModelChoice) -> bool:
+    return (choice.base_url or choice.secret) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +247,8 @@ class Agent:
     version: str = "1"
     description: str = ""
     system_prompt: str = ""
-    provider: str | None = None
-    model: str | None = None
+    llm: ModelChoice = NO_CHOICE
+    """Answers."""
     max_tokens: int | None = None
     max_context_tokens: int | None = None
     reserved_output_tokens: int | None = None
@@ -213,11 +291,11 @@ class Agent:
     """What it remembers beyond a session's context; None: what the session's own tools find."""
     learned: LearnedPolicy = AS_ACTIVATED
     """Which version of its learned layer its sessions begin with, and how much of it they are sent."""
-    compressor: ModelChoice = field(default_factory=ModelChoice)
+    compressor: ModelChoice = NO_CHOICE
     """Writes summaries and ranks what a search found."""
     judges: Panel | None = None
     """Look at each answer before it is given; None: nobody does."""
-    judge_model: ModelChoice = field(default_factory=ModelChoice)
+    judge_model: ModelChoice = NO_CHOICE
     """Is asked by LLM judges."""
     schedules: tuple[Schedule, ...] = ()
     """When it is asked something without a client."""
@@ -243,6 +321,22 @@ class Agent:
         begin = self.source.rpartition(":")[2]
         line = line_near(self.lines, path) or (int(begin) if begin.isdigit() else 0)
         return Problem(text, fix, self.file, line, self.name, path, is_warning=is_warning)
+
+    def answering(self, usual: ModelChoice, above: ModelChoice = NO_CHOICE) -> ModelChoice:
+        """The model that answers; ``usual`` is LOOM_MODEL, ``above`` what a session or workspace chose."""
+        return resolved(self.llm, usual, above=above)
+
+    def beside(self, block: ModelChoice, usual: ModelChoice, above: ModelChoice = NO_CHOICE) -> ModelChoice:
+        """The model that a block beside ``llm`` names; without a model of its own it is that which answers."""
+        above = replace(above, model=None) if block.model else above
+        return resolved(block, above, self.llm, usual)
+
+    def models(self, usual: ModelChoice, above: ModelChoice = NO_CHOICE) -> Iterator[ModelChoice]:
+        """All that it may ask, a model that has several uses once for each."""
+        yield (answering := self.answering(usual, above))
+        yield from answering.fallbacks
+        checking = (ModelChoice(model=name) for name in self.guardrails.models.values())
+        yield from (self.beside(each, usual, above) for each in (self.compressor, self.judge_model, *checking))
 
     @property
     def has_llm_judges(self) -> bool:

@@ -10,7 +10,7 @@ import fakeredis
 import pytest
 
 from loom_worker.core.metrics import LARGE_RESULT_EVENTS
-from loom_worker.core.settings import BlobSettings, Settings
+from loom_worker.core.settings_tree import BlobSettings, Settings
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.tools.references import References, stores
@@ -26,7 +26,7 @@ from pathlib import Path
 import fakeredis
 from loom_worker.tools.references import References, stores
 from loom_worker.core.metrics import LARGE_RESULT_EVENTS
-from loom_worker.core.settings import BlobSettings
+from loom_worker.core.settings_tree import BlobSettings
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.core.values.tools import Caller

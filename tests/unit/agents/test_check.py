@@ -5,8 +5,8 @@ import pytest
 
 from loom_worker.agents import check
 from loom_worker.agents.load import load
-from loom_worker.core.settings_tree import LlmSettings, Provider
-from loom_worker.core.values.agents import Agent
+from loom_worker.core.settings_tree import LlmSettings, Settings
+from loom_worker.core.values.agents import Agent, Provider
 from loom_worker.core.values.problems import Problem, in_order
 from loom_worker.tools.registry import Registry
 
@@ -74,7 +74,7 @@ def test_an_agent_without_a_list_of_tools_names_none_in_vain(tmp_path: Path) -> 
 def test_bedrock_without_its_packages_is_told_where_it_is_chosen(
     tmp_path: Path, spec: str, provider: Provider, where: tuple[int, str]
 ) -> None:
-    found, llm = agent(tmp_path, spec), LlmSettings(provider=provider)
+    found, llm = agent(tmp_path, spec), Settings(llm=LlmSettings(provider=provider))
     (problem,) = told(check.models(found, check.Providers(llm, has_aws=False)))
     assert problem == (*where, "the provider bedrock needs AWS' packages")
     assert told(check.models(found, check.Providers(llm, has_aws=True))) == []
@@ -84,7 +84,7 @@ def test_bedrock_without_its_packages_is_told_where_it_is_chosen(
 def test_a_model_beside_the_demo_is_a_fault_unless_the_demo_was_asked_for(
     tmp_path: Path, is_chosen: bool, is_warning: bool
 ) -> None:
-    llm = LlmSettings(provider="scripted", is_chosen=is_chosen)
+    llm = Settings(llm=LlmSettings(provider="scripted", is_chosen=is_chosen))
     (problem,) = check.models(agent(tmp_path, "  llm: {model: claude}\n"), check.Providers(llm, has_aws=True))
     assert (problem.line, problem.is_warning) == (3, is_warning)
 

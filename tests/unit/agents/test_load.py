@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from loom_worker.agents.load import Agents, load
-from loom_worker.core.values.agents import Backend, ModelChoice
+from loom_worker.core.values.agents import PROVIDERS, Backend, ModelChoice
 from loom_worker.core.values.memory import MemoryPolicy
 
 HEAD = "apiVersion: loom/v1\nkind: Agent\nmetadata: {name: a}\n"
@@ -57,7 +57,7 @@ def test_every_field_arrives(tmp_path: Path) -> None:
     agent = found.agents["analyst"]
     assert found.problems == ()
     assert (agent.name, agent.version, agent.description) == ("analyst", "2", "Counts.")
-    assert (agent.provider, agent.model, agent.max_tokens) == ("anthropic", "some-model", 100)
+    assert (agent.llm.provider, agent.llm.model, agent.max_tokens) == ("anthropic", "some-model", 100)
     assert (agent.max_context_tokens, agent.reserved_output_tokens) == (1000, 50)
     assert agent.stop_sequences == ("STOP",)
     assert agent.backend == Backend(url="sqlite:///x.db", databases=("y.db", "z.db"))
@@ -75,13 +75,13 @@ def test_every_field_arrives(tmp_path: Path) -> None:
 def test_a_root_agent_has_the_same_fields(tmp_path: Path) -> None:
     text = "agent:\n  name: flat\n  version: 3\n  system_prompt: Hi.\n  llm: {model: m}\n  config: {max_turns: 4}\n"
     agent = agents(tmp_path, text).agents["flat"]
-    assert (agent.version, agent.system_prompt, agent.model, agent.max_llm_calls) == ("3", "Hi.", "m", 4)
+    assert (agent.version, agent.system_prompt, agent.llm.model, agent.max_llm_calls) == ("3", "Hi.", "m", 4)
     assert agent.unknown_keys == ()
 
 
 def test_what_is_not_said_is_left_to_the_process(tmp_path: Path) -> None:
     agent = agents(tmp_path, HEAD).agents["a"]
-    assert (agent.model, agent.max_llm_calls, agent.timeout_s, agent.tools) == (None,) * 4
+    assert (agent.llm.model, agent.max_llm_calls, agent.timeout_s, agent.tools) == (None,) * 4
     assert agent.backend == Backend()
     assert agent.patterns_enabled
 
@@ -95,12 +95,12 @@ def test_an_agent_may_have_no_backend(tmp_path: Path) -> None:
 
 
 def test_further_words_on_the_compressor_and_the_scope_are_kept_without_effect(tmp_path: Path) -> None:
-    spec = "{compressor_llm: {model: m, temperature: 0, max_tokens: 9}, backend: {scope: {tables: [t], rows: 1}}}"
+    spec = "{compressor_llm: {model: m, trace: 0, max_tokens: 9}, backend: {scope: {tables: [t], rows: 1}}}"
     found = agents(tmp_path, HEAD + f"spec: {spec}")
     assert found.agents["a"].compressor == ModelChoice(model="m")
     assert found.agents["a"].unknown_keys == ("spec.backend.scope.rows",)
     assert [(each.field, each.text) for each in found.problems[1:]] == [
-        ("spec.compressor_llm.temperature", "without effect yet"),
+        ("spec.compressor_llm.trace", "without effect yet"),
         ("spec.compressor_llm.max_tokens", "without effect yet"),
     ]
 
@@ -125,7 +125,7 @@ def test_unknown_keys_are_kept_and_told_with_their_path(tmp_path: Path) -> None:
         ("{llm: {model: [x]}}", "spec.llm.model: a text is needed, not \"['x']\""),
         (
             "{llm: {provider: acme}}",
-            "spec.llm.provider: one of anthropic, bedrock, ollama, scripted is needed, not 'acme'",
+            "spec.llm.provider: one of " + ", ".join(PROVIDERS) + " is needed, not 'acme'",
         ),
         ("{tools: [x, 1]}", "spec.tools[1]: a text is needed, not '1'"),
         ("{config: {timeout_seconds: 0}}", "spec.config.timeout_seconds: a number above 0 is needed, not '0'"),

@@ -175,7 +175,7 @@ def test_a_model_can_be_asked_about_injection_where_somebody_else_wrote_the_text
         ("{guardrails: {output: [{find: card, action: flag, model: anthropic/c}]}}", "input and tool_result"),
         ("{guardrails: {arguments: [{find: injection, action: flag, model: ollama/q}]}}", "input and tool_result"),
         ("{guardrails: {input: [{find: injection, action: flag, model: haiku}]}}", "provider/model"),
-        ("{guardrails: {input: [{find: injection, action: flag, model: scripted/x}]}}", "anthropic, bedrock, ollama"),
+        ("{guardrails: {input: [{find: injection, action: flag, model: scripted/x}]}}", "anthropic, bedrock, openai"),
         (
             "{guardrails: {input: [{find: injection, action: flag, model: ollama/a},"
             " {find: injection, action: block, model: ollama/b}]}}",

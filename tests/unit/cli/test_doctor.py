@@ -37,14 +37,10 @@ def test_a_sound_installation_exits_0(tmp_path: Path) -> None:
 
 
 def test_every_setting_has_a_value_and_a_source_and_no_secret_is_shown(tmp_path: Path) -> None:
-    env = {
-        "ANTHROPIC_API_KEY": "s3cret",
+    env = dict.fromkeys(SECRET, "s3cret") | {
         "LOOM_API_KEYS": "shop=s3cret",
-        "LOOM_KEY": "s3cret",
         "LOOM_WEBHOOK_SECRET": "whsec_" + "s3cretAA" * 4,
         "LOOM_TRACE_HEADERS": "x-key=s3cret",
-        "LOOM_OPENAI_KEY": "s3cret",
-        "LOOM_VOYAGE_KEY": "s3cret",
     }
     env |= {"LOOM_PORT": "8123", "LOOM_REDIS_URL": "redis://:s3cret@127.0.0.1:9/0"}
     _, report = doctor(tmp_path, **env)

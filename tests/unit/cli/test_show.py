@@ -51,6 +51,7 @@ def test_a_list_is_a_table_that_says_how_to_go_on(tmp_path: Path) -> None:
         (["agents", "show", "show"], "/v1/agents/show"),
         (["tools"], "/v1/tools"),
         (["tools", "--agent", "a&b"], "/v1/tools?agent=a%26b"),
+        (["models"], "/v1/models?limit=50"),
         (["usage", "--by", "day"], "/v1/usage?group_by=day&limit=50"),
     ],
 )

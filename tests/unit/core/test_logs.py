@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loom_worker.core import log_context
 from loom_worker.core.logs import IDS, MOST_ID_CHARS, Console, JsonLines, escaped, set_up
-from loom_worker.core.settings import LogSettings
+from loom_worker.core.settings_tree import LogSettings
 from loom_worker.guard.findings import redacted
 from tests.support.log_lines import logging_as_it_was, records
 

@@ -7,7 +7,10 @@ import pytest
 from loom_worker.core.crash_points import POINTS
 from loom_worker.core.env import KNOWN, SECRET
 from loom_worker.core.errors import BadSettings
-from loom_worker.core.settings import Settings, from_env
+from loom_worker.core.isolation import process_env
+from loom_worker.core.isolation.process_env import of_process
+from loom_worker.core.settings import from_env
+from loom_worker.core.settings_tree import ProviderSettings, Settings, declared
 
 KEY = "sk-" + "a" * 20
 
@@ -25,6 +28,22 @@ SET: dict[str, tuple[str, str, object]] = {
     "LOOM_REDIS_URL": ("redis://h:1/2", "redis_url", "redis://h:1/2"),
     "LOOM_MODEL": ("m1", "llm.model", "m1"),
     "LOOM_PROVIDER": ("Scripted", "llm.provider", "scripted"),
+    "LOOM_PROVIDERS": ("groq, xai", "llm.offered", ("groq", "xai")),
+    "OPENAI_API_KEY": ("k-1", "providers.openai_key", "k-1"),
+    "AZURE_OPENAI_API_KEY": ("k-1", "providers.azure_key", "k-1"),
+    "MISTRAL_API_KEY": ("k-1", "providers.mistral_key", "k-1"),
+    "GEMINI_API_KEY": ("k-1", "providers.gemini_key", "k-1"),
+    "GOOGLE_API_KEY": ("k-1", "providers.google_key", "k-1"),
+    "GROQ_API_KEY": ("k-1", "providers.groq_key", "k-1"),
+    "TOGETHER_API_KEY": ("k-1", "providers.together_key", "k-1"),
+    "OPENROUTER_API_KEY": ("k-1", "providers.openrouter_key", "k-1"),
+    "XAI_API_KEY": ("k-1", "providers.xai_key", "k-1"),
+    "DEEPSEEK_API_KEY": ("k-1", "providers.deepseek_key", "k-1"),
+    "VLLM_API_KEY": ("k-1", "providers.vllm_key", "k-1"),
+    "OPENAI_BASE_URL": ("http://gpu:1/v1", "providers.openai_url", "http://gpu:1/v1"),
+    "AZURE_OPENAI_ENDPOINT": ("http://gpu:1/v1", "providers.azure_url", "http://gpu:1/v1"),
+    "VLLM_BASE_URL": ("http://gpu:1/v1", "providers.vllm_url", "http://gpu:1/v1"),
+    "LMSTUDIO_BASE_URL": ("http://gpu:1/v1", "providers.lmstudio_url", "http://gpu:1/v1"),
     "ANTHROPIC_API_KEY": (KEY, "llm.api_key", KEY),
     "ANTHROPIC_BASE_URL": ("http://h", "llm.base_url", "http://h"),
     "LOOM_PRICES": ("/srv/prices.yaml", "llm.prices", "/srv/prices.yaml"),
@@ -113,6 +132,8 @@ SET: dict[str, tuple[str, str, object]] = {
 }
 """Variable: a value, where it lands, and as what."""
 
+PROVIDER_URLS = ("OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT", "VLLM_BASE_URL", "LMSTUDIO_BASE_URL")
+PROVIDER_KEYS = tuple(variable.name for variable, _ in declared(ProviderSettings()) if variable.is_secret)
 WRONG: dict[str, tuple[str, ...]] = {
     "LOOM_HOME": ("/srv/a?b", "/srv/100%", "/srv/a#b", "/etc/passwd", "/etc/passwd/x", "~no-such-user/x"),
     "LOOM_DATABASE_URL": ("postgresql://h/d", "sqlite:///relative.db", "sqlite://", "sqlite:///", "sqlite:///:memory:"),
@@ -120,7 +141,9 @@ WRONG: dict[str, tuple[str, ...]] = {
         "localhost:6379", "amqp://h", "http://h", "redis://h:99999/0", "redis://h:0", "redis://h:http", "redis://[::1",
         "redis://h/abc", "redis://h:1/2/3", "redis://h :1", "unix://", "unix:///", "unix://relative.sock", "rediss://h:x",
     ),
-    "LOOM_PROVIDER": ("openai",),
+    "LOOM_PROVIDER": ("acme", "openai/gpt-5.2"),
+    "LOOM_PROVIDERS": ("groq;xai", "1a"),
+    **dict.fromkeys(PROVIDER_URLS, ("foo", "ftp://h", "http://")),
     "ANTHROPIC_BASE_URL": (
         "foo", "localhost:8080", "ftp://h", "http://", "http:///v1", "http://h:99999", "http://h:0", "http://a b",
         "http://[::1", "http://h?a=b",
@@ -204,7 +227,7 @@ def test_the_tables_here_know_every_variable() -> None:
     assert set(SET) == set(KNOWN)
     assert set(KNOWN) - set(WRONG) == {
         "LOOM_MODEL", "LOOM_BACKEND_URL", "ANTHROPIC_API_KEY", "LOOM_WEBHOOK_SECRET", "OLLAMA_HOST",
-        "LOOM_KEY", "LOOM_OPENAI_KEY", "LOOM_VOYAGE_KEY", "LOOM_PRICES",
+        "LOOM_KEY", "LOOM_OPENAI_KEY", "LOOM_VOYAGE_KEY", "LOOM_PRICES", *PROVIDER_KEYS,
     }  # fmt: skip
 
 
@@ -280,7 +303,7 @@ def test_the_names_of_all_crash_points_stand_in_the_complaint_about_a_wrong_one(
 
 
 def test_a_provider_without_a_usual_model_needs_the_name_of_one() -> None:
-    for provider in ("bedrock", "ollama"):
+    for provider in ("bedrock", "ollama", "groq", "vllm"):
         with pytest.raises(BadSettings, match="LOOM_MODEL"):
             from_env({"LOOM_PROVIDER": provider})
         assert from_env({"LOOM_PROVIDER": provider, "LOOM_MODEL": "m"}).llm.model == "m"
@@ -296,6 +319,7 @@ def test_no_secret_is_ever_printed() -> None:
     secrets = {"ANTHROPIC_API_KEY": KEY, "LOOM_API_KEYS": "acme=k-hidden-1", "LOOM_WEBHOOK_SECRET": "whsec_hidden2"}
     secrets |= {"LOOM_KEY": "loom_hidden3", "LOOM_TRACE_HEADERS": "x-key=hidden4"}
     secrets |= {"LOOM_OPENAI_KEY": "sk-hidden5", "LOOM_VOYAGE_KEY": "pa-hidden6"}
+    secrets |= dict.fromkeys(PROVIDER_KEYS, "sk-hidden7")
     assert set(secrets) == SECRET
     shown = repr(from_env(secrets)) + str(from_env(secrets).llm) + str(from_env(secrets).web)
     with pytest.raises(BadSettings) as refused:
@@ -305,7 +329,7 @@ def test_no_secret_is_ever_printed() -> None:
 
 
 def test_a_password_in_a_url_that_is_refused_is_not_printed() -> None:
-    for name in ("LOOM_DATABASE_URL", "LOOM_REDIS_URL", "ANTHROPIC_BASE_URL", "LOOM_TRACE_ENDPOINT"):
+    for name in ("LOOM_DATABASE_URL", "LOOM_REDIS_URL", "ANTHROPIC_BASE_URL", "LOOM_TRACE_ENDPOINT", *PROVIDER_URLS):
         for url in ("mysql://user:hidden@host/db", "redis://:hidden/x@host", "http:/user:hidden@host"):
             with pytest.raises(BadSettings) as refused:
                 from_env({name: url})
@@ -316,18 +340,66 @@ def test_a_password_in_a_url_that_is_refused_is_not_printed() -> None:
     ("environ", "provider", "model"),
     [
         ({}, "scripted", "scripted-demo"),
-        ({"ANTHROPIC_API_KEY": KEY}, "anthropic", None),
-        ({"ANTHROPIC_BASE_URL": "http://h"}, "anthropic", None),
+        ({"ANTHROPIC_API_KEY": KEY}, "anthropic", "claude-sonnet-5-5"),
+        ({"ANTHROPIC_BASE_URL": "http://h"}, "anthropic", "claude-sonnet-5-5"),
         ({"ANTHROPIC_API_KEY": KEY, "LOOM_PROVIDER": "scripted"}, "scripted", "scripted-demo"),
         ({"ANTHROPIC_API_KEY": KEY, "LOOM_MODEL": "m"}, "anthropic", "m"),
+        ({"OPENAI_API_KEY": KEY}, "openai", "gpt-5.2"),
+        ({"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}, "anthropic", "claude-sonnet-5-5"),
+        ({"OPENAI_BASE_URL": "http://h"}, "scripted", "scripted-demo"),
+        ({"LOOM_OPENAI_KEY": KEY}, "scripted", "scripted-demo"),
+        ({"GROQ_API_KEY": KEY}, "scripted", "scripted-demo"),
+        ({"OPENAI_API_KEY": KEY, "LOOM_MODEL": "openai/gpt-4.1"}, "openai", "gpt-4.1"),
+        ({"ANTHROPIC_API_KEY": KEY, "LOOM_MODEL": "groq/llama-3"}, "groq", "llama-3"),
+        ({"LOOM_MODEL": "openrouter/meta-llama/llama-3"}, "openrouter", "meta-llama/llama-3"),
+        ({"ANTHROPIC_API_KEY": KEY, "LOOM_MODEL": "meta-llama/Llama-3"}, "anthropic", "meta-llama/Llama-3"),
+        ({"LOOM_PROVIDER": "openrouter", "LOOM_MODEL": "openai/gpt-4.1"}, "openrouter", "openai/gpt-4.1"),
+        ({"LOOM_PROVIDER": "OpenAI", "LOOM_MODEL": "openai/gpt-4.1"}, "openai", "gpt-4.1"),
+        ({"LOOM_PROVIDERS": "groq,openai"}, "openai", "gpt-5.2"),
     ],
 )
-def test_a_key_or_base_url_chooses_the_provider_unless_one_is_named(
-    environ: dict[str, str], provider: str, model: str | None
+def test_a_key_or_the_name_of_a_model_chooses_the_provider_unless_one_is_named(
+    environ: dict[str, str], provider: str, model: str
 ) -> None:
-    llm = from_env(environ).llm
-    assert llm.provider == provider
-    assert llm.model == model or (model is None and llm.model.startswith("claude-"))
+    for given in (environ, of_process(environ, process_env.WEB)):  # the same where no key is
+        llm = from_env(given).llm
+        assert (llm.provider, llm.model) == (provider, model)
+
+
+@pytest.mark.cases(
+    ("environ", "provider", "access", "lacks"),
+    [
+        ({"OPENAI_API_KEY": "k", "LOOM_OPENAI_URL": "http://gpu"}, "openai", (None, "k"), ""),
+        ({"LOOM_OPENAI_KEY": "k", "LOOM_OPENAI_URL": "http://gpu"}, "openai", ("http://gpu", "k"), ""),
+        ({"LOOM_OPENAI_KEY": "k", "OPENAI_BASE_URL": "http://h"}, "openai", ("http://h", None), ""),
+        (
+            {"OPENAI_BASE_URL": "https://api.openai.com/v1"},
+            "openai",
+            ("https://api.openai.com/v1", None),
+            "OPENAI_API_KEY (or OPENAI_BASE_URL)",
+        ),
+        ({}, "anthropic", (None, None), "ANTHROPIC_API_KEY (or ANTHROPIC_BASE_URL)"),
+        ({}, "azure", (None, None), "AZURE_OPENAI_API_KEY and AZURE_OPENAI_ENDPOINT"),
+        ({"AZURE_OPENAI_API_KEY": "k"}, "azure", (None, "k"), "AZURE_OPENAI_ENDPOINT"),
+        ({}, "gemini", (None, None), "GEMINI_API_KEY"),
+        ({"GOOGLE_API_KEY": "k"}, "gemini", (None, "k"), ""),
+        *(({}, name, (None, None), f"{name.upper()}_API_KEY") for name in ("groq", "together", "xai", "deepseek")),
+        ({}, "vllm", ("http://127.0.0.1:8000/v1", None), ""),
+        ({}, "lmstudio", ("http://127.0.0.1:1234/v1", None), ""),
+        *(({}, name, (None, None), "") for name in ("ollama", "bedrock", "scripted")),
+    ],
+)
+def test_a_provider_s_address_and_key_are_of_one_pair_and_what_it_lacks_is_named(
+    environ: dict[str, str], provider: str, access: tuple[str | None, str | None], lacks: str
+) -> None:
+    settings = from_env(environ)
+    assert (settings.access(provider), settings.lacks(provider)) == (access, lacks)
+
+
+def test_the_key_of_one_server_goes_to_no_other_with_an_embedding() -> None:
+    settings = from_env({"OPENAI_API_KEY": "k", "LOOM_OPENAI_URL": "http://gpu"})
+    assert settings.access("openai", embeds=True) == ("http://gpu", None)
+    assert from_env({"OPENAI_API_KEY": "k"}).access("openai", embeds=True) == (None, "k")
 
 
 def test_a_tenth_of_the_window_is_kept_for_the_answer_unless_set() -> None:

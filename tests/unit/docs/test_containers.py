@@ -25,7 +25,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = sorted(name for name, service in SERVICES.items() if service["image"] == "loom")
 ONE_SHOT = "prepare"
 CONTAINERS_OWN = {
-    *("LOOM_HOME", "LOOM_DATABASE_URL", "LOOM_BLOB_DIR", "LOOM_REDIS_URL", "LOOM_PROVIDER", "LOOM_HOST", "LOOM_PORT"),
+    *("LOOM_HOME", "LOOM_DATABASE_URL", "LOOM_BLOB_DIR", "LOOM_REDIS_URL", "LOOM_PROVIDERS", "LOOM_HOST", "LOOM_PORT"),
     *("LOOM_AGENTS_DIR", "LOOM_WORKFLOWS_DIR", "LOOM_PATTERNS_DIR", "LOOM_WORKSPACES_DIR"),
     *("LOOM_FLOWER_ADDRESS", "LOOM_FLOWER_PORT"),
 }
@@ -181,7 +181,7 @@ def test_every_setting_that_the_docs_name_reaches_each_container_that_may_have_i
     listening |= {key for key in KNOWN if key.startswith("LOOM_FLOWER_")} if command != "flower" else set()
     given = SERVICES[name]["environment"]
     assert sorted(may_have - listening - set(given)) == []
-    handed_on = {key: value for key, value in given.items() if value.startswith("${") and key != "LOOM_PROVIDER"}
+    handed_on = {key: value for key, value in given.items() if value.startswith("${") and key != "LOOM_PROVIDERS"}
     assert [key for key, value in handed_on.items() if not value.startswith(f"${{{key}:")] == []
     assert set(given) - set(handed_on) <= CONTAINERS_OWN
 

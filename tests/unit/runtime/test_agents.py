@@ -11,7 +11,7 @@ import pytest
 
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import ProviderFailed
-from loom_worker.core.settings import LlmSettings, Settings
+from loom_worker.core.settings_tree import LlmSettings, Settings
 from loom_worker.core.values.agents import Agent, Auth, Backend, ModelChoice
 from loom_worker.core.values.chat import ChatMessage, Request, ToolSpec, ToolUse
 from loom_worker.core.values.json import Json
@@ -202,7 +202,7 @@ def test_a_sessions_model_goes_before_its_agents_and_that_before_the_settings(
     settings: Settings, session: str | None, agent: str | None, expected: str
 ) -> None:
     llm = LlmSettings(provider="anthropic", model="claude-sonnet-4-5", api_key="sk-none")
-    registry = with_agent(replace(settings, llm=llm), Agent("x", backend=None, model=agent))
+    registry = with_agent(replace(settings, llm=llm), Agent("x", backend=None, llm=ModelChoice(model=agent)))
     model = registry.runtime("x", Choice(model=session)).model
     assert isinstance(model, Retrying)
     assert model.name == expected

@@ -13,7 +13,7 @@ from loom_worker.agents.known import KnownAgents
 from loom_worker.agents.load import LiveAgents
 from loom_worker.core import redis_client
 from loom_worker.core.live_files import SETTLE_S
-from loom_worker.core.settings import PatternSettings, Settings
+from loom_worker.core.settings_tree import PatternSettings, Settings
 from loom_worker.core.values.agents import ContentChange
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.runtime.content_versions import APART_S, KEY, ContentVersions

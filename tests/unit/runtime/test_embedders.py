@@ -8,7 +8,8 @@ import pytest
 
 from loom_worker.agents.load import Agents
 from loom_worker.core.errors import BadSettings, ProviderFailed
-from loom_worker.core.settings import EmbeddingSettings, Settings, from_env
+from loom_worker.core.settings import from_env
+from loom_worker.core.settings_tree import EmbeddingSettings, Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.chat import ChatMessage

@@ -11,7 +11,7 @@ import pytest
 
 from loom_worker.agents.load import Agents
 from loom_worker.core.errors import ProviderFailed
-from loom_worker.core.settings import PatternSettings, Settings
+from loom_worker.core.settings_tree import PatternSettings, Settings
 from loom_worker.core.text import fence_key
 from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.channels import Channel

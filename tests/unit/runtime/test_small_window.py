@@ -11,7 +11,7 @@ import pytest
 
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import Invalid
-from loom_worker.core.settings import LlmSettings, Settings
+from loom_worker.core.settings_tree import LlmSettings, Settings
 from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.core.values.memory import MemoryState, Remembered

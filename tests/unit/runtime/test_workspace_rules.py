@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loom_worker.agents.load import Agents
 from loom_worker.core.settings import Settings
-from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.agents import Agent, ModelChoice
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.workspaces import ALL_NAMES, NameRules, Rules
 from loom_worker.runtime.agents import AgentRegistry
@@ -23,7 +23,7 @@ from tests.support.callers import CALLER
 from tests.support.registry import made_components
 
 OWN = {"load_pattern", "list_patterns"}
-AGENT = Agent("default", backend=None, model="agent-model", provider="ollama")
+AGENT = Agent("default", backend=None, llm=ModelChoice("ollama", "agent-model"))
 
 
 @pytest.fixture

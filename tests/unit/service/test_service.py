@@ -11,7 +11,7 @@ import pytest
 from loom_worker.agents import load as agent_files
 from loom_worker.core import redis_client
 from loom_worker.core.errors import Fenced, Invalid, NotFound, ProviderFailed
-from loom_worker.core.settings import WebhookSettings
+from loom_worker.core.settings_tree import WebhookSettings
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import NewTurn, Retry, Turn
 from loom_worker.core.values.webhooks import Webhook

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from loom_worker.core.errors import Conflict, Forbidden, Invalid, NotFound
-from loom_worker.core.settings import RetentionSettings
+from loom_worker.core.settings_tree import RetentionSettings
 from loom_worker.core.values.api_keys import TOKEN_PREFIX
 from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.facts import Correction, FactFilter

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loom_worker.core.settings import RetentionSettings
+from loom_worker.core.settings_tree import RetentionSettings
 from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.store.audit import AuditRows

@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.settings import RetentionSettings, Settings
+from loom_worker.core.settings_tree import RetentionSettings, Settings
 from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.ids import sortable_id
 from loom_worker.core.values.turns import Step

@@ -10,7 +10,7 @@ import redis
 
 from loom_worker.core import redis_client
 from loom_worker.core.errors import Interrupted, ToolFailed
-from loom_worker.core.settings import BlobSettings, Settings
+from loom_worker.core.settings_tree import BlobSettings, Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.text import fence
 from loom_worker.core.values.calls import Call

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loom_worker.core import metrics
-from loom_worker.core.settings import TraceSettings
+from loom_worker.core.settings_tree import TraceSettings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.store.database import Database

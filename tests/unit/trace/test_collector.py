@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from loom_worker.core.settings import TraceSettings
+from loom_worker.core.settings_tree import TraceSettings
 from loom_worker.trace.collector import MAX_RESPONSE_BYTES, Collector, PostResult
 from tests.support.webhook_receiver import Answer, WebhookReceiver, unused_port
 

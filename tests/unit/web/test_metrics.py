@@ -13,7 +13,7 @@ from sqlalchemy import insert
 
 from loom_worker.core.metric_recorder import Histogram
 from loom_worker.core.metrics import COMMITS, FAMILIES, LLM_REQUESTS, TURNS
-from loom_worker.core.settings import BlobSettings
+from loom_worker.core.settings_tree import BlobSettings
 from loom_worker.core.values.ids import now_ms
 from loom_worker.guard.limits import BreakerPolicy, Breakers, State
 from loom_worker.patterns.events import LibraryEvents

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from loom_worker.core.values.agents import ModelChoice
 from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, NewKey
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.guardrails import Guardrails
@@ -161,7 +162,7 @@ def test_a_webhook_that_would_never_be_served_is_refused(flow: Flow) -> None:
 
 
 def test_a_budget_in_usd_needs_a_price(make_stage: MakeStage) -> None:
-    stage = make_stage(agents=(replace(AGENT, model="home-made", provider="anthropic"),))
+    stage = make_stage(agents=(replace(AGENT, llm=ModelChoice("anthropic", "home-made")),))
     stage.workflows["two"] = workflow(TWO, "two")
     answer = create_app(stage.service).test_client().post("/v1/workflows/two/runs", json={"budget": {"usd": 1}})
     assert (answer.status_code, answer.get_json()["type"]) == (422, "/problems/model-without-price")

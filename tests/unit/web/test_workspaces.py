@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from loom_worker.core.values.agents import Agent, McpServer
+from loom_worker.core.values.agents import Agent, McpServer, ModelChoice
 from tests.support.runs import pipeline, workflow
 from tests.support.web_stage import MakeStage, WebStage
 from web.app import create_app
@@ -64,7 +64,7 @@ def test_an_agent_s_servers_are_not_asked_before_its_turn_is_accepted(make_stage
 
 @pytest.mark.cases("rules", [{}, {"model": "claude-sonnet-4-5", "provider": "anthropic"}])
 def test_a_budget_in_usd_needs_a_model_with_a_price(make_stage: MakeStage, rules: Any) -> None:
-    nameless = Agent("default", backend=None, provider="anthropic", model="nobody-knows-its-price")
+    nameless = Agent("default", backend=None, llm=ModelChoice("anthropic", "nobody-knows-its-price"))
     client = create_app(make_stage(agents=(nameless,)).service).test_client()
     change(client, **rules)
     answer = ask(client, budget={"usd": 1})

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from loom_worker.core.settings import WebhookSettings
+from loom_worker.core.settings_tree import WebhookSettings
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.store.database import Database
 from loom_worker.store.journal import Journal

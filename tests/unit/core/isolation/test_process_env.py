@@ -14,6 +14,9 @@ WHOLE = {
     "ANTHROPIC_API_KEY": "k",
     "LOOM_OPENAI_KEY": "k",
     "LOOM_VOYAGE_KEY": "k",
+    "GROQ_API_KEY": "k",
+    "OPENAI_BASE_URL": "http://u:p@h",
+    "OPENAI_ORG_ID": "k",
     "ANTHROPIC_AUTH_TOKEN": "k",
     "AWS_SECRET_ACCESS_KEY": "k",
     "LOOM_SECRET_CRM": "k",
@@ -25,6 +28,7 @@ WHOLE = {
     "LOOM_BACKEND_URL": "postgresql://u:p@h/d",
 }
 PROVIDER = {"LOOM_OPENAI_KEY", "LOOM_VOYAGE_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "AWS_SECRET_ACCESS_KEY"}
+PROVIDER |= {"GROQ_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID"}
 SHARED = {"PATH", "PYTHONPATH", "LOOM_LOG_LEVEL", "LOOM_REDIS_URL", "LOOM_TRACE_ENDPOINT"}
 
 
@@ -32,23 +36,22 @@ SHARED = {"PATH", "PYTHONPATH", "LOOM_LOG_LEVEL", "LOOM_REDIS_URL", "LOOM_TRACE_
     ("needs", "given"),
     [
         (of_worker(["turn"]), {"MY_OWN", "LOOM_SECRET_CRM", "LOOM_BACKEND_URL", *PROVIDER}),
-        (of_worker(["webhook"]), {"MY_OWN", "LOOM_WEBHOOK_SECRET", "LOOM_PROVIDER"}),
-        (of_worker(["trace"]), {"MY_OWN", "LOOM_TRACE_HEADERS", "LOOM_PROVIDER"}),
-        (process_env.WEB, {"MY_OWN", "LOOM_SECRET_CRM", "LOOM_API_KEYS", "LOOM_BACKEND_URL", "LOOM_PROVIDER"}),
-        (process_env.PREPARE, {"MY_OWN", "LOOM_BACKEND_URL", "LOOM_PROVIDER"}),
-        (process_env.NOTHING, {"LOOM_PROVIDER"}),
+        (of_worker(["webhook"]), {"MY_OWN", "LOOM_WEBHOOK_SECRET", "LOOM_PROVIDERS"}),
+        (of_worker(["trace"]), {"MY_OWN", "LOOM_TRACE_HEADERS", "LOOM_PROVIDERS"}),
+        (process_env.WEB, {"MY_OWN", "LOOM_SECRET_CRM", "LOOM_API_KEYS", "LOOM_BACKEND_URL", "LOOM_PROVIDERS"}),
+        (process_env.PREPARE, {"MY_OWN", "LOOM_BACKEND_URL", "LOOM_PROVIDERS"}),
+        (process_env.NOTHING, {"LOOM_PROVIDERS"}),
     ],
 )
 def test_a_process_is_given_what_it_needs_and_no_other_secret(needs: frozenset[str], given: set[str]) -> None:
     assert set(of_process(WHOLE, needs)) == SHARED | given
 
 
-def test_who_does_not_see_the_key_is_told_which_provider_it_means() -> None:
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
-        environ = {name: "http://h"}
-        assert from_env(of_process(environ, process_env.WEB)).llm.provider == from_env(environ).llm.provider
-    assert of_process(WHOLE | {"LOOM_PROVIDER": "bedrock"}, process_env.WEB)["LOOM_PROVIDER"] == "bedrock"
-    assert "LOOM_PROVIDER" not in of_process({"PATH": "/bin"}, process_env.WEB)
+def test_who_does_not_see_the_keys_is_told_which_providers_have_some() -> None:
+    assert of_process(WHOLE, process_env.WEB)["LOOM_PROVIDERS"] == "anthropic,groq"
+    assert "LOOM_PROVIDER" not in of_process(WHOLE, process_env.WEB)
+    assert "LOOM_PROVIDERS" not in of_process({"PATH": "/bin"}, process_env.WEB)
+    assert from_env(of_process(WHOLE, process_env.WEB)).llm.offered == from_env(WHOLE).llm.offered
 
 
 def test_a_child_inherits_no_secret_whatever_is_known() -> None:
@@ -63,6 +66,8 @@ def test_a_process_of_the_same_kind_gets_the_same_settings_from_what_is_handed_o
         "ANTHROPIC_API_KEY": "k",
         "LOOM_OPENAI_KEY": "k",
         "LOOM_VOYAGE_KEY": "k",
+        "OPENAI_API_KEY": "k",
+        "AZURE_OPENAI_ENDPOINT": "http://u:p@h",
         "ANTHROPIC_BASE_URL": "http://u:p@h",
         "LOOM_SECRET_CRM": " s ",
         "LOOM_REDIS_URL": "unix:///srv/r.sock",

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from loom_worker.core.settings import Settings, ToolSettings
+from loom_worker.core.settings_tree import Settings, ToolSettings
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.memory.recall_tools import recall_tools

@@ -8,7 +8,7 @@ from typing import Any
 import fakeredis
 import pytest
 
-from loom_worker.core.settings import BlobSettings
+from loom_worker.core.settings_tree import BlobSettings
 from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import Claim
 from loom_worker.store.blobs import BlobRows
