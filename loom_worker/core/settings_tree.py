@@ -36,7 +36,7 @@ from loom_worker.core.variables import (
 
 USUAL_MODELS: Mapping[Provider, str] = {
     "anthropic": "claude-sonnet-5-5",
-    "openai": "gpt-5.2",
+    "openai": "gpt-6.1-sol",
     "scripted": "scripted-demo",
 }
 """The models of providers that can do without LOOM_MODEL, the first with a key before the others."""

@@ -141,7 +141,7 @@ WRONG: dict[str, tuple[str, ...]] = {
         "localhost:6379", "amqp://h", "http://h", "redis://h:99999/0", "redis://h:0", "redis://h:http", "redis://[::1",
         "redis://h/abc", "redis://h:1/2/3", "redis://h :1", "unix://", "unix:///", "unix://relative.sock", "rediss://h:x",
     ),
-    "LOOM_PROVIDER": ("acme", "openai/gpt-5.2"),
+    "LOOM_PROVIDER": ("acme", "openai/gpt-6.1-sol"),
     "LOOM_PROVIDERS": ("groq;xai", "1a"),
     **dict.fromkeys(PROVIDER_URLS, ("foo", "ftp://h", "http://")),
     "ANTHROPIC_BASE_URL": (
@@ -344,7 +344,7 @@ def test_a_password_in_a_url_that_is_refused_is_not_printed() -> None:
         ({"ANTHROPIC_BASE_URL": "http://h"}, "anthropic", "claude-sonnet-5-5"),
         ({"ANTHROPIC_API_KEY": KEY, "LOOM_PROVIDER": "scripted"}, "scripted", "scripted-demo"),
         ({"ANTHROPIC_API_KEY": KEY, "LOOM_MODEL": "m"}, "anthropic", "m"),
-        ({"OPENAI_API_KEY": KEY}, "openai", "gpt-5.2"),
+        ({"OPENAI_API_KEY": KEY}, "openai", "gpt-6.1-sol"),
         ({"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}, "anthropic", "claude-sonnet-5-5"),
         ({"OPENAI_BASE_URL": "http://h"}, "scripted", "scripted-demo"),
         ({"LOOM_OPENAI_KEY": KEY}, "scripted", "scripted-demo"),
@@ -355,7 +355,7 @@ def test_a_password_in_a_url_that_is_refused_is_not_printed() -> None:
         ({"ANTHROPIC_API_KEY": KEY, "LOOM_MODEL": "meta-llama/Llama-3"}, "anthropic", "meta-llama/Llama-3"),
         ({"LOOM_PROVIDER": "openrouter", "LOOM_MODEL": "openai/gpt-4.1"}, "openrouter", "openai/gpt-4.1"),
         ({"LOOM_PROVIDER": "OpenAI", "LOOM_MODEL": "openai/gpt-4.1"}, "openai", "gpt-4.1"),
-        ({"LOOM_PROVIDERS": "groq,openai"}, "openai", "gpt-5.2"),
+        ({"LOOM_PROVIDERS": "groq,openai"}, "openai", "gpt-6.1-sol"),
     ],
 )
 def test_a_key_or_the_name_of_a_model_chooses_the_provider_unless_one_is_named(
