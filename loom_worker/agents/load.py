@@ -20,6 +20,7 @@ from loom_worker.core.values.agents import PROVIDERS, Agent
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.yaml_files import Document
+from loom_worker.judge.checks import response_format
 
 DEFAULT = "default"
 """The agent of a session that names none."""
@@ -187,6 +188,7 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
         tiers=tiers.tiers(spec),
         learned=work.learned(spec),
         compressor=tiers.summary_model(spec),
+        response_format=response_format(spec),
         judges=judges.panel(spec),
         schedules=schedules_of(spec, name),
         judge_model=tiers.model_choice(spec.under("judge_llm")),

@@ -23,6 +23,8 @@ GROUP = "loom.judges"
 """The entry-point group; each entry point names a function."""
 GIVEN = ("answer", "question", "tool_results")
 """What a function may ask for, by the names of its parameters."""
+CHECK_S = 10.0
+"""For one look at whether an answer has its form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,23 @@ class PythonJudges:
 
     def schema_opinion(self, member: PanelMember, case: Case, caller: Caller) -> Opinion:
         """What a JSON Schema makes of an answer; one that makes the check take too long does not pass."""
-        function = replace(_schema_check(), timeout_s=member.timeout_s)
-        outcome = self.executor.run(function, {"answer": case.answer, "schema": member.criteria}, caller)
+        return self._fits(case.answer, member.criteria, member.timeout_s, caller)
+
+    def violation(self, answer: str, schema: Json, caller: Caller) -> str:
+        """Where an answer breaks which rule of its form; empty: it has the form.
+
+        Raises:
+            Interrupted: the worker stops.
+        """
+        try:
+            found = self._fits(answer, schema, CHECK_S, caller)
+        except JudgeFailed as error:
+            return f"the answer cannot be checked: {error}"[:300]
+        return "" if found.score else found.critique
+
+    def _fits(self, answer: str, schema: Json, timeout_s: float, caller: Caller) -> Opinion:
+        function = replace(_schema_check(), timeout_s=timeout_s)
+        outcome = self.executor.run(function, {"answer": answer, "schema": schema}, caller)
         if outcome.status == "timeout" or outcome.content == DIED:
             return Opinion(0.0, "the check of the answer took too much time or memory")
         if outcome.status != "completed":

@@ -122,7 +122,7 @@ def check_references(schema: Json) -> None:
         Unresolvable: it does.
     """
     whole = Resource.from_contents(schema, default_specification=DRAFT202012)
-    resolver = SchemaRegistry().with_resource("", whole).resolver()
+    resolver = SchemaRegistry().with_resource("", whole).crawl().resolver()  # else each lookup would crawl it
     for reference in _references(schema):
         resolver.lookup(reference)
 

@@ -9,7 +9,6 @@ from loom_worker.core import crash_points, metrics
 from loom_worker.core.log_context import turn_ids
 from loom_worker.core.values.audit import NOT_RUN
 from loom_worker.core.values.calls import CANCELLED, Call
-from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.children import OutputRef
 from loom_worker.core.values.ids import new_id, now_us
 from loom_worker.core.values.json import Json
@@ -55,7 +54,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     patterns = patterns_of(state, worker.knowledge.version_of)
     state = replace(state.reported_to(execution.webhook.known), patterns=patterns)
     began_us = now_us()
-    ending = with_error_id(state, _in_parts(ending, state.turn.channel), execution)
+    ending = with_error_id(state, _in_parts(ending, state, execution), execution)
     error_stored = Interval(began_us, now_us()) if ending.error else None
     turn = finished(state, ending, cancel=execution.cancel_requests.known, now_ms=now_ms, run_ms=execution.clock.ms())
     delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
@@ -64,7 +63,13 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     is_due = bool(messages) and _makes_work(messages, state, execution)
     final = Final(
         ending=ending,
-        progress={**execution.progress(state), "judge": turn.judge, "run_ms": turn.run_ms, "completed_ms": now_ms},
+        progress={
+            **execution.progress(state),
+            "judge": turn.judge,
+            "run_ms": turn.run_ms,
+            "completed_ms": now_ms,
+            "response_format": turn.response_format,
+        },
         entries=state.unsaved,
         open_calls=len(state.open_calls),
         waits_for_children=any(call.is_awaiting and call.child_turn_id is not None for call in state.calls),
@@ -150,10 +155,14 @@ def _output_ref(turn: Turn, messages: Sequence[Message], execution: Execution) -
     return by_reference(last.text, turn, "output", execution)
 
 
-def _in_parts(ending: Ending, channel: Channel | None) -> Ending:
-    if channel is None or ending.output_text is None:
+def _in_parts(ending: Ending, state: TurnState, execution: Execution) -> Ending:
+    text, channel = ending.output_text, state.turn.channel
+    if channel is None or text is None:
         return ending
-    return replace(ending, output_parts=parts_of(ending.output_text, channel))
+    if execution.shape is None:
+        return replace(ending, output_parts=parts_of(text, channel))
+    most = channel.max_chars or len(text) or 1  # joined, its parts are the same JSON
+    return replace(ending, output_parts=tuple(text[at : at + most] for at in range(0, len(text), most)))
 
 
 def with_error_id(state: TurnState, ending: Ending, execution: Execution) -> Ending:
@@ -213,6 +222,7 @@ def finished(state: TurnState, ending: Ending, *, cancel: CancelAction | None = 
         else call
         for call in state.calls
     )
+    own = state.turn.response_format
     return replace(
         state.turn,
         status=ending.status,
@@ -230,6 +240,7 @@ def finished(state: TurnState, ending: Ending, *, cancel: CancelAction | None = 
         run_ms=run_ms,
         position=0,
         cancel=cancel,
+        response_format={"by": "agent"} if state.turn.response_format is None and state.shaped else own,
     )
 
 

@@ -42,6 +42,7 @@ from loom_worker.turn.decide import (
     AskPerson,
     BeginChildren,
     CallHere,
+    CheckForm,
     Close,
     Conclude,
     End,
@@ -156,6 +157,8 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
                 state = _approve(saved(state, execution, writer), calls, execution)
             case FanOut(calls):
                 return Parked(state, park_ms, calls=calls)
+            case CheckForm(may_correct):
+                state = _check_form(saved(state, execution, writer), execution, may_correct=may_correct)
             case AskJudges(verdicts):
                 return Parked(state, park_ms, verdicts=verdicts)
             case GiveUp(verdicts):
@@ -302,6 +305,7 @@ def situation(state: TurnState, execution: Execution) -> Situation:
         bounded=frozenset(n for n in names if (tool := execution.runtime.tool(n)) and tool.is_bounded and in_place),
         cancel=execution.cancel_requests.now(),
         own_limits=execution.own_limits,
+        is_shaped=execution.shape is not None,
         panel=panel,
         agents=children.check(state.calls, execution, now_ms=now_ms),
         verdicts=judging.check(state.open_verdicts, panel or NO_PANEL, alive, now_ms=now_ms),
@@ -372,6 +376,19 @@ def _approve(state: TurnState, calls: Sequence[Call], execution: Execution) -> T
         if not execution.worker.calls.approve(state.turn.id, call):
             raise Interrupted(f"Call {call.id} was decided by a person meanwhile.")
     return state.with_calls(calls)
+
+
+def _check_form(state: TurnState, execution: Execution, *, may_correct: bool) -> TurnState:
+    """Hold the answer as a reader has it against its form, in a child process: a schema may take for ever."""
+    answer, shape = state.last_reply, execution.shape
+    if answer is None or shape is None:
+        return state
+    violation = execution.worker.judges.violation(state.said or "", shape.schema, execution.caller("form"))
+    if violation:
+        log.info("turn.invalid_output", extra={"turn": state.turn.id})
+    correction = judging.reshaping(violation, answer) if violation and may_correct else ""
+    crash_points.reached("form.checked")
+    return state.held_against_form(answer, violation, correction=correction)
 
 
 def _give_up(state: TurnState, dead: Sequence[Verdict], execution: Execution) -> TurnState:

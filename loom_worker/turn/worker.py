@@ -11,6 +11,7 @@ from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.stopping import Stopping, retry_until_stored
 from loom_worker.core.values.agents import Agent, Content
 from loom_worker.core.values.budgets import Payer, Settlement
+from loom_worker.core.values.chat import Shape
 from loom_worker.core.values.guardrails import Guardrails
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
@@ -140,6 +141,15 @@ class Execution:
     def write(self, write: Callable[[], T]) -> T:
         """Write to the journal, again and again while the database does not answer and the turn is ours."""
         return retry_until_stored(write, stopping=self.worker.stopping, lost=self.held.lost)
+
+    @property
+    def shape(self) -> Shape | None:
+        """The form that the answer must have: the turn's own, else the agent's; its name is that of no tool."""
+        own, agents = self.claim.turn.response_format, self.runtime.agent.response_format
+        if not (given := agents if own is None else own):
+            return None
+        is_taken = any(spec.name == given["name"] for spec in self.runtime.specs)
+        return Shape(f"{given['name'][:55]}_as_json" if is_taken else given["name"], given["schema"])
 
     @property
     def payer(self) -> Payer:

@@ -215,6 +215,8 @@ class Agent:
     """Which version of its learned layer its sessions begin with, and how much of it they are sent."""
     compressor: ModelChoice = field(default_factory=ModelChoice)
     """Writes summaries and ranks what a search found."""
+    response_format: Json | None = None
+    """The form of its answers, ``{name, schema}``; None: they are texts."""
     judges: Panel | None = None
     """Look at each answer before it is given; None: nobody does."""
     judge_model: ModelChoice = field(default_factory=ModelChoice)

@@ -1,6 +1,7 @@
 """JSON as it enters and leaves, and the times inside it."""
 
 import json
+import math
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +20,22 @@ def pointer_step(name: object) -> str:
 def pointer_name(step: str) -> str:
     """The name that a step of a JSON pointer stands for."""
     return step.replace("~1", "/").replace("~0", "~")
+
+
+def strict_json(text: str) -> Any:
+    """The value of a text of JSON that can be written again; ValueError: it is none (NaN, 1e999, a lone surrogate)."""
+
+    def finite(digits: str) -> float:
+        if not math.isfinite(number := float(digits)):
+            raise ValueError(f"{digits[:20]} is no number of JSON")
+        return number
+
+    try:
+        value = json.loads(text, parse_constant=finite, parse_float=finite)
+        json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ValueError("too many objects and lists within each other") from error
+    return value
 
 
 def rfc3339(moment_ms: int | None) -> str | None:
