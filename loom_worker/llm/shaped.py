@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
+from loom_worker.backends.tool_schemas import SentSchema, Unfit, sent
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, Shape, TextDelta, ToolSpec
 
 ANY_TOOL = "*"
@@ -26,10 +27,24 @@ def as_tool(request: Request) -> Request:
     return replace(
         request,
         shape=None,
-        tools=(*request.tools, ToolSpec(shape.name, _DESCRIPTION, shape.schema)),
+        tools=(*request.tools, _tool(shape)),
         may_call_tools=True,
         must_call=shape.name if is_alone else ANY_TOOL,
     )
+
+
+def _tool(shape: Shape) -> ToolSpec:
+    found = _sent(shape)
+    rest = f"\nThe arguments must also fit this JSON Schema: {found.alternatives}" if found.alternatives else ""
+    return ToolSpec(shape.name, _DESCRIPTION + rest, found.schema)
+
+
+def _sent(shape: Shape) -> SentSchema:
+    """The schema as providers take it for a tool's arguments, whose rules are stricter than those of answers."""
+    try:
+        return sent(shape.schema)
+    except Unfit:
+        return SentSchema(shape.schema, {}, "")
 
 
 def from_tool(reply: Reply, shape: Shape) -> Reply:
@@ -43,7 +58,7 @@ def from_tool(reply: Reply, shape: Shape) -> Reply:
     if others:
         return replace(reply, tool_uses=others)
     given = next((use for use in reply.tool_uses if use.flaw is None), None)
-    text = reply.text if given is None else json.dumps(given.arguments, ensure_ascii=False)
+    text = reply.text if given is None else json.dumps(_sent(shape).own(given.arguments), ensure_ascii=False)
     stop = "end_turn" if reply.stop_reason == "tool_use" else reply.stop_reason
     return replace(reply, text=text, stop_reason=stop, tool_uses=())
 

@@ -1,5 +1,7 @@
 """Answers of a form through a tool, where the server has no mode for them."""
 
+from dataclasses import replace
+
 import pytest
 
 from loom_worker.core.values.chat import (
@@ -58,6 +60,16 @@ def test_the_text_of_the_reply_is_the_answer_and_what_streamed_of_it(text, uses,
     assert (events[-1].text, streamed) == (left, left)
     assert events[-1].tool_uses == ((FOUND,) if FOUND in uses else ())
     assert events[-1].stop_reason == ("tool_use" if FOUND in uses else "end_turn")
+
+
+def test_names_that_providers_refuse_in_tools_are_the_clients_own_in_the_answer():
+    shape = Shape("answer", {**object_schema("für wen", **{"für wen": {}}), "anyOf": [{"required": ["für wen"]}]})
+    request = replace(asked(), shape=shape)
+    [tool] = as_tool(request).tools
+    [name] = tool.input_schema["properties"]
+    assert (name.isascii(), "anyOf" in tool.input_schema, "anyOf" in tool.description) == (True, False, True)
+    given = Reply("", "tool_use", Usage(), "m", (ToolUse("c1", "answer", {name: "Ann"}),))
+    assert [*from_tool_events(iter([given]), request)][-1].text == '{"für wen": "Ann"}'
 
 
 def test_a_request_without_a_form_and_its_reply_stay_as_they_are():
