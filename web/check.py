@@ -31,9 +31,7 @@ IDENTIFIER = r"^[A-Za-z0-9._-]{1,128}$(?!\n)"
 SESSION_ID = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$(?!\n)"
 """``.`` and ``..`` are steps of a path: most clients take them out of it, and would never reach such a session."""
 VERSIONED = r"^[A-Za-z0-9._-]{1,128}@[A-Za-z0-9._+-]{1,64}$(?!\n)"
-FORM_NAME = r"^[A-Za-z0-9_-]{1,64}$(?!\n)"
 _PATTERNS = {
-    FORM_NAME: "must be 1 to 64 of A-Z a-z 0-9 _ -",
     NOT_BLANK: "must not be blank",
     IDENTIFIER: "must be 1 to 128 of A-Z a-z 0-9 . _ -",
     SESSION_ID: "must be 1 to 128 of A-Z a-z 0-9 . _ -, but neither . nor ..",

@@ -34,7 +34,7 @@ from web.bodies import (
     request_fields,
 )
 from web.caller import caller
-from web.check import FORM_NAME, NOT_BLANK, SESSION_ID, Given, Model, Moment, expected_of, flawed
+from web.check import NOT_BLANK, SESSION_ID, Given, Model, Moment, expected_of, flawed
 from web.long_polls import EndAnswer, LongPolls
 from web.operation import IDEMPOTENT, Operation, Views
 from web.problems import RETRY_S
@@ -65,7 +65,7 @@ class ResponseFormatMember(Model):
         description="JSON Schema 2020-12 of an object, without `patternProperties` and references to other documents; "
         "at most 64 KiB and 28 levels.",
     )
-    name: Annotated[str, Field(pattern=FORM_NAME)] = "answer"
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")] = "answer"
 
 
 def _said(said_ms: int) -> int:

@@ -96,12 +96,9 @@ def fits(answer: str, schema: Json) -> Opinion:
         wrong = best_match(validator(json.dumps(schema)).iter_errors(value))
     except (LoomError, Unresolvable, ArithmeticError, RecursionError, MemoryError) as error:
         return Opinion(0.0, f"the answer cannot be checked: {without_middle(str(error), 200)}")
-    return Opinion(1.0) if wrong is None else Opinion(0.0, _told(wrong))
-
-
-def _told(wrong: ValidationError) -> str:
-    """Where an answer breaks which rule, in 300 characters at most."""
-    return f"{without_middle(pointer(wrong), 60)}: {without_middle(wrong.message, 180)}"
+    if wrong is None:
+        return Opinion(1.0)
+    return Opinion(0.0, f"{without_middle(pointer(wrong), 60)}: {without_middle(wrong.message, 180)}")
 
 
 def unfenced(answer: str) -> str:

@@ -55,23 +55,13 @@ class PythonJudges:
             raise JudgeFailed(outcome.content)
         return _read(outcome.content)
 
-    def schema_opinion(self, member: PanelMember, case: Case, caller: Caller) -> Opinion:
-        """What a JSON Schema makes of an answer; one that makes the check take too long does not pass."""
-        return self._fits(case.answer, member.criteria, member.timeout_s, caller)
-
-    def violation(self, answer: str, schema: Json, caller: Caller) -> str:
-        """Where an answer breaks which rule of its form; empty: it has the form.
+    def fits(self, answer: str, schema: Json, caller: Caller, *, timeout_s: float = CHECK_S) -> Opinion:
+        """What a JSON Schema makes of an answer; one that makes the check take too long does not pass.
 
         Raises:
+            JudgeFailed: nobody knows.
             Interrupted: the worker stops.
         """
-        try:
-            found = self._fits(answer, schema, CHECK_S, caller)
-        except JudgeFailed as error:
-            return f"the answer cannot be checked: {error}"[:300]
-        return "" if found.score else found.critique
-
-    def _fits(self, answer: str, schema: Json, timeout_s: float, caller: Caller) -> Opinion:
         function = replace(_schema_check(), timeout_s=timeout_s)
         outcome = self.executor.run(function, {"answer": answer, "schema": schema}, caller)
         if outcome.status == "timeout" or outcome.content == DIED:

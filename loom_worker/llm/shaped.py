@@ -16,31 +16,18 @@ _DESCRIPTION = "Gives the final answer. Call it once, instead of writing the ans
 
 
 def as_tool(request: Request) -> Request:
-    """The request with a tool in place of its shape, for a server that has no mode for shapes.
-
-    Where other tools may be called, too, any of them must be. The caller of ``Model.reply`` sees to it that none of
-    them has the shape's name.
-    """
+    """The request with a tool in place of its shape; no other tool may have the shape's name."""
     if (shape := request.shape) is None:
         return request
-    is_alone = not (request.tools and request.may_call_tools)
-    return replace(
-        request,
-        shape=None,
-        tools=(*request.tools, _tool(shape)),
-        may_call_tools=True,
-        must_call=shape.name if is_alone else ANY_TOOL,
-    )
-
-
-def _tool(shape: Shape) -> ToolSpec:
     found = _sent(shape)
     rest = f"\nThe arguments must also fit this JSON Schema: {found.alternatives}" if found.alternatives else ""
-    return ToolSpec(shape.name, _DESCRIPTION + rest, found.schema)
+    tools = (*request.tools, ToolSpec(shape.name, _DESCRIPTION + rest, found.schema))
+    must_call = ANY_TOOL if request.tools and request.may_call_tools else shape.name
+    return replace(request, shape=None, tools=tools, may_call_tools=True, must_call=must_call)
 
 
 def _sent(shape: Shape) -> SentSchema:
-    """The schema as providers take it for a tool's arguments, whose rules are stricter than those of answers."""
+    """The schema as providers take it for a tool's arguments, where fewer names and no alternatives are allowed."""
     try:
         return sent(shape.schema)
     except Unfit:
@@ -48,17 +35,12 @@ def _sent(shape: Shape) -> SentSchema:
 
 
 def from_tool(reply: Reply, shape: Shape) -> Reply:
-    """The reply with the arguments of the shape's tool as its text.
-
-    Calls of other tools go before: their results are still to come, so an answer beside them is dropped.
-    """
+    """The reply with the arguments of the shape's tool as its text; beside calls of other tools it is no answer yet."""
     others = tuple(use for use in reply.tool_uses if use.name != shape.name)
-    if len(others) == len(reply.tool_uses):
-        return reply
-    if others:
+    if others or not reply.tool_uses:
         return replace(reply, tool_uses=others)
-    given = next((use for use in reply.tool_uses if use.flaw is None), None)
-    text = reply.text if given is None else json.dumps(_sent(shape).own(given.arguments), ensure_ascii=False)
+    given = next((use.arguments for use in reply.tool_uses if use.flaw is None), None)
+    text = reply.text if given is None else json.dumps(_sent(shape).own(given), ensure_ascii=False)
     stop = "end_turn" if reply.stop_reason == "tool_use" else reply.stop_reason
     return replace(reply, text=text, stop_reason=stop, tool_uses=())
 

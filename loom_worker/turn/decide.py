@@ -99,8 +99,9 @@ class AskPerson:
 
 @dataclass(frozen=True, slots=True)
 class CheckForm:
-    """Hold the last reply against the form that it must have."""
+    """Hold an answer against the form that it must have."""
 
+    answer: Step
     may_correct: bool
     """False: the turn fails if it has not."""
 
@@ -188,7 +189,7 @@ def _formed(state: TurnState, last: Step, limits: LimitSettings, now: Situation)
         if not now.is_shaped or last.payload["stop_reason"] not in ("end_turn", "stop_sequence"):
             return _judged(state, last, limits, now)
         has_calls_left = now.cancel != "finish" and len(state.replies) < limits.max_llm_calls
-        return CheckForm(may_correct=has_calls_left and not state.was_reshaped)
+        return CheckForm(last, may_correct=has_calls_left and not state.was_reshaped)
     if not found["is_last"]:
         return _ask(state, limits, now)
     if found["violation"]:

@@ -63,13 +63,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     is_due = bool(messages) and _makes_work(messages, state, execution)
     final = Final(
         ending=ending,
-        progress={
-            **execution.progress(state),
-            "judge": turn.judge,
-            "run_ms": turn.run_ms,
-            "completed_ms": now_ms,
-            "response_format": turn.response_format,
-        },
+        progress={**execution.progress(state), "judge": turn.judge, "run_ms": turn.run_ms, "completed_ms": now_ms},
         entries=state.unsaved,
         open_calls=len(state.open_calls),
         waits_for_children=any(call.is_awaiting and call.child_turn_id is not None for call in state.calls),
@@ -159,10 +153,9 @@ def _in_parts(ending: Ending, state: TurnState, execution: Execution) -> Ending:
     text, channel = ending.output_text, state.turn.channel
     if channel is None or text is None:
         return ending
-    if execution.shape is None:
-        return replace(ending, output_parts=parts_of(text, channel))
-    most = channel.max_chars or len(text) or 1  # joined, its parts are the same JSON
-    return replace(ending, output_parts=tuple(text[at : at + most] for at in range(0, len(text), most)))
+    most = channel.max_chars or len(text) or 1  # joined, the parts of JSON are the same JSON
+    whole = tuple(text[at : at + most] for at in range(0, len(text), most))
+    return replace(ending, output_parts=whole if execution.shape else parts_of(text, channel))
 
 
 def with_error_id(state: TurnState, ending: Ending, execution: Execution) -> Ending:
@@ -222,7 +215,6 @@ def finished(state: TurnState, ending: Ending, *, cancel: CancelAction | None = 
         else call
         for call in state.calls
     )
-    own = state.turn.response_format
     return replace(
         state.turn,
         status=ending.status,
@@ -240,7 +232,7 @@ def finished(state: TurnState, ending: Ending, *, cancel: CancelAction | None = 
         run_ms=run_ms,
         position=0,
         cancel=cancel,
-        response_format={"by": "agent"} if state.turn.response_format is None and state.shaped else own,
+        response_format=state.response_format,
     )
 
 

@@ -12,6 +12,7 @@ from loom_worker.core.errors import (
     BudgetHeld,
     BudgetSpent,
     Interrupted,
+    JudgeFailed,
     Overloaded,
     Overruled,
     ProviderFailed,
@@ -26,11 +27,12 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.notifications import Delivery, Event
 from loom_worker.core.values.traces import Interval
-from loom_worker.core.values.turns import Claim, Ending
+from loom_worker.core.values.turns import Claim, Ending, Step
 from loom_worker.core.values.waiting import Waiting
 from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import DELTA, EventWriter
 from loom_worker.guard.rails import Checked
+from loom_worker.judge.checks import Opinion
 from loom_worker.llm.model import PaidTry
 from loom_worker.memory.recalled import as_text
 from loom_worker.tools.pool import BUILD_S
@@ -157,8 +159,8 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
                 state = _approve(saved(state, execution, writer), calls, execution)
             case FanOut(calls):
                 return Parked(state, park_ms, calls=calls)
-            case CheckForm(may_correct):
-                state = _check_form(saved(state, execution, writer), execution, may_correct=may_correct)
+            case CheckForm(answer, may_correct):
+                state = _check_form(saved(state, execution, writer), answer, execution, may_correct=may_correct)
             case AskJudges(verdicts):
                 return Parked(state, park_ms, verdicts=verdicts)
             case GiveUp(verdicts):
@@ -378,17 +380,16 @@ def _approve(state: TurnState, calls: Sequence[Call], execution: Execution) -> T
     return state.with_calls(calls)
 
 
-def _check_form(state: TurnState, execution: Execution, *, may_correct: bool) -> TurnState:
-    """Hold the answer as a reader has it against its form, in a child process: a schema may take for ever."""
-    answer, shape = state.last_reply, execution.shape
-    if answer is None or shape is None:
-        return state
-    violation = execution.worker.judges.violation(state.said or "", shape.schema, execution.caller("form"))
-    if violation:
-        log.info("turn.invalid_output", extra={"turn": state.turn.id})
-    correction = judging.reshaping(violation, answer) if violation and may_correct else ""
+def _check_form(state: TurnState, answer: Step, execution: Execution, *, may_correct: bool) -> TurnState:
+    """Hold the answer, as a reader has it, against its form in a child process: a schema may take for ever."""
+    schema = execution.shape.schema if execution.shape else {}
+    try:
+        found = execution.worker.judges.fits(state.said or "", schema, execution.caller("form"))
+    except JudgeFailed as error:
+        found = Opinion(0.0, str(error))
+    correction = judging.reshaping(found.critique, answer) if not found.score and may_correct else ""
     crash_points.reached("form.checked")
-    return state.held_against_form(answer, violation, correction=correction)
+    return state.held_against_form(answer, "" if found.score else found.critique, correction=correction)
 
 
 def _give_up(state: TurnState, dead: Sequence[Verdict], execution: Execution) -> TurnState:

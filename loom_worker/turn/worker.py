@@ -146,7 +146,7 @@ class Execution:
     def shape(self) -> Shape | None:
         """The form that the answer must have: the turn's own, else the agent's; its name is that of no tool."""
         own, agents = self.claim.turn.response_format, self.runtime.agent.response_format
-        if not (given := agents if own is None else own):
+        if not (given := agents if own is None or "by" in own else own):
             return None
         is_taken = any(spec.name == given["name"] for spec in self.runtime.specs)
         return Shape(f"{given['name'][:55]}_as_json" if is_taken else given["name"], given["schema"])
@@ -218,4 +218,5 @@ class Execution:
             "agent_version": self.claim.turn.agent_version,
             "model": self.claim.turn.model,
             **({"judge": state.judge} if state.verdicts else {}),
+            **({"response_format": form} if (form := state.response_format) and "by" in form else {}),
         }

@@ -179,7 +179,7 @@ class Turn:
     user: str | None = None
     """The user of its session, when it was accepted."""
     response_format: Json | None = None
-    """As of NewTurn; once it has ended, ``{"by": "agent"}`` if its answer has the form of the agent's file."""
+    """As of NewTurn; ``{"by": "agent"}`` once an answer was held against the form of the agent's file."""
 
     def brief(self) -> "Turn":
         calls = tuple(call.brief() for call in self.calls[:LISTED_CALLS])
@@ -199,10 +199,8 @@ class Turn:
     @property
     def output_parsed(self) -> Any:
         """The object that a whole answer of a given form is; None: it is none, or the turn is in a list."""
-        if not self.response_format or self.status != "completed":
-            return None
         with suppress(ValueError):
-            return strict_json(self.output_text or "")
+            return strict_json(self.output_text or "") if self.response_format and self.status == "completed" else None
         return None
 
     @property
