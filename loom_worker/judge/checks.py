@@ -17,13 +17,13 @@ from typing import Any
 
 import regex
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from loom_worker.core.errors import BadSettings, LoomError
-from loom_worker.core.fields import MISSING, Fields, InvalidField
+from loom_worker.core.fields import Fields, InvalidField
 from loom_worker.core.text import without_middle
 from loom_worker.core.values.json import Json, strict_json
 from loom_worker.tools.arguments import check_references, pointer
@@ -37,7 +37,6 @@ _BLOCK = re.compile(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", re.DOTALL)
 """An answer that is nothing but one block of code."""
 MOST_SCHEMA_BYTES, MOST_SCHEMA_DEPTH = 64 * 1024, 28
 """Of the form that a client asks for; a request's body may have 32 objects and lists in each other."""
-_FORM_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +107,9 @@ def unfenced(answer: str) -> str:
 
 
 def response_format(spec: Fields) -> Json | None:
-    """The form that answers must have, as ``{name, schema}``; None: the fields name none.
+    """The form that answers must have, as ``{name, schema}``; None: any text. InvalidField: it cannot be used.
 
     No rule of the schema is tried here, nor any pattern by ``regex``: either may take for ever.
-
-    Raises:
-        InvalidField: a member cannot be used.
     """
     if spec.get("response_format") is None:
         return None
@@ -121,23 +117,17 @@ def response_format(spec: Fields) -> Json | None:
     fields.required("type")
     fields.choice("type", ("json_schema",))
     name, schema = fields.text("name") or "answer", fields.get("schema")
-    if not _FORM_NAME.fullmatch(name):
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise fields.invalid("name", "1 to 64 of A-Z a-z 0-9 _ -", name)
-    place = fields.place_of("schema")
-    if schema is None:
-        raise InvalidField(place, MISSING)
     try:
-        text = json.dumps(schema, allow_nan=False)
-        text.encode()
         if not isinstance(schema, dict) or schema.get("type") != "object":
             raise ValueError("the JSON Schema of an object is needed: with type: object at its root")
+        text = json.dumps(schema, allow_nan=False)
         if len(text) > MOST_SCHEMA_BYTES or _is_deep(schema, MOST_SCHEMA_DEPTH):
             raise ValueError(f"at most {MOST_SCHEMA_BYTES} bytes and {MOST_SCHEMA_DEPTH} levels are supported")
-        if wrong := next(_Rules(Draft202012Validator.META_SCHEMA).iter_errors(schema), None):
-            raise InvalidField((*place, *wrong.absolute_path), f"not JSON Schema: {without_middle(wrong.message, 180)}")
         _check_rules(schema, text, re.compile)
     except (TypeError, ValueError, RecursionError, re.error, BadSettings) as error:
-        raise InvalidField(place, str(error)) from error
+        raise InvalidField(fields.place_of("schema"), str(error)) from error
     return {"name": name, "schema": schema}
 
 
@@ -155,10 +145,6 @@ def validator(schema: str) -> Any:
             ``patternProperties``.
     """
     content = json.loads(schema)
-    try:
-        Draft202012Validator.check_schema(content)
-    except SchemaError as error:
-        raise BadSettings(f"not a JSON Schema, at {pointer(error)}: {error.message}") from error
     _check_rules(content, schema, compiled)
     made = _Bounded(content, registry=Registry())
     try:
@@ -169,6 +155,8 @@ def validator(schema: str) -> Any:
 
 
 def _check_rules(schema: Json, text: str, compile_: Callable[[str], object]) -> None:
+    if wrong := next(_Rules(Draft202012Validator.META_SCHEMA).iter_errors(schema), None):
+        raise BadSettings(f"not a JSON Schema, at {pointer(wrong)}: {without_middle(wrong.message, 180)}")
     if '"patternProperties"' in text:
         raise BadSettings("patternProperties are not supported: name the properties, or use propertyNames")
     try:

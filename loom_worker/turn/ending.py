@@ -232,7 +232,6 @@ def finished(state: TurnState, ending: Ending, *, cancel: CancelAction | None = 
         run_ms=run_ms,
         position=0,
         cancel=cancel,
-        response_format=state.response_format,
     )
 
 

@@ -12,7 +12,6 @@ from loom_worker.core.errors import (
     BudgetHeld,
     BudgetSpent,
     Interrupted,
-    JudgeFailed,
     Overloaded,
     Overruled,
     ProviderFailed,
@@ -32,7 +31,6 @@ from loom_worker.core.values.waiting import Waiting
 from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import DELTA, EventWriter
 from loom_worker.guard.rails import Checked
-from loom_worker.judge.checks import Opinion
 from loom_worker.llm.model import PaidTry
 from loom_worker.memory.recalled import as_text
 from loom_worker.tools.pool import BUILD_S
@@ -383,13 +381,10 @@ def _approve(state: TurnState, calls: Sequence[Call], execution: Execution) -> T
 def _check_form(state: TurnState, answer: Step, execution: Execution, *, may_correct: bool) -> TurnState:
     """Hold the answer, as a reader has it, against its form in a child process: a schema may take for ever."""
     schema = execution.shape.schema if execution.shape else {}
-    try:
-        found = execution.worker.judges.fits(state.said or "", schema, execution.caller("form"))
-    except JudgeFailed as error:
-        found = Opinion(0.0, str(error))
-    correction = judging.reshaping(found.critique, answer) if not found.score and may_correct else ""
+    violation = execution.worker.judges.fits(state.said or "", schema, execution.caller("form")).critique
     crash_points.reached("form.checked")
-    return state.held_against_form(answer, "" if found.score else found.critique, correction=correction)
+    correction = judging.reshaping(violation, answer) if violation and may_correct else ""
+    return state.held_against_form(answer, violation, correction=correction)
 
 
 def _give_up(state: TurnState, dead: Sequence[Verdict], execution: Execution) -> TurnState:

@@ -138,12 +138,6 @@ class TurnState:
         return {step.payload["reply_n"]: step.payload for step in self.steps if step.kind == "shaped"}
 
     @property
-    def response_format(self) -> Json | None:
-        """As of the Turn."""
-        own = self.turn.response_format
-        return {"by": "agent"} if own is None and self.shaped else own
-
-    @property
     def was_reshaped(self) -> bool:
         """True if the latest answer that was looked at had to be given anew for its form."""
         looked = (step for step in reversed(self.steps) if step.kind in ("shaped", "judged"))

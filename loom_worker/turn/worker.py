@@ -144,12 +144,11 @@ class Execution:
 
     @property
     def shape(self) -> Shape | None:
-        """The form that the answer must have: the turn's own, else the agent's; its name is that of no tool."""
-        own, agents = self.claim.turn.response_format, self.runtime.agent.response_format
-        if not (given := agents if own is None or "by" in own else own):
+        """The form that the answer must have; its name is that of no tool."""
+        if not (form := self.claim.turn.response_format):
             return None
-        is_taken = any(spec.name == given["name"] for spec in self.runtime.specs)
-        return Shape(f"{given['name'][:55]}_as_json" if is_taken else given["name"], given["schema"])
+        is_taken = any(spec.name == form["name"] for spec in self.runtime.specs)
+        return Shape(f"{form['name'][:55]}_as_json" if is_taken else form["name"], form["schema"])
 
     @property
     def payer(self) -> Payer:
@@ -217,6 +216,6 @@ class Execution:
             "first_token_ms": state.first_token_ms,
             "agent_version": self.claim.turn.agent_version,
             "model": self.claim.turn.model,
+            "response_format": self.claim.turn.response_format,
             **({"judge": state.judge} if state.verdicts else {}),
-            **({"response_format": form} if (form := state.response_format) and "by" in form else {}),
         }

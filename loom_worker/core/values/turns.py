@@ -179,7 +179,7 @@ class Turn:
     user: str | None = None
     """The user of its session, when it was accepted."""
     response_format: Json | None = None
-    """As of NewTurn; ``{"by": "agent"}`` once an answer was held against the form of the agent's file."""
+    """As of NewTurn; once it has run, the agent's with ``by: agent`` where it has none of its own."""
 
     def brief(self) -> "Turn":
         calls = tuple(call.brief() for call in self.calls[:LISTED_CALLS])

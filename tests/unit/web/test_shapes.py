@@ -42,7 +42,7 @@ def test_a_form_is_accepted_and_the_turn_has_no_object_yet(client: FlaskClient) 
         ({**FORM, "schema": True}, "/response_format/schema"),
         ({**FORM, "schema": {}}, "/response_format/schema"),
         ({**FORM, "schema": {"type": ["object", "null"]}}, "/response_format/schema"),
-        (objects(properties={"a/b": {"type": "objekt"}}), "/response_format/schema/properties/a~1b/type"),
+        (objects(properties={"a/b": {"type": "objekt"}}), "/response_format/schema"),
         (objects(**{"$ref": "https://example.org/schema"}), "/response_format/schema"),
         (objects(**{"$ref": "#/$defs/none"}), "/response_format/schema"),
         (objects(**{"$dynamicRef": "https://example.org/schema"}), "/response_format/schema"),
