@@ -62,8 +62,7 @@ class ResponseFormatMember(Model):
     type: Literal["json_schema"]
     form: Json = Field(
         alias="schema",
-        description="JSON Schema 2020-12 of an object, without `patternProperties` and references to other documents; "
-        "at most 64 KiB and 28 levels.",
+        description="JSON Schema 2020-12 of an object, at most 64 KiB; no `patternProperties`, no other documents.",
     )
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")] = "answer"
 
@@ -243,10 +242,7 @@ TURN = record(
     user="text? Of its session, when it was accepted.",
     parent_turn_id="text? Of the turn that asked for it and waits, if another agent did.",
     output_text="text? The answer: what the turn said last, as it was streamed.",
-    output_parsed={
-        "type": ["object", "null"],
-        "description": "The answer as an object, if it had to have a form; null if it is not whole, and in lists.",
-    },
+    output_parsed="free? The answer as an object, if it had to have a form; null if it is not whole, and in lists.",
     output_parts="text[]? The answer as messages of its channel, in order.",
     channel=nullable(CHANNEL),
     tool_calls=array(TOOL_CALL),

@@ -22,6 +22,7 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from loom_worker.backends.tool_schemas import sent
 from loom_worker.core.errors import BadSettings, LoomError
 from loom_worker.core.fields import Fields, InvalidField
 from loom_worker.core.text import without_middle
@@ -35,8 +36,7 @@ PATTERN_S = 1.0
 _BLANKS = re.compile(r"\s+")
 _BLOCK = re.compile(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", re.DOTALL)
 """An answer that is nothing but one block of code."""
-MOST_SCHEMA_BYTES, MOST_SCHEMA_DEPTH = 64 * 1024, 28
-"""Of the form that a client asks for; a request's body may have 32 objects and lists in each other."""
+MOST_SCHEMA_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +123,13 @@ def response_format(spec: Fields) -> Json | None:
         if not isinstance(schema, dict) or schema.get("type") != "object":
             raise ValueError("the JSON Schema of an object is needed: with type: object at its root")
         text = json.dumps(schema, allow_nan=False)
-        if len(text) > MOST_SCHEMA_BYTES or _is_deep(schema, MOST_SCHEMA_DEPTH):
-            raise ValueError(f"at most {MOST_SCHEMA_BYTES} bytes and {MOST_SCHEMA_DEPTH} levels are supported")
+        if len(text) > MOST_SCHEMA_BYTES:
+            raise ValueError(f"a schema of at most {MOST_SCHEMA_BYTES} bytes is needed, not {len(text)}")
         _check_rules(schema, text, re.compile)
+        sent(schema)  # as it is where a provider must be asked by a tool
     except (TypeError, ValueError, RecursionError, re.error, BadSettings) as error:
         raise InvalidField(fields.place_of("schema"), str(error)) from error
     return {"name": name, "schema": schema}
-
-
-def _is_deep(value: object, left: int) -> bool:
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return left < 0 or any(_is_deep(each, left - 1) for each in inside if isinstance(each, dict | list))
 
 
 @lru_cache(maxsize=256)

@@ -23,8 +23,6 @@ GROUP = "loom.judges"
 """The entry-point group; each entry point names a function."""
 GIVEN = ("answer", "question", "tool_results")
 """What a function may ask for, by the names of its parameters."""
-CHECK_S = 10.0
-"""For one look at whether an answer has its form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +53,8 @@ class PythonJudges:
             raise JudgeFailed(outcome.content)
         return _read(outcome.content)
 
-    def fits(self, answer: str, schema: Json, caller: Caller, *, timeout_s: float = CHECK_S) -> Opinion:
-        """What a JSON Schema makes of an answer; one that makes the check take too long does not pass.
-
-        Raises:
-            JudgeFailed: nobody knows.
-            Interrupted: the worker stops.
-        """
+    def fits(self, answer: str, schema: Json, caller: Caller, *, timeout_s: float = 10.0) -> Opinion:
+        """What a JSON Schema makes of an answer; one that makes the check take too long does not pass."""
         function = replace(_schema_check(), timeout_s=timeout_s)
         outcome = self.executor.run(function, {"answer": answer, "schema": schema}, caller)
         if outcome.status == "timeout" or outcome.content == DIED:

@@ -28,9 +28,8 @@ class RankingPrompt:
     candidates: tuple[str, Sequence[Mapping[str, object]]]
     """Their tag, and what the model reads of each."""
     max_tokens: int
-    """Of the answer."""
+    """Of the answer, which may have the shape in words, too."""
     shape: Shape
-    """Its form; whoever reads it takes it in words, too."""
 
     def request(self, *, is_given_up: Callable[[], bool] = lambda: False) -> Request:
         """The request for the model.

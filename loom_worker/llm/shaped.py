@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from loom_worker.backends.tool_schemas import SentSchema, Unfit, sent
+from loom_worker.backends.tool_schemas import sent
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, Shape, TextDelta, ToolSpec
 
 ANY_TOOL = "*"
@@ -19,19 +19,11 @@ def as_tool(request: Request) -> Request:
     """The request with a tool in place of its shape; no other tool may have the shape's name."""
     if (shape := request.shape) is None:
         return request
-    found = _sent(shape)
+    found = sent(shape.schema)
     rest = f"\nThe arguments must also fit this JSON Schema: {found.alternatives}" if found.alternatives else ""
     tools = (*request.tools, ToolSpec(shape.name, _DESCRIPTION + rest, found.schema))
     must_call = ANY_TOOL if request.tools and request.may_call_tools else shape.name
     return replace(request, shape=None, tools=tools, may_call_tools=True, must_call=must_call)
-
-
-def _sent(shape: Shape) -> SentSchema:
-    """The schema as providers take it for a tool's arguments, where fewer names and no alternatives are allowed."""
-    try:
-        return sent(shape.schema)
-    except Unfit:
-        return SentSchema(shape.schema, {}, "")
 
 
 def from_tool(reply: Reply, shape: Shape) -> Reply:
@@ -40,7 +32,7 @@ def from_tool(reply: Reply, shape: Shape) -> Reply:
     if others or not reply.tool_uses:
         return replace(reply, tool_uses=others)
     given = next((use.arguments for use in reply.tool_uses if use.flaw is None), None)
-    text = reply.text if given is None else json.dumps(_sent(shape).own(given), ensure_ascii=False)
+    text = reply.text if given is None else json.dumps(sent(shape.schema).own(given), ensure_ascii=False)
     stop = "end_turn" if reply.stop_reason == "tool_use" else reply.stop_reason
     return replace(reply, text=text, stop_reason=stop, tool_uses=())
 

@@ -71,10 +71,9 @@ relation hold beside it.
 _FACT: Json = {name: {"type": "string"} for name in ("subject", "relation", "object", "since", "until")}
 _FACT |= {"message": {"type": "number"}, "confidence": {"type": "number"}, "many": {"type": "boolean"}}
 _FACT["replaces"] = {"type": "array", "items": {"type": "string"}}
-_END: Json = {"fact": {"type": "string"}, "message": {"type": "number"}}
 _FACTS = {"type": "array", "items": object_schema("subject", "relation", "object", "message", **_FACT)}
-_ENDED = {"type": "array", "items": object_schema(*_END, **_END)}
-SHAPE = Shape("memory", object_schema("summary", summary={"type": "string"}, facts=_FACTS, ended=_ENDED))
+_ENDED = {"type": "array", "items": object_schema("fact", "message", fact=_FACT["object"], message=_FACT["message"])}
+SHAPE = Shape("memory", object_schema("summary", "facts", summary=_FACT["object"], facts=_FACTS, ended=_ENDED))
 NO_FACTS = "always []; nothing is asked about facts here."
 
 

@@ -139,8 +139,7 @@ def _settled(reply: Reply, request: Request, state: TurnState, execution: Execut
     found, shown = settled(reply, request, execution.runtime), _shown(reply.text, execution.holds_calls)
     found = replace(found, text=unfenced(found.text)) if request.shape else found
     if found.text != reply.text and writer.drop_deltas(reply_n=state.next_n):
-        why = "the model wrote JSON in a block of code" if request.shape else "the model wrote calls of tools as text"
-        retell(state, writer, why)
+        retell(state, writer, "the model wrote calls of tools, or JSON in a block of code, as text")
         shown = ""
     if found.text.strip() and (rest := found.text[len(shown) :]):
         _tell(rest, [shown] if shown else [], state, writer, None)

@@ -30,8 +30,7 @@ class Question:
     """Questions of one conversation follow each other in one session; empty: one of its own, by its key."""
     timeout_s: float | None = None
     """For how long it may take from the moment it is asked."""
-    response_format: Json | None = None
-    """As of NewTurn."""
+    response_format: Json | None = None  # as of NewTurn
 
     @property
     def conversation_key(self) -> str:

@@ -4,28 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from loom_worker.core.values.chat import (
-    ChatMessage,
-    Reply,
-    Request,
-    Restarted,
-    Shape,
-    TextDelta,
-    ToolSpec,
-    ToolUse,
-    Usage,
-    object_schema,
-)
+from loom_worker.core.values.chat import Reply, Request, Restarted, Shape, TextDelta, ToolSpec, ToolUse, Usage
+from loom_worker.core.values.chat import object_schema as objects
 from loom_worker.llm.shaped import ANY_TOOL, as_tool, from_tool_events
 
-SHAPE = Shape("answer", object_schema("n", n={"type": "integer"}))
+SHAPE = Shape("answer", objects("n", n={"type": "integer"}))
 FIND = ToolSpec("find", "Finds.", {"type": "object"})
 GIVEN = ToolUse("c2", "answer", {"n": 7})
 FOUND = ToolUse("c1", "find", {})
 
 
 def asked(**more):
-    return Request("", (ChatMessage("user", "How many?"),), shape=SHAPE, **more)
+    return Request("", (), shape=SHAPE, **more)
 
 
 @pytest.mark.cases(
@@ -63,16 +53,10 @@ def test_the_text_of_the_reply_is_the_answer_and_what_streamed_of_it(text, uses,
 
 
 def test_names_that_providers_refuse_in_tools_are_the_clients_own_in_the_answer():
-    shape = Shape("answer", {**object_schema("für wen", **{"für wen": {}}), "anyOf": [{"required": ["für wen"]}]})
+    shape = Shape("answer", {**objects("für wen", **{"für wen": {}}), "anyOf": [{"required": ["für wen"]}]})
     request = replace(asked(), shape=shape)
     [tool] = as_tool(request).tools
     [name] = tool.input_schema["properties"]
     assert (name.isascii(), "anyOf" in tool.input_schema, "anyOf" in tool.description) == (True, False, True)
     given = Reply("", "tool_use", Usage(), "m", (ToolUse("c1", "answer", {name: "Ann"}),))
     assert [*from_tool_events(iter([given]), request)][-1].text == '{"für wen": "Ann"}'
-
-
-def test_a_request_without_a_form_and_its_reply_stay_as_they_are():
-    request, reply = Request("", ()), Reply("", "tool_use", Usage(), "m", (GIVEN,))
-    assert as_tool(request) is request
-    assert [*from_tool_events(iter([reply]), request)] == [reply]

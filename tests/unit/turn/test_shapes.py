@@ -68,7 +68,8 @@ def test_an_answer_without_the_form_is_given_anew_once(stage: Stage, text: str, 
 
 def test_an_answer_that_still_lacks_the_form_fails_the_turn_and_is_kept(stage: Stage) -> None:
     long = json.dumps({"n": "many " * 1_000})
-    turn = answered(stage, says(WRONG), says(long))
+    turn = answered(stage, wants(("note", {}), text="I look."), says(WRONG), says(long))
+    assert [request.shape is not None for request in stage.model.asked] == [True, True, True]
     assert (turn.status, turn.reason, turn.output_text) == ("failed", "invalid-output", long)
     assert turn.output_parsed is None
     error = turn.error or {}
@@ -82,12 +83,6 @@ def test_an_answer_that_still_lacks_the_form_fails_the_turn_and_is_kept(stage: S
 def test_a_cut_answer_is_incomplete_and_not_held_against_the_form(stage: Stage) -> None:
     turn = answered(stage, says('{"n": 4', stop="max_tokens"))
     assert (turn.status, turn.reason, turn.output_parsed) == ("incomplete", "max_tokens", None)
-
-
-def test_the_form_is_asked_for_with_every_call_and_held_against_the_answer_alone(stage: Stage) -> None:
-    turn = answered(stage, wants(("note", {}), text="I look."), says(FINE))
-    assert (turn.status, turn.output_text, turn.output_parsed) == ("completed", FINE, {"n": 42})
-    assert [request.shape is not None for request in stage.model.asked] == [True, True]
 
 
 def test_no_tool_has_the_forms_name(stage: Stage) -> None:
@@ -104,11 +99,6 @@ def test_the_turns_own_form_comes_before_the_agents(stage: Stage, own: Any, pars
     stage.agent = replace(stage.agent, response_format={"name": "a", "schema": object_schema("a", a={})})
     turn = stage.answered(says('{"a": 1}'), *([says('{"a": 1}')] if own else []), response_format=own)
     assert (turn.status, turn.output_parsed) == ("failed" if own else "completed", parsed)
-
-
-def test_with_no_call_of_the_model_left_the_turn_fails_at_once(stage: Stage) -> None:
-    stage.agent = replace(stage.agent, max_llm_calls=1)
-    assert answered(stage, says(WRONG)).reason == "invalid-output"
 
 
 def test_a_correction_that_cannot_be_asked_for_fails_as_it_would_without_one(stage: Stage) -> None:

@@ -14,8 +14,8 @@ def submit(client: FlaskClient, form: Any, **headers: str) -> TestResponse:
     return client.post("/v1/sessions/s1/turns", json=body, headers=headers)
 
 
-def deep(levels: int) -> Any:
-    return {"type": "object", "not": deep(levels - 1)} if levels else {}
+WIDE = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)} | {"d60": {}}
+"""Two parts that have two parts each, and so on."""
 
 
 def objects(**more: Any) -> Any:
@@ -50,7 +50,7 @@ def test_a_form_is_accepted_and_the_turn_has_no_object_yet(client: FlaskClient) 
         (objects(properties={"a": {"pattern": "("}}), "/response_format/schema"),
         (objects(patternProperties={"a": {}}), "/response_format/schema"),
         (objects(description="x" * 65_536), "/response_format/schema"),
-        ({**FORM, "schema": deep(29)}, "/response_format/schema"),
+        (objects(**{"$ref": "#/$defs/d0", "$defs": WIDE}), "/response_format/schema"),
     ],
 )
 def test_what_is_no_form_is_told_with_its_place(client: FlaskClient, form: Any, pointer: str) -> None:
@@ -62,7 +62,7 @@ def test_what_is_no_form_is_told_with_its_place(client: FlaskClient, form: Any, 
     "more",
     [
         {"properties": {"a": {"pattern": "((((((a?){50}){50}){50}){50}){50}){50}"}}},
-        {"$defs": {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)} | {"d60": {}}},
+        {"$defs": WIDE, "properties": {"a": {"$ref": "#/$defs/d0"}}},
         {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
         {"$defs": {f"d{n}": {"$anchor": f"a{n}", "not": {"$ref": f"#a{n}"}} for n in range(900)}},
         {"required": [each for n in range(3_500) for each in (n, f"n{n}")]},
