@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
 
 from flask import Response, request
@@ -55,6 +56,17 @@ class ChannelMember(Model):
     )
 
 
+class ResponseFormatMember(Model):
+    """The answer is JSON of this form; one without it is given anew once, then the turn fails (`invalid-output`)."""
+
+    type: Literal["json_schema"]
+    form: Json = Field(
+        alias="schema",
+        description="JSON Schema 2020-12 of an object, at most 64 KiB; no `patternProperties`, no other documents.",
+    )
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")] = "answer"
+
+
 def _said(said_ms: int) -> int:
     if not 0 <= said_ms <= now_ms() + MOST_SKEW_MS:
         raise flawed("must be a time since 1970 that has passed, with its zone, such as 2023-05-07T13:56:00Z")
@@ -94,6 +106,7 @@ class NewTurnBody(Body):
         "workspace that is; without one it is this name. A session keeps the user of its first turn.",
     )
     channel: ChannelMember | None = None
+    response_format: ResponseFormatMember | None = Field(None, description="null: as the agent's file says.")
     said_at: Annotated[Moment, AfterValidator(_said)] | None = Field(
         None,
         description="When it was said, for a chat that is moved in from elsewhere: the date of the turn's messages, "
@@ -220,8 +233,8 @@ TURN = record(
     "Turn",
     "One user message and its answer. Final statuses: completed, failed, cancelled, incomplete.",
     "id object=turn session_id seq agent agent_version model user budget status reason position attempt:whole input "
-    "output_text output_parts channel tool_calls patterns judge learned_version usage error waiting timings trace_id "
-    "metadata retry_of run_id parent_turn_id cancel said_at created_at started_at completed_at",
+    "output_text output_parsed output_parts channel tool_calls patterns judge learned_version usage error waiting "
+    "timings trace_id metadata retry_of run_id parent_turn_id cancel said_at created_at started_at completed_at",
     Turn,
     also=CUT,
     agent_version="text? Of the agent that ran it; null before it has run.",
@@ -229,6 +242,7 @@ TURN = record(
     user="text? Of its session, when it was accepted.",
     parent_turn_id="text? Of the turn that asked for it and waits, if another agent did.",
     output_text="text? The answer: what the turn said last, as it was streamed.",
+    output_parsed="free? The answer as an object, if it had to have a form; null if it is not whole, and in lists.",
     output_parts="text[]? The answer as messages of its channel, in order.",
     channel=nullable(CHANNEL),
     tool_calls=array(TOOL_CALL),
@@ -282,6 +296,8 @@ class TurnViews(Views, tag="turns"):
     def submit(self, session_id: str, body: NewTurnBody) -> Response:
         """Submit a turn; the session is made if it is new."""
         new = body.value(session_id)
+        if body.response_format is not None:
+            new = replace(new, response_format=self.service.response_format(body.given))
         if new.webhook is not None:
             self.service.check_webhook(new.webhook)
         asked_s = time.monotonic()

@@ -20,6 +20,7 @@ from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.problems import Problem
 from loom_worker.core.yaml_files import Document
+from loom_worker.judge.checks import response_format
 
 DEFAULT = "default"
 """The agent of a session that names none."""
@@ -186,6 +187,7 @@ def built(meta: Fields, spec: Fields, name: str) -> Agent:
         tiers=tiers.tiers(spec),
         learned=work.learned(spec),
         compressor=tiers.summary_model(spec),
+        response_format=response_format(spec),
         judges=judges.panel(spec),
         schedules=schedules_of(spec, name),
         judge_model=models.beside(spec.under("judge_llm")),

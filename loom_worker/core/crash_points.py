@@ -32,6 +32,7 @@ POINTS = {
     "judge.claimed": "a verdict is claimed, the judge has not looked",
     "judge.scored": "a judge has looked and was paid for, its verdict is not stored",
     "judge.stored": "the verdict is stored, nobody is woken",
+    "form.checked": "it is known whether the answer has its form, the journal does not know it",
     "judge.concluded": "all verdicts on an answer are there, the journal does not have what they come to",
     "turn.waking": "a chord's body came, the lane is not woken",
     "turn.ending": "the turn is about to be ended",

@@ -52,7 +52,7 @@ def _texts(journal: Sequence[Step], answer: str) -> dict[int, str]:
     texts: dict[int, str] = {}
     kinds = {entry.get("type") for step in journal if step.kind == "events" for entry in step.payload["log"]}
     for step in journal:
-        if step.kind == "judged" and not step.payload["is_last"]:
+        if step.takes_back:
             shown.clear()  # the next reply takes the place of all that was said
         if step.kind == "reply":
             former = continued(shown) if COMMENTARY in kinds else shown  # as older versions did

@@ -10,20 +10,23 @@ process (python_judges.py).
 import json
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import regex
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from loom_worker.core.errors import BadSettings
-from loom_worker.core.values.json import Json
+from loom_worker.backends.tool_schemas import sent
+from loom_worker.core.errors import BadSettings, LoomError
+from loom_worker.core.fields import Fields, InvalidField
+from loom_worker.core.text import without_middle
+from loom_worker.core.values.json import Json, strict_json
 from loom_worker.tools.arguments import check_references, pointer
 
 log = logging.getLogger(__name__)
@@ -33,6 +36,7 @@ PATTERN_S = 1.0
 _BLANKS = re.compile(r"\s+")
 _BLOCK = re.compile(r"\s*```[a-zA-Z]*\n(.*?)\n?```\s*", re.DOTALL)
 """An answer that is nothing but one block of code."""
+MOST_SCHEMA_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +87,49 @@ def compiled(pattern: str) -> "regex.Pattern[str]":
 
 def fits(answer: str, schema: Json) -> Opinion:
     """1 for an answer that is JSON and fits a schema, 0 for any other; one block of code may hold the JSON."""
-    block = _BLOCK.fullmatch(answer)
     try:
-        value = json.loads(block[1] if block else answer, parse_constant=_no_constant)
+        value = strict_json(unfenced(answer))
+    except (ValueError, MemoryError) as error:
+        return Opinion(0.0, f"the answer must be JSON and nothing else: {without_middle(str(error), 200)}")
+    try:
         wrong = best_match(validator(json.dumps(schema)).iter_errors(value))
-    except (ValueError, ArithmeticError, RecursionError, MemoryError) as error:
-        return Opinion(0.0, f"the answer must be JSON and nothing else: {error}")
-    return Opinion(1.0) if wrong is None else Opinion(0.0, f"{pointer(wrong)}: {wrong.message[:300]}")
+    except (LoomError, Unresolvable, ArithmeticError, RecursionError, MemoryError) as error:
+        return Opinion(0.0, f"the answer cannot be checked: {without_middle(str(error), 200)}")
+    if wrong is None:
+        return Opinion(1.0)
+    return Opinion(0.0, f"{without_middle(pointer(wrong), 60)}: {without_middle(wrong.message, 180)}")
+
+
+def unfenced(answer: str) -> str:
+    """The answer without the block of code in which some models put JSON, if it is nothing else."""
+    block = _BLOCK.fullmatch(answer)
+    return str(block[1]) if block else answer
+
+
+def response_format(spec: Fields) -> Json | None:
+    """The form that answers must have, as ``{name, schema}``; None: any text. InvalidField: it cannot be used.
+
+    No rule of the schema is tried here, nor any pattern by ``regex``: either may take for ever.
+    """
+    if spec.get("response_format") is None:
+        return None
+    fields = spec.under("response_format")
+    fields.required("type")
+    fields.choice("type", ("json_schema",))
+    name, schema = fields.text("name") or "answer", fields.get("schema")
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise fields.invalid("name", "1 to 64 of A-Z a-z 0-9 _ -", name)
+    try:
+        if not isinstance(schema, dict) or schema.get("type") != "object":
+            raise ValueError("the JSON Schema of an object is needed: with type: object at its root")
+        text = json.dumps(schema, allow_nan=False)
+        if len(text) > MOST_SCHEMA_BYTES:
+            raise ValueError(f"a schema of at most {MOST_SCHEMA_BYTES} bytes is needed, not {len(text)}")
+        _check_rules(schema, text, re.compile)
+        sent(schema)  # as it is where a provider must be asked by a tool
+    except (TypeError, ValueError, RecursionError, re.error, BadSettings) as error:
+        raise InvalidField(fields.place_of("schema"), str(error)) from error
+    return {"name": name, "schema": schema}
 
 
 @lru_cache(maxsize=256)
@@ -101,23 +141,26 @@ def validator(schema: str) -> Any:
             ``patternProperties``.
     """
     content = json.loads(schema)
-    if '"patternProperties"' in schema:
-        raise BadSettings("patternProperties are not supported: name the properties, or use propertyNames")
-    try:
-        Draft202012Validator.check_schema(content)
-        check_references(content)
-    except SchemaError as error:
-        raise BadSettings(f"not a JSON Schema, at {pointer(error)}: {error.message}") from error
-    except Unresolvable as error:
-        raise BadSettings(f"the schema refers to {error.ref!r}, which is not in it") from error
-    for pattern in _patterns(content):
-        compiled(pattern)
+    _check_rules(content, schema, compiled)
     made = _Bounded(content, registry=Registry())
     try:
         made.is_valid(None)
     except RecursionError as error:
         raise BadSettings("the schema refers to itself without end") from error
     return made
+
+
+def _check_rules(schema: Json, text: str, compile_: Callable[[str], object]) -> None:
+    if wrong := next(_Rules(Draft202012Validator.META_SCHEMA).iter_errors(schema), None):
+        raise BadSettings(f"not a JSON Schema, at {pointer(wrong)}: {without_middle(wrong.message, 180)}")
+    if '"patternProperties"' in text:
+        raise BadSettings("patternProperties are not supported: name the properties, or use propertyNames")
+    try:
+        check_references(schema)
+    except Unresolvable as error:
+        raise BadSettings(f"the schema refers to {error.ref!r}, which is not in it") from error
+    for pattern in _patterns(schema):
+        compile_(pattern)
 
 
 def _is_found(pattern: str, text: str) -> bool:
@@ -134,6 +177,8 @@ def _pattern(_validator: Any, pattern: str, instance: object, _schema: object) -
 
 
 _Bounded: Any = extend(Draft202012Validator, {"pattern": _pattern})  # type: ignore[no-untyped-call]  # it has no types
+_Rules: Any = extend(Draft202012Validator, {"uniqueItems": lambda *_: ()})  # type: ignore[no-untyped-call]  # likewise
+"""For schemas of clients: to compare thousands of names of several types with each other takes minutes."""
 
 
 def _patterns(schema: object) -> Iterator[str]:
@@ -150,7 +195,3 @@ def _patterns(schema: object) -> Iterator[str]:
 
 def _folded(text: str) -> str:
     return _BLANKS.sub(" ", text).casefold()
-
-
-def _no_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")

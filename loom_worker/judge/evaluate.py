@@ -85,7 +85,7 @@ class Judging:
             case "regex":
                 return checks.matches(case.answer, member.criteria)
             case "json_schema":
-                return self.functions.schema_opinion(member, case, self.caller)
+                return self.functions.fits(case.answer, member.criteria, self.caller, timeout_s=member.timeout_s)
             case "grounded":
                 results = [text for _, text in case.results]
                 return grounded(

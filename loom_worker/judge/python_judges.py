@@ -53,10 +53,10 @@ class PythonJudges:
             raise JudgeFailed(outcome.content)
         return _read(outcome.content)
 
-    def schema_opinion(self, member: PanelMember, case: Case, caller: Caller) -> Opinion:
+    def fits(self, answer: str, schema: Json, caller: Caller, *, timeout_s: float = 10.0) -> Opinion:
         """What a JSON Schema makes of an answer; one that makes the check take too long does not pass."""
-        function = replace(_schema_check(), timeout_s=member.timeout_s)
-        outcome = self.executor.run(function, {"answer": case.answer, "schema": member.criteria}, caller)
+        function = replace(_schema_check(), timeout_s=timeout_s)
+        outcome = self.executor.run(function, {"answer": answer, "schema": schema}, caller)
         if outcome.status == "timeout" or outcome.content == DIED:
             return Opinion(0.0, "the check of the answer took too much time or memory")
         if outcome.status != "completed":

@@ -3,6 +3,7 @@
 On a budget, the most that a try can cost is set aside before it is made.
 """
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -314,8 +315,9 @@ class OnBudget:
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
         texts = [request.system, *(message.text for message in request.messages)]
         texts += [f"{tool.name}{tool.description}{dict(tool.input_schema)}" for tool in request.tools]
+        texts += [json.dumps(request.shape.schema)] if request.shape else []
         tokens = sum(map(self._count, texts)) + FRAME_TOKENS + MESSAGE_TOKENS * len(request.messages)
-        tokens += TOOLS_TOKENS + MESSAGE_TOKENS * len(request.tools) if request.tools else 0
+        tokens += TOOLS_TOKENS + MESSAGE_TOKENS * len(request.tools) if request.tools or request.shape else 0
         meter = BudgetMeter(self._budgets, self._payer, input_tokens=tokens)
         self._meters = [*(each for each in self._meters if each.held), meter]
         try:

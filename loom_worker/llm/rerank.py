@@ -8,7 +8,7 @@ from typing import Protocol
 
 from loom_worker.core.errors import LoomError
 from loom_worker.core.values.budgets import Reservation
-from loom_worker.core.values.chat import ChatMessage, Reply, Request
+from loom_worker.core.values.chat import ChatMessage, Reply, Request, Shape
 from loom_worker.core.values.json import untagged
 from loom_worker.core.values.tools import Caller
 from loom_worker.llm.model import Model, OnBudget, Revocable, whole_reply
@@ -28,7 +28,8 @@ class RankingPrompt:
     candidates: tuple[str, Sequence[Mapping[str, object]]]
     """Their tag, and what the model reads of each."""
     max_tokens: int
-    """Of the answer."""
+    """Of the answer, which may have the shape in words, too."""
+    shape: Shape
 
     def request(self, *, is_given_up: Callable[[], bool] = lambda: False) -> Request:
         """The request for the model.
@@ -41,6 +42,7 @@ class RankingPrompt:
         return Request(
             self.system,
             (ChatMessage("user", f"<{asked}>{untagged(question)}</{asked}>\n<{listed}>\n{data}\n</{listed}>"),),
+            shape=self.shape,
             max_tokens=self.max_tokens,
             cache_marks=False,
             is_given_up=is_given_up,

@@ -7,13 +7,13 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 
 from loom_worker.core.date_ranges import date_range
 from loom_worker.core.text import closest, one_line
-from loom_worker.core.values.chat import Request
+from loom_worker.core.values.chat import Request, Shape, object_schema
 from loom_worker.core.values.facts import (
     OBJECT_CHARS,
     RELATION_CHARS,
@@ -25,6 +25,7 @@ from loom_worker.core.values.facts import (
     search_words,
     topic_words,
 )
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Message
 from loom_worker.core.words import UNSPACED, WORD
 from loom_worker.guard.findings import scan
@@ -67,6 +68,12 @@ can be, in words of the message. A known fact that is said again: repeat it in t
 - "replaces": ["<name>"], known facts that it takes the place of. "many": true where others with the same subject and \
 relation hold beside it.
 - "ended": [{"fact": "<name>", "message": <number>}], known facts that hold no longer with nothing in their place."""
+_FACT: Json = {name: {"type": "string"} for name in ("subject", "relation", "object", "since", "until")}
+_FACT |= {"message": {"type": "number"}, "confidence": {"type": "number"}, "many": {"type": "boolean"}}
+_FACT["replaces"] = {"type": "array", "items": {"type": "string"}}
+_FACTS = {"type": "array", "items": object_schema("subject", "relation", "object", "message", **_FACT)}
+_ENDED = {"type": "array", "items": object_schema("fact", "message", fact=_FACT["object"], message=_FACT["message"])}
+SHAPE = Shape("memory", object_schema("summary", "facts", summary=_FACT["object"], facts=_FACTS, ended=_ENDED))
 NO_FACTS = "always []; nothing is asked about facts here."
 
 
@@ -109,7 +116,7 @@ def asked(material: Material, *, most_tokens: int, budget_tokens: int, count: Co
     room_tokens = budget_tokens - count(system) - count(known)
     text = transcript(said, room_tokens=room_tokens, count=count)
     facts_tokens = FACTS_TOKENS if material.has_facts else 0
-    return request(system, known + between(text, "conversation"), most_tokens + facts_tokens)
+    return replace(request(system, known + between(text, "conversation"), most_tokens + facts_tokens), shape=SHAPE)
 
 
 def about(known: Sequence[Fact], messages: Sequence[Message], person: str) -> tuple[Fact, ...]:

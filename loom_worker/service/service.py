@@ -9,11 +9,12 @@ from typing import Protocol
 from loom_worker.agents.known import AgentSource
 from loom_worker.core import crash_points, log_context
 from loom_worker.core.errors import Flaw, Forbidden, Invalid, LoomError, QueueFull, Unavailable
+from loom_worker.core.fields import Fields, InvalidField
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agent_messages import AgentMessage
 from loom_worker.core.values.agents import Agent, ModelChoice
 from loom_worker.core.values.ids import now_ms
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, pointer_step
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession, Session, SessionPatch
@@ -23,6 +24,7 @@ from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn
 from loom_worker.core.values.usage import ALL, GROUPS, UsageFilter
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.guard.limits import RateLimiter
+from loom_worker.judge.checks import response_format
 from loom_worker.lanes.lanes import Lanes
 from loom_worker.llm.catalog import all_of, described
 from loom_worker.service.agent_versions import AgentCatalog
@@ -322,6 +324,14 @@ class Service:
         """Raise Invalid for a webhook that would never be served: a private target, no URL, a bad secret."""
         served = self.settings.webhook
         check(webhook, allow_private=served.allow_private, ports=served.ports)
+
+    def response_format(self, given: Json) -> Json:
+        """The form that a request's ``response_format`` asks for, as a turn keeps it; Invalid: it is none."""
+        try:
+            return response_format(Fields({"response_format": given["response_format"]})) or {}
+        except InvalidField as error:
+            place = "".join(f"/{pointer_step(step)}" for step in error.place)
+            raise Invalid(str(error), (Flaw(place, error.reason),)) from error
 
     def set_webhook(self, tenant: Tenant, turn_id: str, webhook: Webhook | None) -> Turn:
         """Have the end of an accepted turn reported; None: nowhere. See ``check_webhook``.

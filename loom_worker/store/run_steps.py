@@ -282,6 +282,7 @@ class RunWriter:
             key_id=row["key_id"],
             guard=list(stage.guard) or None,
             run_id=row["id"],
+            response_format=stage.response_format,
             deadline_s=None if stage.deadline_ms is None else max(stage.deadline_ms - self.now_ms, 1) / 1000,
         )
         owner = self._session(stage, metadata)

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store.tables import JSON_OR_NULL, METADATA, NOT_COMPLETED, where
 
-VERSION = "0030"
+VERSION = "0031"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -129,6 +129,7 @@ turns = Table(
     Column("model", String(128)),  # likewise
     Column("user", Text),  # of the session when it was accepted
     Column("said_ms", BigInteger),  # the date that a client gave it
+    Column("response_format", JSON_OR_NULL),  # the form of its answer (values/turns.py)
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", **where(_UNFINISHED)),
     Index("turns_open_by_status", *("status", "workspace", "created_ms"), **NOT_COMPLETED),

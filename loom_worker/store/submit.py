@@ -180,6 +180,7 @@ def _again(failed: Any, asked: Retry) -> NewTurn:
         key_id=asked.key_id,
         channel=Channel(**failed["channel"]) if failed["channel"] else None,
         guard=failed["guard"],
+        response_format=None if "by" in (failed["response_format"] or ()) else failed["response_format"],
     )
 
 
@@ -327,6 +328,7 @@ def insert_turn(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn,
         "key_id": new.key_id,
         "channel": new.channel.as_json() if new.channel else None,
         "guard": new.guard,
+        "response_format": new.response_format,
         "run_id": new.run_id,
         "parent_turn_id": new.ancestors[-1].turn_id if new.ancestors else None,
         "ancestors": [ancestor.as_row() for ancestor in new.ancestors] or None,

@@ -84,7 +84,7 @@ _OWNER = (
 _SAID = (
     select(steps)
     .where(steps.c.turn_id == bindparam("of_turn"), steps.c.n <= bindparam("of_reply"))
-    .where(steps.c.kind.in_(("reply", "judged")))
+    .where(steps.c.kind.in_(("reply", "shaped", "judged")))
     .order_by(steps.c.n)
 )
 _RESULTS = (

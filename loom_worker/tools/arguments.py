@@ -122,7 +122,7 @@ def check_references(schema: Json) -> None:
         Unresolvable: it does.
     """
     whole = Resource.from_contents(schema, default_specification=DRAFT202012)
-    resolver = SchemaRegistry().with_resource("", whole).resolver()
+    resolver = SchemaRegistry().with_resource("", whole).crawl().resolver()  # else each lookup would crawl it
     for reference in _references(schema):
         resolver.lookup(reference)
 
@@ -130,8 +130,7 @@ def check_references(schema: Json) -> None:
 def _references(schema: object) -> Iterator[str]:
     match schema:
         case dict():
-            if isinstance(schema.get("$ref"), str):
-                yield schema["$ref"]
+            yield from (schema[key] for key in ("$ref", "$dynamicRef") if isinstance(schema.get(key), str))
             for key, value in schema.items():
                 if key in NAMED and isinstance(value, dict):
                     yield from _references([*value.values()])

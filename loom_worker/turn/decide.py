@@ -98,6 +98,15 @@ class AskPerson:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckForm:
+    """Hold an answer against the form that it must have."""
+
+    answer: Step
+    may_correct: bool
+    """False: the turn fails if it has not."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskJudges:
     """Send verdicts to the judge queue and wait for all that are open."""
 
@@ -127,7 +136,7 @@ class End:
 
 Decision = (
     Match | Ask | CallHere | Close | Approve | FanOut | BeginChildren | Receive | Wait | WaitForAgents | AskPerson
-) | (AskJudges | GiveUp | Conclude | End)
+) | (CheckForm | AskJudges | GiveUp | Conclude | End)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +154,8 @@ class Situation:
     """How the client asks the turn to end."""
     own_limits: frozenset[str] = frozenset()
     """Limits (``max_turns``, ``timeout_seconds``) that come from the agent's file, not from settings."""
+    is_shaped: bool = False
+    """True: the answer must have a form."""
     panel: Panel | None = None
     """Judges an answer before it is given; None: nobody does."""
     verdicts: VerdictCheck = NO_VERDICTS
@@ -169,6 +180,21 @@ def decide(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
     last = state.last_reply
     if last is None or last.payload["tool_uses"] or last.payload["stop_reason"] in ("pause_turn", "unasked_calls"):
         return _ask(state, limits, now)
+    return _formed(state, last, limits, now)
+
+
+def _formed(state: TurnState, last: Step, limits: LimitSettings, now: Situation) -> Decision:
+    """Go on with an answer that has its form; one that has not is given anew once, then the turn fails."""
+    if (found := state.shaped.get(last.n)) is None:
+        if not now.is_shaped or last.payload["stop_reason"] not in ("end_turn", "stop_sequence"):
+            return _judged(state, last, limits, now)
+        has_calls_left = now.cancel != "finish" and len(state.replies) < limits.max_llm_calls
+        return CheckForm(last, may_correct=has_calls_left and not state.was_reshaped)
+    if not found["is_last"]:
+        return _ask(state, limits, now)
+    if found["violation"]:
+        text = f"The answer does not have its response_format: {found['violation']}"
+        return _end(state, Ending("failed", "invalid-output", error=problem("invalid-output", text)))
     return _judged(state, last, limits, now)
 
 
@@ -270,7 +296,7 @@ def _ask(state: TurnState, limits: LimitSettings, now: Situation) -> Decision:
         return _end(state, Ending("incomplete", "limits", error=problem("limits", text)))
     is_spent = asked >= limits.max_llm_calls - 1 or len(state.calls) >= limits.max_tool_calls
     is_last = now.cancel == "finish" or unasked > 0 or is_spent
-    return Ask(may_call_tools=not is_last)
+    return Ask(may_call_tools=not (is_last or state.is_reshaping))
 
 
 def _is_empty_pause(step: Step) -> bool:
@@ -313,8 +339,8 @@ def failed(state: TurnState, reason: str, message: str) -> End:
 
 
 def unanswered(state: TurnState, ending: Ending) -> Ending:
-    """The end of a turn whose model cannot be asked: where that was to answer again, its last answer is given."""
-    if not state.is_correcting:
+    """The end of a turn whose model cannot be asked: where judges had it answer again, its last answer is given."""
+    if not state.is_correcting or state.is_reshaping:
         return ending
     *_, latest = state.judged.values()
     return given(Judgement.of_step(latest))

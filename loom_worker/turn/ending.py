@@ -9,7 +9,6 @@ from loom_worker.core import crash_points, metrics
 from loom_worker.core.log_context import turn_ids
 from loom_worker.core.values.audit import NOT_RUN
 from loom_worker.core.values.calls import CANCELLED, Call
-from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.children import OutputRef
 from loom_worker.core.values.ids import new_id, now_us
 from loom_worker.core.values.json import Json
@@ -55,7 +54,7 @@ def end(state: TurnState, ending: Ending, execution: Execution, writer: EventWri
     patterns = patterns_of(state, worker.knowledge.version_of)
     state = replace(state.reported_to(execution.webhook.known), patterns=patterns)
     began_us = now_us()
-    ending = with_error_id(state, _in_parts(ending, state.turn.channel), execution)
+    ending = with_error_id(state, _in_parts(ending, state, execution), execution)
     error_stored = Interval(began_us, now_us()) if ending.error else None
     turn = finished(state, ending, cancel=execution.cancel_requests.known, now_ms=now_ms, run_ms=execution.clock.ms())
     delivery = Delivery.of(turn, worker.bodies.of(turn), now_ms=now_ms) if turn.webhook else None
@@ -150,10 +149,13 @@ def _output_ref(turn: Turn, messages: Sequence[Message], execution: Execution) -
     return by_reference(last.text, turn, "output", execution)
 
 
-def _in_parts(ending: Ending, channel: Channel | None) -> Ending:
-    if channel is None or ending.output_text is None:
+def _in_parts(ending: Ending, state: TurnState, execution: Execution) -> Ending:
+    text, channel = ending.output_text, state.turn.channel
+    if channel is None or text is None:
         return ending
-    return replace(ending, output_parts=parts_of(ending.output_text, channel))
+    most = channel.max_chars or len(text) or 1  # joined, the parts of JSON are the same JSON
+    whole = tuple(text[at : at + most] for at in range(0, len(text), most))
+    return replace(ending, output_parts=whole if execution.shape else parts_of(text, channel))
 
 
 def with_error_id(state: TurnState, ending: Ending, execution: Execution) -> Ending:

@@ -92,7 +92,9 @@ def serve_claim(claim: Claim, held: HeldLease, worker: TurnWorker) -> None:
         claim = worker.agents.keeping(claim)
         runtime = worker.agents.runtime(claim.turn.agent, claim.choice, claim.turn.workspace)
         version, model = runtime.agent.version[:VERSION_CHARS], runtime.model.name or None
-        claim = replace(claim, turn=replace(claim.turn, agent_version=version, model=model))
+        form, agents = claim.turn.response_format, runtime.agent.response_format
+        form = {**agents, "by": "agent"} if form is None and agents else form
+        claim = replace(claim, turn=replace(claim.turn, agent_version=version, model=model, response_format=form))
         ownership = Ownership(held, worker.claims, claim, lease_s=worker.settings.lanes.lease_s)
         cancel_requests = CancelRequests(
             claim.turn.cancel,

@@ -119,6 +119,15 @@ def given(conclusion: Judgement) -> Ending:
     return Ending("incomplete", "judge", error={"type": "judge", "message": text, "error_id": None})
 
 
+def reshaping(violation: str, answer: Step) -> str:
+    """What the model is told whose answer does not have its form."""
+    why = f"{violation} (guardrails had taken something out of it)" if answer.payload.get("guard") else violation
+    return (
+        f"[Loom: your answer does not have the form that is needed: {why}. Give the whole answer again, as JSON of "
+        "that form and nothing else: the user sees the new answer alone, and nothing of this remark.]"
+    )
+
+
 def _has_dead_guard(verdicts: Sequence[Verdict]) -> bool:
     """True if no answer can pass: a safety-critical judge is dead."""
     return any(verdict.criticality == "safety_critical" and verdict.is_dead for verdict in verdicts)

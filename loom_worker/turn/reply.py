@@ -1,5 +1,6 @@
 """Asks the model, streams its answer into the event log, and plans the tool calls it asks for."""
 
+import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.turns import BETWEEN_REPLIES, Step, answer, continued
 from loom_worker.events.rebuild import COMMENTARY
 from loom_worker.events.writer import DELTA, EventWriter
+from loom_worker.judge.checks import unfenced
 from loom_worker.llm.model import BudgetMeter, PaidTry
 from loom_worker.memory.fit import Context
 from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, scale, shown_tokens
@@ -149,8 +151,9 @@ def _ask(
 def _settled(reply: Reply, request: Request, state: TurnState, execution: Execution, writer: EventWriter) -> Reply:
     """The reply with the calls that are to be run; readers see its text without those that were written as text."""
     found, shown = settled(reply, request, execution.runtime), _shown(reply.text, execution.holds_calls)
+    found = replace(found, text=unfenced(found.text)) if request.shape else found
     if found.text != reply.text and writer.drop_deltas(reply_n=state.next_n):
-        retell(state, writer, "the model wrote calls of tools as text")
+        retell(state, writer, "the model wrote calls of tools, or JSON in a block of code, as text")
         shown = ""
     if found.text.strip() and (rest := found.text[len(shown) :]):
         _tell(rest, [shown] if shown else [], state, writer, None)
@@ -179,6 +182,7 @@ def _request(state: TurnState, execution: Execution, context: Context, *, may_ca
         messages=context.messages,
         tools=() if last and last.payload["stop_reason"] == "unasked_calls" else context.tools,
         may_call_tools=may_call_tools,
+        shape=execution.shape,
         max_tokens=execution.runtime.max_tokens,
         stop_sequences=execution.runtime.agent.stop_sequences,
         may_be_sent=execution.ownership.is_confirmed,
@@ -240,7 +244,12 @@ def _context(state: TurnState, execution: Execution, ratio: float) -> Context:
         recalled=state.recalled,
         current=[as_data(chat, state.turn.id) for chat in conversation(state)],
     )
-    return build(execution.runtime, layers, ratio=ratio)
+    if (shape := execution.shape) is None:
+        return build(execution.runtime, layers, ratio=ratio)
+    size = execution.runtime.count(json.dumps(shape.schema, ensure_ascii=False))
+    smaller = replace(execution.runtime, input_budget_tokens=execution.runtime.input_budget_tokens - size)
+    context = build(smaller, layers, ratio=ratio)
+    return replace(context, tokens={**context.tokens, "tools": context.tokens["tools"] + size})
 
 
 def _listen(
@@ -347,7 +356,8 @@ def retell(state: TurnState, writer: EventWriter, why: str) -> None:
 
 def withdraw(state: TurnState, writer: EventWriter) -> None:
     """Take back an answer in whose place another one comes."""
-    writer.emit("turn.retrying", {"reason": "judges had the answer given anew", "attempt": state.turn.attempt})
+    why = "the answer did not have its form" if state.is_reshaping else "judges had the answer given anew"
+    writer.emit("turn.retrying", {"reason": why, "attempt": state.turn.attempt})
 
 
 def examiner(uses: Sequence[ToolUse], execution: Execution) -> Callable[[ToolUse], Checked]:

@@ -26,7 +26,7 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.notifications import Delivery, Event
 from loom_worker.core.values.traces import Interval
-from loom_worker.core.values.turns import Claim, Ending
+from loom_worker.core.values.turns import Claim, Ending, Step
 from loom_worker.core.values.waiting import Waiting
 from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import DELTA, EventWriter
@@ -42,6 +42,7 @@ from loom_worker.turn.decide import (
     AskPerson,
     BeginChildren,
     CallHere,
+    CheckForm,
     Close,
     Conclude,
     End,
@@ -156,6 +157,8 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
                 state = _approve(saved(state, execution, writer), calls, execution)
             case FanOut(calls):
                 return Parked(state, park_ms, calls=calls)
+            case CheckForm(answer, may_correct):
+                state = _check_form(saved(state, execution, writer), answer, execution, may_correct=may_correct)
             case AskJudges(verdicts):
                 return Parked(state, park_ms, verdicts=verdicts)
             case GiveUp(verdicts):
@@ -302,6 +305,7 @@ def situation(state: TurnState, execution: Execution) -> Situation:
         bounded=frozenset(n for n in names if (tool := execution.runtime.tool(n)) and tool.is_bounded and in_place),
         cancel=execution.cancel_requests.now(),
         own_limits=execution.own_limits,
+        is_shaped=execution.shape is not None,
         panel=panel,
         agents=children.check(state.calls, execution, now_ms=now_ms),
         verdicts=judging.check(state.open_verdicts, panel or NO_PANEL, alive, now_ms=now_ms),
@@ -372,6 +376,15 @@ def _approve(state: TurnState, calls: Sequence[Call], execution: Execution) -> T
         if not execution.worker.calls.approve(state.turn.id, call):
             raise Interrupted(f"Call {call.id} was decided by a person meanwhile.")
     return state.with_calls(calls)
+
+
+def _check_form(state: TurnState, answer: Step, execution: Execution, *, may_correct: bool) -> TurnState:
+    """Hold the answer, as a reader has it, against its form in a child process: a schema may take for ever."""
+    schema = execution.shape.schema if execution.shape else {}
+    violation = execution.worker.judges.fits(state.said or "", schema, execution.caller("form")).critique
+    crash_points.reached("form.checked")
+    correction = judging.reshaping(violation, answer) if violation and may_correct else ""
+    return state.held_against_form(answer, violation, correction=correction)
 
 
 def _give_up(state: TurnState, dead: Sequence[Verdict], execution: Execution) -> TurnState:

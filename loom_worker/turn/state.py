@@ -134,21 +134,37 @@ class TurnState:
         return {step.payload["reply_n"]: step.payload for step in self.steps if step.kind == "judged"}
 
     @property
+    def shaped(self) -> dict[int, Json]:
+        """Whether an answer has its form, by the number of its reply."""
+        return {step.payload["reply_n"]: step.payload for step in self.steps if step.kind == "shaped"}
+
+    @property
+    def was_reshaped(self) -> bool:
+        """True if the latest answer that was looked at had to be given anew for its form."""
+        looked = (step for step in reversed(self.steps) if step.kind in ("shaped", "judged"))
+        return (latest := next(looked, None)) is not None and latest.kind == "shaped" and latest.takes_back
+
+    @property
+    def is_reshaping(self) -> bool:
+        """True while the next reply is to give the last one's answer in its form."""
+        return self.was_reshaped and not self.standing
+
+    @property
     def standing(self) -> tuple[Step, ...]:
-        """What the next reply is added to: the replies since judges last had an answer given anew."""
+        """What the next reply is added to: the replies since an answer was last to be given anew."""
         return standing(self.steps)
 
     @property
     def is_correcting(self) -> bool:
         """True while the next reply takes the place of all that was said so far."""
-        return any(step.kind == "judged" for step in self.steps) and not self.standing
+        return any(step.takes_back for step in self.steps) and not self.standing
 
     @property
     def spoken(self) -> tuple[Step, ...]:
         """The replies as a reader knows them: what is to be given anew stands until the next one comes."""
         if not self.is_correcting:
             return self.standing
-        last = next(n for n in reversed(range(len(self.steps))) if self.steps[n].kind == "judged")
+        last = next(n for n in reversed(range(len(self.steps))) if self.steps[n].takes_back)
         return standing(self.steps[:last])
 
     @property
@@ -241,7 +257,7 @@ class TurnState:
     @property
     def has_progress(self) -> bool:
         """True if the journal must have something before anything else is done: what a model was asked for."""
-        return any(step.kind in ("reply", "judged") or "guard" in step.payload for step in self.unsaved_steps)
+        return any(step.kind in ("reply", "shaped", "judged") or "guard" in step.payload for step in self.unsaved_steps)
 
     def matched(
         self,
@@ -340,6 +356,11 @@ class TurnState:
             "verdicts": list(verdicts),
         }
         return replace(self, steps=(*self.steps, Step(self.next_n, "judged", payload)))
+
+    def held_against_form(self, answer: Step, violation: str, *, correction: str) -> "TurnState":
+        """It is known whether an answer has its form; correction: as of ``concluded``."""
+        found = {"reply_n": answer.n, "violation": violation, "is_last": not correction, "correction": correction}
+        return replace(self, steps=(*self.steps, Step(self.next_n, "shaped", found)))
 
     def with_events(self, log: Json | None) -> "TurnState":
         """Readers saw events that the journal must know of."""

@@ -24,12 +24,12 @@ def conversation(state: TurnState) -> tuple[ChatMessage, ...]:
 
 
 def _exchanged(state: TurnState) -> Iterator[ChatMessage]:
-    judged = state.judged
+    corrections = {step.payload["reply_n"]: step.payload["correction"] for step in state.steps if step.takes_back}
     yield _question(state)
     for step in state.replies:
         if step.payload["stop_reason"] != "unasked_calls":  # the model would go on with its text
             yield from (chat for chat, _ in _reply(step, state))
-        if correction := judged.get(step.n, {}).get("correction"):
+        if correction := corrections.get(step.n):
             yield ChatMessage("user", text=correction)
 
 

@@ -11,6 +11,7 @@ from loom_worker.core.settings import LimitSettings, Settings
 from loom_worker.core.stopping import Stopping, retry_until_stored
 from loom_worker.core.values.agents import Agent, Content
 from loom_worker.core.values.budgets import Payer, Settlement
+from loom_worker.core.values.chat import Shape
 from loom_worker.core.values.guardrails import Guardrails
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
@@ -142,6 +143,14 @@ class Execution:
         return retry_until_stored(write, stopping=self.worker.stopping, lost=self.held.lost)
 
     @property
+    def shape(self) -> Shape | None:
+        """The form that the answer must have; its name is that of no tool."""
+        if not (form := self.claim.turn.response_format):
+            return None
+        is_taken = any(spec.name == form["name"] for spec in self.runtime.specs)
+        return Shape(f"{form['name'][:55]}_as_json" if is_taken else form["name"], form["schema"])
+
+    @property
     def payer(self) -> Payer:
         """On whose budgets the turn's calls are made."""
         return self.claim.payer(self.runtime.agent.budget)
@@ -210,5 +219,6 @@ class Execution:
             "first_token_ms": state.first_token_ms,
             "agent_version": self.claim.turn.agent_version,
             "model": state.turn.model,
+            "response_format": self.claim.turn.response_format,
             **({"judge": state.judge} if state.verdicts else {}),
         }

@@ -114,6 +114,7 @@ def _slim(call: Json) -> Json:
 
 
 _BUDGETS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
+    "output_parsed": (500, lambda _value, _most_bytes: None),
     "output_parts": (500, items),
     "tool_calls": (3_000, _calls),
     "judge": (1_500, shortened),

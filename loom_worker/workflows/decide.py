@@ -119,7 +119,9 @@ def _answered(
     if missing:
         return _late() if is_late else BeginStages(missing)
     stages = [journal[each.key] for each in wanted]
-    failed = next((stage for stage in stages if stage.status != "completed"), None)
+    # Of a form that the file demands, the pattern says what becomes of an output that does not have it.
+    read = [each.key for each in wanted if each.response_format and journal[each.key].reason == "invalid-output"]
+    failed = next((stage for stage in stages if stage.status != "completed" and stage.key not in read), None)
     return _failed(failed) if failed is not None else tuple(StageAnswer(stage.output_text or "") for stage in stages)
 
 

@@ -8,7 +8,7 @@ from loom_worker.core.values.json import Json
 
 AGENT_KEYS = (
     *("system_prompt", "llm", "tools", "backend", "mcp_servers", "config", "memory"),
-    *("judges", "judge_llm", "compressor_llm", "guardrails", "budget", "may_call"),
+    *("judges", "judge_llm", "compressor_llm", "guardrails", "budget", "may_call", "response_format"),
 )
 """An entry with one of these defines an agent."""
 _ID_KEYS = ("agent_id", "merge_agent_id", "condition_agent_id", "moderator_agent_id", "judge_agent_id")

@@ -75,6 +75,7 @@ class Planner:
             input=checked.kept,
             deadline_ms=min([*ends, *([] if run.deadline_ms is None else [run.deadline_ms])], default=None),
             guard=checked.decisions,
+            response_format=ask.response_format if ask.role == "stage" else {},
             blocked=f"A guardrail refuses the prompt of stage {ask.key}: it holds {held}." if held else "",
         )
 

@@ -11,7 +11,7 @@ import jsonschema
 from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 
-from loom_worker.core.values.json import Json
+from loom_worker.core.values.json import Json, strict_json
 
 _FENCED = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
 _YES = frozenset({"yes", "true", "pass", "passed", "passes", "valid", "ok", "okay", "correct", "approved"})
@@ -80,14 +80,10 @@ def json_in(text: str) -> Any:
     candidates = [text, *([fenced[1]] if fenced else []), *_outermost(text)]
     for candidate in candidates:
         try:
-            return json.loads(candidate, parse_constant=_refuse)
-        except (ValueError, RecursionError):
+            return strict_json(candidate)
+        except ValueError:
             continue
     raise ValueError("there is no JSON in it")
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _outermost(text: str) -> Iterable[str]:

@@ -41,7 +41,8 @@ class _Conversation:
     values: Mapping[str, str]
 
     def question(self, key: str, prompt: str) -> Question:
-        return Question(key, self.stage.agent_id, prompt, name=self.stage.id, conversation=self.key)
+        stage, form = self.stage, self.stage.response_format
+        return Question(key, stage.agent_id, prompt, name=stage.id, conversation=self.key, response_format=form)
 
     def stopped(self, reason: str, message: str, output: str) -> Stopped:
         return Stopped("failed", reason, message, stage=self.key, output=output)

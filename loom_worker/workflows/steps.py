@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loom_worker.core.errors import LoomError
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.runs import RunStatus, StageRole
 from loom_worker.core.values.workflows import ApprovalGate
 
@@ -29,6 +30,7 @@ class Question:
     """Questions of one conversation follow each other in one session; empty: one of its own, by its key."""
     timeout_s: float | None = None
     """For how long it may take from the moment it is asked."""
+    response_format: Json | None = None  # as of NewTurn
 
     @property
     def conversation_key(self) -> str:

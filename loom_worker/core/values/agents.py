@@ -293,6 +293,8 @@ class Agent:
     """Which version of its learned layer its sessions begin with, and how much of it they are sent."""
     compressor: ModelChoice = NO_CHOICE
     """Writes summaries and ranks what a search found."""
+    response_format: Json | None = None
+    """The form of its answers, ``{name, schema}``; None: they are texts."""
     judges: Panel | None = None
     """Look at each answer before it is given; None: nobody does."""
     judge_model: ModelChoice = NO_CHOICE

@@ -21,6 +21,16 @@ def pointer_name(step: str) -> str:
     return step.replace("~1", "/").replace("~0", "~")
 
 
+def strict_json(text: str) -> Any:
+    """The value of a text of JSON that can be written again; ValueError: it is none (NaN, 1e999, a lone surrogate)."""
+    try:
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except RecursionError as error:
+        raise ValueError("too many objects and lists within each other") from error
+    return value
+
+
 def rfc3339(moment_ms: int | None) -> str | None:
     """Milliseconds since 1970 as ``2026-11-21T09:30:00.123Z``; None stays None."""
     if moment_ms is None:

@@ -269,6 +269,7 @@ class NewStage:
     name: str | None = None
     refs: frozenset[str] = frozenset()
     """Long outputs of earlier stages that it is to read."""
+    response_format: Json | None = None  # as of NewTurn
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """A turn, its journal, and what a client asks for when submitting one."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from loom_worker.core.text import clean
 from loom_worker.core.values.budgets import Payer
@@ -11,7 +12,7 @@ from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.children import Ancestor, AncestorBudget
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
-from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.json import Json, rfc3339, strict_json
 from loom_worker.core.values.judges import Verdict, shortened
 from loom_worker.core.values.schedules import Firing
 from loom_worker.core.values.sessions import Choice
@@ -69,6 +70,8 @@ class NewTurn:
     """The turns that wait for it, the one that asked it last."""
     firing: Firing | None = None
     """The due time of a schedule that begins it; None: a client does."""
+    response_format: Json | None = None
+    """The form of the answer, ``{name, schema}``; empty: a text; None: as the agent's file says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +91,17 @@ class Step:
     """A row of the journal: what was done and need not be done again."""
 
     n: int
-    kind: Literal["matched", "reply", "waited", "events", "judged", "tried"]
+    kind: Literal["matched", "reply", "waited", "events", "shaped", "judged", "tried"]
     """matched: patterns found · reply: the model answered · waited: it was too busy · events: what readers saw ·
-    judged: what all verdicts on a reply come to · tried: what requests used that came to nothing."""
+    shaped: whether a reply has its form · judged: what all verdicts on a reply come to · tried: what requests used that
+    came to nothing."""
     payload: Json
     version: int = 1
+
+    @property
+    def takes_back(self) -> bool:
+        """True if the next reply takes the place of all that was said so far."""
+        return self.kind in ("shaped", "judged") and not self.payload["is_last"]
 
 
 PAID = ("reply", "tried")
@@ -169,6 +178,8 @@ class Turn:
     """The model that answers it; None before it has run, or if the agent cannot work."""
     user: str | None = None
     """The user of its session, when it was accepted."""
+    response_format: Json | None = None
+    """As of NewTurn; once it has run, the agent's with ``by: agent`` where it has none of its own."""
 
     def brief(self) -> "Turn":
         calls = tuple(call.brief() for call in self.calls[:LISTED_CALLS])
@@ -183,7 +194,14 @@ class Turn:
             "calls": calls if calls != self.calls else self.calls,
         }
         is_cut = any(value != getattr(self, name) for name, value in fields.items())
-        return replace(self, **fields, is_cut=is_cut)
+        return replace(self, **fields, is_cut=is_cut, response_format=None)
+
+    @property
+    def output_parsed(self) -> Any:
+        """The object that a whole answer of a given form is; None: it is none, or the turn is in a list."""
+        with suppress(ValueError):
+            return strict_json(self.output_text or "") if self.response_format and self.status == "completed" else None
+        return None
 
     @property
     def is_finished(self) -> bool:
@@ -212,6 +230,7 @@ class Turn:
             "attempt": self.attempt,
             "input": self.input,
             "output_text": self.output_text,
+            "output_parsed": self.output_parsed,
             "output_parts": None if self.output_parts is None else list(self.output_parts),
             "channel": None if self.channel is None else self.channel.as_json(),
             "tool_calls": [call.as_json() for call in self.calls],
@@ -330,14 +349,14 @@ def answer(replies: Sequence[Step]) -> str:
 
 
 def standing(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """The replies of a journal since judges last had an answer given anew; all of them where they never did.
+    """The replies of a journal since an answer was last to be given anew; all of them where none ever was.
 
     One that was given up before its first word takes the place of nothing, and is left out there.
     """
     replies: list[Step] = []
     is_anew = False
     for step in steps:
-        if step.kind == "judged" and not step.payload["is_last"]:
+        if step.takes_back:
             replies.clear()
             is_anew = True
         elif step.kind == "reply" and (not is_anew or step.payload["text"].strip() or step.payload["tool_uses"]):

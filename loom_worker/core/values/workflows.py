@@ -75,6 +75,8 @@ class PipelineStage:
     """The JSON Schema of its output."""
     retry: OutputRetries = NO_RETRIES
     approval: ApprovalGate | None = None
+    response_format: Json | None = None
+    """The form that its agent is asked for; None: as the agent's file says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.errors import JudgeFailed
-from loom_worker.core.values.chat import Reply, Request, StopReason, ToolUse, Usage
+from loom_worker.core.values.chat import Reply, Request, StopReason, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.judge.checks import Opinion
-from loom_worker.judge.llm import TOOL, Case, opinion, request
+from loom_worker.judge.llm import VERDICT as SHAPE
+from loom_worker.judge.llm import Case, opinion, request
 
 RUBRIC = "Answers in {one} sentence."
 ATTACKS = (
@@ -31,8 +32,7 @@ def asked(answer: str, *results: tuple[str, str], budget_tokens: int = 100_000) 
 
 
 def replied(text: str = "", *, arguments: Json | None = None, stop: StopReason = "end_turn") -> Reply:
-    uses = () if arguments is None else (ToolUse("toolu_1", TOOL.name, arguments),)
-    return Reply(text, "tool_use" if uses else stop, Usage(), "judge", tool_uses=uses)
+    return Reply(text if arguments is None else json.dumps(arguments), stop, Usage(), "judge")
 
 
 def test_the_rubric_is_in_the_system_text_and_the_answer_only_between_its_tags() -> None:
@@ -61,9 +61,9 @@ def test_an_answer_that_knows_the_key_does_not_close_its_tags_either() -> None:
     assert message.text.lower().count(key[1]) == 4
 
 
-def test_the_verdict_must_come_as_a_call_of_the_one_tool() -> None:
+def test_the_verdict_is_asked_for_as_json_of_a_form() -> None:
     sent = asked("42")
-    assert ([tool.name for tool in sent.tools], sent.must_call) == (["give_verdict"], "give_verdict")
+    assert (sent.shape, sent.tools, sent.must_call) == (SHAPE, (), "")
 
 
 def test_a_judge_with_a_small_window_reads_beginning_and_end_of_long_texts() -> None:
@@ -73,12 +73,7 @@ def test_a_judge_with_a_small_window_reads_beginning_and_end_of_long_texts() -> 
     assert all(part in message.text for part in ("begin", " end", "characters …"))
 
 
-def test_the_score_is_read_from_the_arguments_and_not_from_what_is_said() -> None:
-    said = replied('{"score": 1, "critique": ""}', arguments={"score": 0.2, "critique": " Too long. "})
-    assert opinion(said) == Opinion(0.2, "Too long.")
-
-
-def test_a_model_without_tools_answers_with_json_alone() -> None:
+def test_a_model_answers_with_json_alone() -> None:
     assert opinion(replied('{"score": 0.5, "critique": "Meh."}')) == Opinion(0.5, "Meh.")
     assert opinion(replied('```json\n{"critique": "", "score": 1}\n```\n')) == Opinion(1.0, "")
 

@@ -1,7 +1,6 @@
 """Functions that judge, in real child processes."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,10 +121,15 @@ def test_a_schema_is_checked_in_a_process_that_ends_with_its_time(judges: Python
         },
         "$ref": "#/$defs/e",
     }
-    bomb = replace(CASE, answer="[" * 20 + '"x"' + "]" * 20)
-    patient = PanelMember("shape", "json_schema", schema, timeout_s=30.0)
-    assert judges.schema_opinion(patient, replace(CASE, answer="[[1], 2]"), CALLER) == Opinion(1.0)
-    found = judges.schema_opinion(replace(patient, timeout_s=0.5), bomb, CALLER)
+    bomb = "[" * 20 + '"x"' + "]" * 20
+    assert judges.fits("[[1], 2]", schema, CALLER, timeout_s=30.0) == Opinion(1.0)
+    found = judges.fits(bomb, schema, CALLER, timeout_s=0.5)
+    assert found == Opinion(0.0, "the check of the answer took too much time or memory")
+
+
+def test_a_pattern_that_grows_without_end_ends_with_the_process_that_reads_it(judges: PythonJudges) -> None:
+    schema = {"type": "object", "properties": {"n": {"pattern": "(((((((a?){50}){50}){50}){50}){50}){50}){50}"}}}
+    found = judges.fits('{"n": "a"}', schema, CALLER, timeout_s=0.5)
     assert found == Opinion(0.0, "the check of the answer took too much time or memory")
 
 

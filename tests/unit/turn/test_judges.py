@@ -1,5 +1,6 @@
 """Judges on a stage of real parts: an answer is parked, judged by others, and given anew where it falls short."""
 
+import json
 import random
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -13,7 +14,7 @@ from loom_worker.core.errors import BudgetExceeded, Overloaded, ProviderFailed
 from loom_worker.core.text import fence_key
 from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.budgets import Account, Limit, usd
-from loom_worker.core.values.chat import Reply, TextDelta, ToolUse, Usage
+from loom_worker.core.values.chat import Reply, TextDelta, Usage
 from loom_worker.core.values.guardrails import Guardrails
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Criticality, Panel, PanelMember, Verdict
@@ -35,8 +36,7 @@ MENTIONS_42 = PanelMember("mentions 42", "contains", {"all": ["42"]})
 
 def verdict(score: float, critique: str = "") -> list[Beat]:
     """What the model of an LLM judge answers."""
-    use = ToolUse("toolu_v", "give_verdict", {"score": score, "critique": critique})
-    return [Reply("", "tool_use", ONE_CALL, "judge-1", tool_uses=(use,))]
+    return [Reply(json.dumps({"score": score, "critique": critique}), "end_turn", ONE_CALL, "judge-1")]
 
 
 def judged_by(stage: Stage, *members: PanelMember, **panel: Any) -> None:

@@ -57,6 +57,23 @@ def test_what_a_run_passes_on_is_kept_until_it_has_ended(stage: Stage) -> None:
     assert len(stage.references.stores.rows.take_expired(unused_since_ms=stage.now_ms * 2, limit=9)) == 1
 
 
+def test_a_stage_of_a_form_gives_its_json_to_the_next_and_is_asked_again_where_it_lacks_the_form(stage: Stage) -> None:
+    form = {"type": "json_schema", "schema": {"type": "object", "required": ["n"]}}
+    spec = pipeline("Count.", "Double {{previous}}")
+    spec["stages"][0] |= {"response_format": form, "retry_policy": {"max_retries": 1}}
+    step, _ = stage.runs.accept(WORKSPACE, workflow(spec), NewRun(), now_ms=stage.now_ms)
+    stage.teller().tell(step)
+    run = step.run
+    for texts in (("Many.", "{}"), ('```json\n{"n": 4}\n```',), ("8",)):
+        stage.model.scenes = [says(text) for text in texts]
+        run = served(stage, run)
+    first, again, second = turns_of(stage, run)
+    assert (run.status, run.merged_output, second.input) == ("completed", "8", 'Double {"n": 4}')
+    assert (first.reason, again.output_parsed) == ("invalid-output", {"n": 4})
+    assert "'n' is a required property" in again.input
+    assert [request.shape is None for request in stage.model.asked] == [False, False, False, True]
+
+
 def test_the_cost_of_a_stage_holds_what_the_agents_cost_that_it_asked(stage: Stage) -> None:
     parts = MessageParts(AgentMessages(stage.database), stage.references, NO_WORKERS, 10_240)
     stage.registry = Registry(agent_tools(Peers({"helper": ""}, is_called=False), parts))

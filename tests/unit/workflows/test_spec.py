@@ -44,10 +44,26 @@ def test_a_pipeline_arrives_with_every_field(tmp_path: Path) -> None:
                 schema,
                 OutputRetries(2, include_valid_values=False, feedback="{{error}} in {{output}}"),
                 ApprovalGate("Read {{output}}", 60.0, "approve", 1),
+                {"name": "answer", "schema": schema},
             ),
         ),
         pass_full_history=True,
     )
+
+
+@pytest.mark.cases(
+    ("member", "form"),
+    [
+        ("response_format: {type: json_schema, name: p, schema: {type: object}}", {"type": "object"}),
+        ("output_schema: {type: array}", None),
+        ("output_schema: {type: object, patternProperties: {a: {}}}", None),
+    ],
+)
+def test_a_stage_asks_for_the_form_that_an_agent_can_be_asked_for(tmp_path: Path, member: str, form: Any) -> None:
+    found: Any = pattern(tmp_path, PIPELINE % STAGE % f", {member}")
+    [stage] = found.stages
+    assert (stage.response_format and stage.response_format["schema"]) == form
+    assert stage.output_schema is not None
 
 
 def test_agents_side_by_side_arrive(tmp_path: Path) -> None:
