@@ -8,12 +8,18 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from loom_worker.core.values.chat import ChatMessage, Request, Role, ToolOutcome, ToolUse
+from loom_worker.core.values.chat import ChatMessage, Request, Role, Sampling, ToolOutcome, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.llm.sanitize import CALL_ID, tool_name
+from loom_worker.llm.shaped import as_tool
 
 NO_RESULT = "The result of this call was lost."
 _ABOUT_THINKING = re.compile("thinking|reasoning|signature", re.IGNORECASE)
+_ABOUT_HOW_MUCH = re.compile(r"thinking|reasoning|\beffort|output_?config\b(?!\.format)", re.IGNORECASE)
+"""A wish for thinking, which not every model takes, or not in this form."""
+_ABOUT_SHAPES = re.compile(
+    r"(?:output|response|text).?(?:config|format)|json.?schema|structured.?output|schema is too", re.IGNORECASE
+)
 _ABOUT_CALLS = re.compile(r"\bmessages?[.\[]\d|\btool.(?:use|result|call)|\bfunction.?call", re.IGNORECASE)
 _ABOUT_OTHERS = re.compile(r"\btools?[.\[]\d|stop_sequences|max_tokens|system[.\[]\d", re.IGNORECASE)
 """Fields that no other form of the conversation makes better."""
@@ -89,20 +95,40 @@ def without_what_is_refused(request: Request, complaint: str, *, is_certain: boo
         complaint: the provider's own words.
         is_certain: the request was refused, so it is about something in it; else its words must name that.
     """
-    if request.cache_marks and "cache_control" in complaint:
+    if request.cache_marks and re.search("cache_control|cachePoint", complaint):
         return replace(request, cache_marks=False)
-    if (request.must_call or (request.tools and not request.may_call_tools)) and "tool_choice" in complaint:
+    is_choice = request.must_call or (request.tools and not request.may_call_tools)
+    if is_choice and re.search("tool_choice|toolChoice", complaint):
         return replace(request, must_call="", tools=request.tools if request.may_call_tools else ())
+    if (fewer := _without_named(request.sampling, complaint)) is not None:
+        return replace(request, sampling=fewer)
+    if request.thinking and "signature" not in complaint and _ABOUT_HOW_MUCH.search(complaint):
+        return replace(request, thinking=None)
+    if request.shape and _ABOUT_SHAPES.search(complaint):
+        return as_tool(request)
     if is_certain and _ABOUT_OTHERS.search(complaint):
         return None
     if (signed := proofs(request)) and (is_certain or _ABOUT_THINKING.search(complaint)):
         return without_thinking(request, signed)
     if any(each.tool_uses for each in request.messages) and (is_certain or _ABOUT_CALLS.search(complaint)):
-        return replace(request, messages=tuple(map(_as_text, request.messages)))
+        return replace(request, messages=tuple(map(as_text, request.messages)))
     return None
 
 
-def _as_text(message: ChatMessage) -> ChatMessage:
+def _without_named(sampling: Sampling, complaint: str) -> Sampling | None:
+    """The same without the first setting that a complaint names: of two that exclude each other one stays."""
+    for name in ("seed", "top_k", "top_p", "temperature"):
+        pattern = rf"\b{name.replace('_', '_?')}\b"
+        if getattr(sampling, name) is not None and re.search(pattern, complaint, re.IGNORECASE):
+            unset: Json = {name: None}
+            return replace(sampling, **unset)
+    named = next((key for key in sampling.extra if re.search(rf"\b{re.escape(key)}\b", complaint)), None)
+    if named is None:
+        return None
+    return replace(sampling, extra={key: value for key, value in sampling.extra.items() if key != named})
+
+
+def as_text(message: ChatMessage) -> ChatMessage:
     """A reply's calls, or their results, told in words: the last form that no rule about calls applies to."""
     told = [f"[Called {use.name} with {json.dumps(use.arguments)}]" for use in message.tool_uses]
     given = [f"[{outcome.name} gave] {outcome.content}" for outcome in message.outcomes]
