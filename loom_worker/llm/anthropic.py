@@ -44,7 +44,7 @@ class Anthropic(HttpModel):
 class MessagesServer(ModelServer):
     """Any server of the Messages API."""
 
-    def shaped(self, request: Request, model: str) -> Request:
+    def formed(self, request: Request, model: str) -> Request:
         has_mode = SHAPES.match(plain_name(model)) and native_schema(request.shape) is not None
         return request if has_mode else as_tool(request)
 

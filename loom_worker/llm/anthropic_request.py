@@ -36,6 +36,7 @@ THINKS: tuple[tuple[str, str], ...] = (
     (r"", "budget"),
 )
 """Model-name prefix to the form in which thinking is asked for; the first match applies, other makers copy the oldest.
+Models that take nothing but adaptive thinking refuse ``temperature``, ``top_p`` and ``top_k`` as well.
 https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking, and recordings."""
 SHAPES = re.compile(r"claude-[a-z]+-(?:4-[5-9]|[5-9]|[1-9]\d)\b")
 """Models with a mode for shapes: https://platform.claude.com/docs/en/build-with-claude/structured-outputs."""
@@ -72,8 +73,9 @@ def request_body(request: Request, model: str, *, needs_signature: bool = True) 
         body["tool_choice"] = {"type": "tool", "name": request.must_call, "disable_parallel_tool_use": True}
     if request.stop_sequences:
         body["stop_sequences"] = list(request.stop_sequences)
-    body |= _thinking(request, plain_name(model))
-    if "thinking" not in body:  # beside it the API refuses every other temperature than its own
+    form = next(form for prefix, form in THINKS if re.match(prefix, plain_name(model)))
+    body |= _thinking(request, form)
+    if "thinking" not in body and form != "adaptive":  # the API refuses other values than its own there
         given = {name: getattr(request.sampling, name) for name in ("temperature", "top_p", "top_k")}
         body |= {name: value for name, value in given.items() if value is not None}
     if (schema := native_schema(request.shape)) is not None:
@@ -94,9 +96,8 @@ def effort_of(thinking: Thinking) -> Effort:
     return thinking.effort or (reached[-1] if reached else "low")
 
 
-def _thinking(request: Request, name: str) -> Json:
+def _thinking(request: Request, form: str) -> Json:
     """How much the model is to think; nothing where it must call a tool, which excludes thinking."""
-    form = next(form for prefix, form in THINKS if re.match(prefix, name))
     asked = request.thinking
     if asked is None or request.must_call or form == "never":
         return {}

@@ -164,7 +164,7 @@ class ConverseServer(BedrockServer):
     def other_form(self, model: str, refusal: str) -> "ConverseServer | None":
         return replace(self, streams_calls=False) if self.streams_calls and NO_STREAM.search(refusal) else None
 
-    def shaped(self, request: Request, model: str) -> Request:
+    def formed(self, request: Request, model: str) -> Request:
         has_mode = family_of(model).has_shapes and native_schema(request.shape) is not None
         return request if has_mode else as_tool(request)
 
@@ -180,7 +180,7 @@ class ConverseServer(BedrockServer):
         first = next(rest, b"")
         whole = chain((first,), rest)
         if first[:1] == b"{":  # no stream: a frame begins with its length, whose first byte is 0
-            yield whole_message(json_object(_joined(whole, max_bytes)))
+            yield whole_message(json_object(b"".join(whole)))
             return
         frames = _frames(whole, max_bytes)
         yield from message_events((name, json_object(payload)) for name, payload in frames)
@@ -221,12 +221,3 @@ def _event(headers: Mapping[str, object], payload: bytes) -> Iterator[tuple[str,
         raise ErrorEvent({"type": "api_error", "message": headers.get(":error-message")})
     if kind == "event":
         yield str(headers.get(":event-type")), payload
-
-
-def _joined(chunks: Iterable[bytes], max_bytes: int) -> bytes:
-    body = bytearray()
-    for chunk in chunks:
-        body += chunk
-        if len(body) > max_bytes:
-            raise TooLong(f"more than {max_bytes} bytes")
-    return bytes(body)

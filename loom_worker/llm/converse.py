@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loom_worker.core.errors import StreamBroken
-from loom_worker.core.values.chat import AS_USUAL, ChatMessage, Request
+from loom_worker.core.values.chat import AS_USUAL, ChatMessage, Effort, Request
 from loom_worker.core.values.json import Json
-from loom_worker.llm.anthropic_request import effort_of, merged, native_schema, request_body
+from loom_worker.llm.anthropic_request import BUDGETS, effort_of, merged, native_schema, request_body
 from loom_worker.llm.assembly import well_formed
 from loom_worker.llm.conversation import as_text
 from loom_worker.llm.response import MALFORMED
@@ -30,7 +30,6 @@ OWN_MEMBERS = frozenset(
 )
 """Members of a request's body; further ones go to the model itself."""
 REFUSED = frozenset({"guardrail_intervened", "content_filtered"})
-BROKEN = frozenset({"malformed_model_output", "malformed_tool_use"})
 COUNTS = {
     "inputTokens": "input_tokens",
     "outputTokens": "output_tokens",
@@ -52,34 +51,27 @@ class Family:
     streams_calls: bool = True
     """False: with tools, its whole reply comes as one piece."""
     has_shapes: bool = False
-    efforts: Mapping[str, Json] | None = None
+    efforts: Mapping[Effort, Json] | None = None
     """The model's own fields for an effort of thinking."""
     top_k: tuple[str, ...] = ("top_k",)
     """Path of that setting in the model's own fields."""
 
 
-NOVA = Family(frozenset({"any", "tool"}), caches=True, tells_failed=True, top_k=("inferenceConfig", "topK"))
-# Nova's highest effort takes no limit of tokens, without which no budget would hold.
-NOVA_EFFORTS = {"low": "low", "medium": "medium", "high": "medium"}
+ANY, BOTH = frozenset({"any"}), frozenset({"any", "tool"})
+NOVA = Family(BOTH, caches=True, tells_failed=True, top_k=("inferenceConfig", "topK"))
+NOVA_EFFORTS: Mapping[Effort, Json] = {
+    each: {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low" if each == "low" else "medium"}}
+    for each in BUDGETS
+}
+"""Nova's highest effort takes no limit of tokens, without which no budget would hold."""
 FAMILIES: tuple[tuple[str, Family], ...] = (
-    (
-        r"amazon\.nova-2",
-        replace(
-            NOVA,
-            efforts={
-                name: {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": own}}
-                for name, own in NOVA_EFFORTS.items()
-            },
-        ),
-    ),
+    (r"amazon\.nova-2", replace(NOVA, efforts=NOVA_EFFORTS)),
     (r"amazon\.nova", NOVA),
-    (r"mistral\.(?:mistral-large-240|pixtral)", Family(frozenset({"any"}))),
-    (r"meta\.llama", Family(streams_calls=False)),
-    (r"openai\.gpt-oss", Family(has_shapes=True, efforts={each: {"reasoning_effort": each} for each in NOVA_EFFORTS})),
-    (
-        r"(?:qwen|google|nvidia|minimax|moonshot(?:ai)?)\.|deepseek\.v|mistral\.(?:mini|magi|vox|dev|mistral-large-3)",
-        Family(has_shapes=True),
-    ),
+    (r"mistral\.(?:mistral-large-2|pixtral)", Family(ANY)),
+    (r"meta\.llama|writer\.palmyra", Family(streams_calls=False)),
+    (r"openai\.gpt", Family(BOTH, has_shapes=True, efforts={each: {"reasoning_effort": each} for each in BUDGETS})),
+    (r"deepseek\.v|mistral\.mistral-large", Family(ANY, has_shapes=True)),
+    (r"(?:qwen|google|nvidia|minimax|moonshot(?:ai)?)\.|mistral\.(?:mini|magi|vox|dev)", Family(has_shapes=True)),
 )
 """Part of a model's id after its region to what it can do; the first match applies. Sources in the Bedrock user guide:
 conversation-inference-supported-models-features, structured-output, prompt-caching; API reference: ToolChoice."""
@@ -170,9 +162,8 @@ def _content(block: Json, family: Family) -> Json:
     """One block of the Messages API as a block of this one."""
     match block["type"]:
         case "tool_use":
-            return {
-                "toolUse": {"toolUseId": block["id"], "name": block["name"][:MAX_NAME], "input": block["input"]},
-            }
+            use = {"toolUseId": block["id"], "name": block["name"][:MAX_NAME], "input": block["input"]}
+            return {"toolUse": use}
         case "tool_result":
             given = block["content"]
             parts = [{"text": given}] if isinstance(given, str) else [_content(each, family) for each in given]
@@ -266,7 +257,7 @@ def _start(index: int, block: Json) -> Json:
 
 def _stop_reason(event: Json) -> str:
     reason = str(event["stopReason"])
-    if reason in BROKEN:
+    if reason.startswith("malformed"):  # the output made no reply, which another try may
         raise StreamBroken(f"{MALFORMED} ({reason})")
     return "refusal" if reason in REFUSED else reason
 

@@ -108,8 +108,8 @@ class ModelServer(ABC):
                 _clients[key] = self.new_client(bounded_client(before_sending=_ask_before_sending))
             return _clients[key]
 
-    def shaped(self, request: Request, model: str) -> Request:
-        """The request in the form in which this server gives an answer its shape: by a tool, unless it has a mode."""
+    def formed(self, request: Request, model: str) -> Request:
+        """The request with a tool in place of a shape that the server cannot enforce."""
         return as_tool(request)
 
     @abstractmethod
@@ -220,7 +220,7 @@ class HttpModel:
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
         """A request that the provider refuses is asked once more without what that names."""
-        yield from from_tool_events(self._reply(self._server.shaped(request, self._model)), request)
+        yield from from_tool_events(self._reply(self._server.formed(request, self._model)), request)
 
     def _reply(self, request: Request) -> Iterator[ReplyEvent]:
         deadline = time.monotonic() + self._call_timeout_s
