@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Unpack
 from loom_worker.core.errors import LoomError, ProviderFailed
 from loom_worker.core.values.chat import Request
 from loom_worker.core.values.json import Json
-from loom_worker.llm.anthropic_request import request_body
+from loom_worker.llm.anthropic_request import SHAPES, native_schema, request_body
 from loom_worker.llm.anthropic_stream import MessageAssembly
 from loom_worker.llm.assembly import Assembly
 from loom_worker.llm.http_model import NO_KEY, CallOptions, HttpModel, ModelServer
+from loom_worker.llm.prices import plain_name
+from loom_worker.llm.shaped import as_tool
 
 if TYPE_CHECKING:
     import httpx2
@@ -41,6 +43,10 @@ class Anthropic(HttpModel):
 
 class MessagesServer(ModelServer):
     """Any server of the Messages API."""
+
+    def formed(self, request: Request, model: str) -> Request:
+        has_mode = SHAPES.match(plain_name(model)) and native_schema(request.shape) is not None
+        return request if has_mode else as_tool(request)
 
     def body(self, request: Request, model: str) -> Json:
         return request_body(request, model)

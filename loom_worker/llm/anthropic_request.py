@@ -4,12 +4,15 @@ The API refuses blank text blocks, two messages of one role in a row, a final th
 content, a mark on a thinking block and more than four marks, so none of these is ever built.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from itertools import groupby
+from typing import Any
 
-from loom_worker.core.values.chat import ChatMessage, Request, ToolUse
+from loom_worker.core.values.chat import ChatMessage, Effort, Request, Shape, Thinking, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.llm.conversation import fit_to_send
+from loom_worker.llm.prices import plain_name
 from loom_worker.llm.sanitize import clean, json_error, sendable
 from loom_worker.llm.shaped import ANY_TOOL
 
@@ -25,6 +28,22 @@ NO_CONTENT = "(no output)"
 EARLIER = "(The conversation began earlier.)"
 GO_ON = "(Go on.)"
 """Follows a reply that is to be continued: newer models take no conversation that ends with a reply."""
+THINKS: tuple[tuple[str, str], ...] = (
+    (r"claude-(?:3-7|(?:opus|sonnet|haiku)-4(?:-[0-5])?(?:[-@](?:\d{8}|latest))?$)", "budget"),
+    (r"claude-(?:opus|sonnet)-4-6", "both"),
+    (r"claude-(?:[1-3]\b|instant)", "never"),
+    (r"claude-", "adaptive"),
+    (r"", "budget"),
+)
+"""Model-name prefix to the form in which thinking is asked for; the first match applies, other makers copy the oldest.
+Models that take nothing but adaptive thinking refuse ``temperature``, ``top_p`` and ``top_k`` as well.
+https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking, and recordings."""
+SHAPES = re.compile(r"claude-[a-z]+-(?:4-[5-9]|[5-9]|[1-9]\d)\b")
+"""Models with a mode for shapes: https://platform.claude.com/docs/en/build-with-claude/structured-outputs."""
+BUDGETS: dict[Effort, int] = {"low": 1024, "medium": 4096, "high": 16_384}
+"""Tokens of thinking at an effort, for models that know one of the two. Ours; the API takes no fewer than 1,024."""
+ANSWER_TOKENS = 1024
+"""Of ``max_tokens``, kept for the answer."""
 
 
 def request_body(request: Request, model: str, *, needs_signature: bool = True) -> Json:
@@ -54,7 +73,68 @@ def request_body(request: Request, model: str, *, needs_signature: bool = True) 
         body["tool_choice"] = {"type": "tool", "name": request.must_call, "disable_parallel_tool_use": True}
     if request.stop_sequences:
         body["stop_sequences"] = list(request.stop_sequences)
-    return body
+    form = next(form for prefix, form in THINKS if re.match(prefix, plain_name(model)))
+    body |= _thinking(request, form)
+    if "thinking" not in body and form != "adaptive":  # the API refuses other values than its own there
+        given = {name: getattr(request.sampling, name) for name in ("temperature", "top_p", "top_k")}
+        body |= {name: value for name, value in given.items() if value is not None}
+    if (schema := native_schema(request.shape)) is not None:
+        body = merged(body, {"output_config": {"format": {"type": "json_schema", "schema": schema}}})
+    return merged(body, request.sampling.extra)
+
+
+def merged(body: Json, more: Mapping[str, Any]) -> Json:
+    """A body with further members; of objects that both have, the members of both."""
+    both = {name: {**body[name], **value} for name, value in more.items() if isinstance(value, dict) and name in body}
+    return {**body, **more, **both}
+
+
+def effort_of(thinking: Thinking) -> Effort:
+    """The effort asked for, or the one nearest to the budget."""
+    budget = thinking.budget_tokens or 0
+    reached: list[Effort] = [each for each, tokens in BUDGETS.items() if budget >= tokens]
+    return thinking.effort or (reached[-1] if reached else "low")
+
+
+def _thinking(request: Request, form: str) -> Json:
+    """How much the model is to think; nothing where it must call a tool, which excludes thinking."""
+    asked = request.thinking
+    if asked is None or request.must_call or form == "never":
+        return {}
+    if form == "adaptive" or (form == "both" and asked.effort):
+        # Newer models show nothing of their thinking unless a summary is asked for.
+        thinking = {"type": "adaptive", "display": "summarized"}
+        return {"thinking": thinking, "output_config": {"effort": effort_of(asked)}}
+    # max_tokens is what the budget and the window leave, so the thinking and the answer share it.
+    budget = max(asked.budget_tokens or BUDGETS[effort_of(asked)], BUDGETS["low"])
+    budget = min(budget, request.max_tokens - ANSWER_TOKENS)
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= BUDGETS["low"] else {}
+
+
+def native_schema(shape: Shape | None) -> Json | None:
+    """A shape's schema with what the API enforces, the rest as words in its descriptions; None: it is of another kind.
+
+    Objects of any members, for one, cannot be had: every object is closed.
+    """
+    if shape is None:
+        return None
+    import anthropic
+
+    try:
+        return anthropic.transform_schema(shape.schema) if _is_closed(shape.schema) else None
+    except (ValueError, TypeError, AttributeError, AssertionError, RecursionError):
+        return None  # the SDK's way to say that it is no schema that the API takes
+
+
+def _is_closed(schema: object) -> bool:
+    """True if each object in a schema names all of its members."""
+    if isinstance(schema, list):
+        return all(map(_is_closed, schema))
+    if not isinstance(schema, dict):
+        return True
+    is_open = schema.get("type") == "object" and "properties" not in schema
+    is_open = is_open or schema.get("additionalProperties", False) is not False or "patternProperties" in schema
+    return not is_open and all(map(_is_closed, schema.values()))
 
 
 def _messages(request: Request, model: str, needs_signature: bool) -> list[Json]:

@@ -11,9 +11,22 @@ from dataclasses import replace
 from loom_worker.core.values.chat import ChatMessage, Request, Role, ToolOutcome, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.llm.sanitize import CALL_ID, tool_name
+from loom_worker.llm.shaped import as_tool
 
 NO_RESULT = "The result of this call was lost."
 _ABOUT_THINKING = re.compile("thinking|reasoning|signature", re.IGNORECASE)
+_ABOUT_SHAPE = re.compile(
+    r"(?:response|text).?format|json.?schema|response mime type|structured.?output|schema is too"
+    r"|output_?config(?!\.effort)",
+    re.IGNORECASE,
+)
+_ABOUT_EFFORT = re.compile(
+    r"reasoning.?(?:effort|format|summar|config)|thinking.?(?:config|budget|level|type)|budget_tokens|\beffort\b"
+    r"|chat_template_kwargs|prompt_mode|output_?config|(?:not support|unsupported|unknown).{0,40}(?:think|reason)ing\b"
+    r"|(?:thinking|reasoning)\b.{0,40}(?:not (?:supported|permitted)|is enabled)",
+    re.IGNORECASE,
+)
+"""A wish for thinking, which not every model takes in this form; blocks of thinking are another matter."""
 _ABOUT_CALLS = re.compile(r"\bmessages?[.\[]\d|\btool.(?:use|result|call)|\bfunction.?call", re.IGNORECASE)
 _ABOUT_OTHERS = re.compile(r"\btools?[.\[]\d|stop_sequences|max_tokens|system[.\[]\d", re.IGNORECASE)
 """Fields that no other form of the conversation makes better."""
@@ -89,20 +102,40 @@ def without_what_is_refused(request: Request, complaint: str, *, is_certain: boo
         complaint: the provider's own words.
         is_certain: the request was refused, so it is about something in it; else its words must name that.
     """
-    if request.cache_marks and "cache_control" in complaint:
+    if request.cache_marks and re.search("cache_control|cachePoint", complaint):
         return replace(request, cache_marks=False)
-    if (request.must_call or (request.tools and not request.may_call_tools)) and "tool_choice" in complaint:
+    is_choice = request.must_call or (request.tools and not request.may_call_tools)
+    if is_choice and re.search("tool_choice|toolChoice", complaint):
         return replace(request, must_call="", tools=request.tools if request.may_call_tools else ())
+    if (plainer := _with_fewer_options(request, complaint)) is not None:
+        return plainer
     if is_certain and _ABOUT_OTHERS.search(complaint):
         return None
     if (signed := proofs(request)) and (is_certain or _ABOUT_THINKING.search(complaint)):
         return without_thinking(request, signed)
     if any(each.tool_uses for each in request.messages) and (is_certain or _ABOUT_CALLS.search(complaint)):
-        return replace(request, messages=tuple(map(_as_text, request.messages)))
+        return replace(request, messages=tuple(map(as_text, request.messages)))
     return None
 
 
-def _as_text(message: ChatMessage) -> ChatMessage:
+def _with_fewer_options(request: Request, complaint: str) -> Request | None:
+    """The request without the option that a refusal names; of two that exclude each other one stays."""
+    if request.shape and _ABOUT_SHAPE.search(complaint):
+        return as_tool(request)
+    if request.thinking and _ABOUT_EFFORT.search(complaint):
+        return replace(request, thinking=None)
+    sampling = request.sampling
+    for name in ("seed", "top_k", "top_p", "temperature"):
+        pattern = rf"\b(?:random_)?{name.replace('_', '_?')}\b"
+        if getattr(sampling, name) is not None and re.search(pattern, complaint, re.IGNORECASE):
+            unset: Json = {name: None}
+            return replace(request, sampling=replace(sampling, **unset))
+    named = {key for key in sampling.extra if re.search(rf"\b{re.escape(key)}\b", complaint)}
+    kept = {key: value for key, value in sampling.extra.items() if key not in named}
+    return replace(request, sampling=replace(sampling, extra=kept)) if named else None
+
+
+def as_text(message: ChatMessage) -> ChatMessage:
     """A reply's calls, or their results, told in words: the last form that no rule about calls applies to."""
     told = [f"[Called {use.name} with {json.dumps(use.arguments)}]" for use in message.tool_uses]
     given = [f"[{outcome.name} gave] {outcome.content}" for outcome in message.outcomes]

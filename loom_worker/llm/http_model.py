@@ -108,6 +108,10 @@ class ModelServer(ABC):
                 _clients[key] = self.new_client(bounded_client(before_sending=_ask_before_sending))
             return _clients[key]
 
+    def formed(self, request: Request, model: str) -> Request:
+        """The request with a tool in place of a shape that the server cannot enforce."""
+        return as_tool(request)
+
     @abstractmethod
     def body(self, request: Request, model: str) -> Json:
         """The JSON body of a request."""
@@ -216,7 +220,7 @@ class HttpModel:
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
         """A request that the provider refuses is asked once more without what that names."""
-        yield from from_tool_events(self._reply(as_tool(request)), request)
+        yield from from_tool_events(self._reply(self._server.formed(request, self._model)), request)
 
     def _reply(self, request: Request) -> Iterator[ReplyEvent]:
         deadline = time.monotonic() + self._call_timeout_s

@@ -227,6 +227,7 @@ _TOO_LONG = tuple(
         r"exceed(?:s|ed|ing)? (?:the |its |max(?:imum)? )*(?:available |model'?s? )*context (?:length|size|window)",
         r"exceeds? the maximum number of (?:input )?tokens",
         r"context (?:length|size) (?:is|of) only",
+        r"too many input tokens|input tokens exceed",
         r"exceed_context_size|context_length_exceeded|contextwindowexceeded",
     )
 )
@@ -243,7 +244,7 @@ _TOKENS = tuple(
         rf"(?:resulted in|request has|passed|contains at least) {_NUMBER} (?:input )?tokens",
         rf"\((?:length )?{_NUMBER}(?: tokens)?\) (?:is |exceeds)",
         rf"requested(?: tokens \(| ){_NUMBER}",
-        rf"token count \({_NUMBER}\)",
+        rf"token count(?: \(|: ){_NUMBER}",
         rf"request contains {_NUMBER} tokens",
     )
 )
@@ -253,7 +254,7 @@ _LIMITS = tuple(
         rf"(?:maximum (?:context|model|input) length|context length|context window)(?: is| of)(?: only)? {_NUMBER}",
         rf"context size \({_NUMBER}",
         rf"(?:context|allowed) length \({_NUMBER}|maximum prompt length is {_NUMBER}|max_model_len {_NUMBER}",
-        rf"tokens allowed \({_NUMBER}\)",
+        rf"tokens allowed \({_NUMBER}\)|max input tokens: {_NUMBER}",
     )
 )
 _OUTPUT = re.compile(

@@ -11,9 +11,10 @@ import re
 import struct
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -23,12 +24,13 @@ import pytest
 
 from tests.support.http_server import Exchange, serving
 from tests.support.messages_server import Behaviour, Outgoing, Plain
+from tests.support.messages_wire import WireCall, words
 
 Json = dict[str, Any]
 
 ACCESS_KEY = "AKIDEXAMPLE"
 SECRET_KEY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
-PATH = re.compile(r"/model/([^/]+)/invoke-with-response-stream")
+PATH = re.compile(r"/model/([^/]+)/(invoke-with-response-stream|converse(?:-stream)?)")
 AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256 Credential=(?P<key>[^/]+)/(?P<scope>(?P<day>\d{8})/(?P<region>[\w-]+)/bedrock/aws4_request), "
     r"SignedHeaders=(?P<names>[\w;-]+), Signature=(?P<signature>[0-9a-f]{64})"
@@ -69,6 +71,53 @@ def exception(name: str, message: str) -> bytes:
 def frames(events: Iterable[Json]) -> bytes:
     """All events as one body."""
     return b"".join(chunk(event) for event in events)
+
+
+def delta(index: int, **piece: object) -> Json:
+    """An event of Converse: a piece of a block."""
+    return {"contentBlockDelta": {"contentBlockIndex": index, "delta": piece}}
+
+
+def conversed(
+    text: str = "", calls: Sequence[WireCall] = (), *, thinking: str = "", stop: str | None = None, usage: Any = None
+) -> list[Json]:
+    """All events of a complete reply of Converse, each under its name; the signature of its thinking is ``signed``."""
+    told: list[Json] = [{"messageStart": {"role": "assistant"}}]
+    if thinking:
+        told += [delta(0, reasoningContent={"text": thinking}), delta(0, reasoningContent={"signature": "signed"})]
+        told += [{"contentBlockStop": {"contentBlockIndex": 0}}]
+    if text:
+        told += [delta(1, text=piece) for piece in words(text)] + [{"contentBlockStop": {"contentBlockIndex": 1}}]
+    for n, call in enumerate(calls, 2):
+        raw = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
+        opening = {"toolUse": {"toolUseId": call.id, "name": call.name}}
+        told.append({"contentBlockStart": {"contentBlockIndex": n, "start": opening}})
+        told += [delta(n, toolUse={"input": piece}) for piece in (raw[: len(raw) // 2], raw[len(raw) // 2 :])]
+        told.append({"contentBlockStop": {"contentBlockIndex": n}})
+    told.append({"messageStop": {"stopReason": stop or ("tool_use" if calls else "end_turn")}})
+    counts = usage or {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}
+    return [*told, {"metadata": {"usage": counts, "metrics": {"latencyMs": 5}}}]
+
+
+def converse_frames(events: Iterable[Json]) -> bytes:
+    """Events of Converse as one body; those that are exceptions fail the stream."""
+    return b"".join(map(_converse_frame, events))
+
+
+def _converse_frame(event: Json) -> bytes:
+    (name, payload), *more = event.items()
+    if name.endswith("Exception"):
+        return exception(name, payload["message"])
+    headers = {":event-type": name, ":content-type": "application/json", ":message-type": "event"}
+    return frame(headers, json.dumps({**payload, **dict(more), "p": "abcdefgh"}).encode())
+
+
+def converse_complaint(body: Json) -> str:
+    """What AWS' own description of the operation says against a body; empty: nothing."""
+    service = import_module("botocore.session").get_session().get_service_model("bedrock-runtime")
+    shape = service.operation_model("ConverseStream").input_shape
+    report = import_module("botocore.validate").ParamValidator().validate({"modelId": "m", **body}, shape)
+    return str(report.generate_report())
 
 
 @dataclass(frozen=True)
@@ -126,10 +175,13 @@ class BedrockServer:
             self._behaviour(exchange.path, headers, raw).send(Outgoing(exchange, self._stopping))
 
     def _behaviour(self, path: str, headers: Mapping[str, str], raw: bytes) -> Behaviour:
-        if not PATH.fullmatch(path):
+        called = PATH.fullmatch(path)
+        if not called:
             return refusal(404, "UnknownOperationException", path)
         if not headers["authorization"].startswith("Bearer ") and not is_signed(path, headers, raw):
             return refusal(403, "InvalidSignatureException", "The request signature we calculated does not match")
+        if called[2].startswith("converse") and (complaint := converse_complaint(json.loads(raw))):
+            return refusal(400, "ValidationException", complaint)
         return self._queue.popleft()
 
 

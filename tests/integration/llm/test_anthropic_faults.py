@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -17,10 +18,14 @@ from loom_worker.core.values.chat import (
     Reply,
     Request,
     Restarted,
+    Sampling,
+    Shape,
     TextDelta,
+    Thinking,
     ToolOutcome,
     ToolSpec,
     ToolUse,
+    object_schema,
 )
 from loom_worker.llm.anthropic import NO_KEY, Anthropic
 from loom_worker.llm.model import NotSent
@@ -241,6 +246,40 @@ def test_a_server_that_refuses_every_form_is_not_asked_for_ever(server, words):
     with pytest.raises(ProviderFailed):
         list(model_of(server).reply(later(tools=(ToolSpec("find", "", {"type": "object"}),), may_call_tools=False)))
     assert len(server.requests) == 2
+
+
+SHAPE = Shape("verdict", object_schema("ok", ok={"type": "boolean"}))
+TOO_MUCH = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+
+
+@pytest.mark.cases(
+    ("fields", "complaints", "left"),
+    [
+        ({"sampling": Sampling(temperature=0.5, top_p=0.9)}, [TOO_MUCH], {"temperature"}),
+        (
+            {"sampling": Sampling(temperature=0.5, top_k=2)},
+            ["top_k: no", "`temperature` is deprecated for this model."],
+            set(),
+        ),
+        ({"sampling": Sampling(extra={"speed": "fast"})}, ["speed: Extra inputs are not permitted"], set()),
+        ({"thinking": Thinking("low")}, ["adaptive thinking is not supported on this model"], set()),
+        ({"thinking": Thinking("low")}, ["This model does not support the effort parameter."], set()),
+        ({"thinking": Thinking("low")}, ["When `thinking` is enabled, a final `assistant` message must"], set()),
+        ({"thinking": Thinking("low"), "shape": SHAPE}, ["output_config.format: Schema is too complex"], {"tools"}),
+        (
+            {"thinking": Thinking("low"), "shape": SHAPE},
+            ["output_config: Extra inputs are not permitted"],
+            {"tools"},
+        ),
+    ],
+)
+def test_what_a_model_does_not_take_is_left_out_and_a_shape_is_then_had_by_a_tool(fields, complaints, left):
+    refusals = [failure(400, "invalid_request_error", each) for each in complaints]
+    with MessagesServer(refusals, is_strict=False) as lenient:
+        model = model_of(lenient, model="claude-opus-4-6")
+        assert list(model.reply(replace(REQUEST, **fields)))[-1].text == "echo: hello"
+    assert len(lenient.requests) == len(complaints) + 1
+    assert {"temperature", "top_p", "speed", "thinking", "output_config", "tools"} & lenient.requests[-1].keys() == left
 
 
 def test_cache_marks_can_be_left_out_from_the_start(server):

@@ -15,7 +15,7 @@ from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.bedrock import Bedrock
 from loom_worker.llm.model import NotSent
 from loom_worker.llm.ollama import Ollama
-from tests.support.bedrock_wire import BedrockServer, Frames, frames, give_credentials
+from tests.support.bedrock_wire import BedrockServer, Frames, converse_frames, conversed, frames, give_credentials
 from tests.support.messages_server import Cut, Drip, Hang, MessagesServer, Stream
 from tests.support.messages_wire import WireCall, answer, sse
 from tests.support.ollama_wire import stream
@@ -49,23 +49,31 @@ def bedrock(server: Any, **fields: Any) -> Bedrock:
     return Bedrock(**{"model": "us.anthropic.claude-haiku-4-5-20251001-v1:0", "base_url": server.url, **fields})
 
 
+def converse(server: Any, **fields: Any) -> Bedrock:
+    return bedrock(server, **{"model": "us.amazon.nova-lite-v1:0", **fields})
+
+
 def ollama(server: Any, **fields: Any) -> Ollama:
     return Ollama(**{"model": "qwen3-coder", "host": server.url, **fields})
 
 
 SAID = sse(answer("one two", CALLS))
 FRAMED = frames(answer("one two", CALLS))
+TOLD = conversed("one two", CALLS)
 OF_OLLAMA = stream("one| two", CALLS, thinking="hm")
 PROVIDERS = {
     "anthropic": Provider(MessagesServer, anthropic, SAID, Stream, SAID.index(b" two")),
     "bedrock": Provider(BedrockServer, bedrock, FRAMED, Frames, len(frames(answer("one two", CALLS)[:4]))),
+    "converse": Provider(BedrockServer, converse, converse_frames(TOLD), Frames, len(converse_frames(TOLD[:2]))),
     "ollama": Provider(MessagesServer, ollama, OF_OLLAMA, Stream, OF_OLLAMA.index(b" two")),
 }
 
 
-@pytest.fixture(params=["ollama", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("anthropic", "bedrock"))])
+@pytest.fixture(
+    params=["ollama", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("anthropic", "bedrock", "converse"))]
+)
 def provider(request, monkeypatch, tmp_path):
-    if request.param == "bedrock":
+    if request.param in ("bedrock", "converse"):
         pytest.importorskip("boto3", reason="the extra packages of bedrock are not installed")
         give_credentials(monkeypatch, tmp_path)
     return PROVIDERS[request.param]

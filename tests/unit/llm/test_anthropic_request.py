@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome, ToolSpec, ToolUse
+from loom_worker.core.values.chat import (
+    ChatMessage,
+    Request,
+    Sampling,
+    Shape,
+    Thinking,
+    ToolOutcome,
+    ToolSpec,
+    ToolUse,
+    object_schema,
+)
+from loom_worker.llm.anthropic import AnthropicServer
 from loom_worker.llm.anthropic_request import POSITION_KEY, request_body
 from tests.support.messages_rules import complaint, signature_of
 
@@ -213,6 +224,84 @@ def test_thinking_of_another_model_or_provider_is_left_out():
 def test_a_message_that_is_all_thinking_is_left_out():
     body = built(asked("x"), ChatMessage("assistant", opaque=(THOUGHT,)), asked("y"))
     assert [message["role"] for message in body["messages"]] == ["user"]
+
+
+ENABLED = {"type": "enabled", "budget_tokens": 2000}
+ADAPTIVE = {"type": "adaptive", "display": "summarized"}
+
+
+@pytest.mark.cases(
+    ("model", "asked_for", "thinking", "effort"),
+    [
+        ("claude-3-7-sonnet-20250219", Thinking(budget_tokens=2000), ENABLED, None),
+        ("us.anthropic.claude-sonnet-4-20250514-v1:0", Thinking(budget_tokens=2000), ENABLED, None),
+        ("claude-opus-4-6", Thinking("low"), ADAPTIVE, "low"),
+        ("claude-opus-4-7", Thinking(budget_tokens=2000), ADAPTIVE, "low"),
+        ("claude-sonnet-5-5", Thinking(budget_tokens=20_000), ADAPTIVE, "high"),
+        ("global.anthropic.claude-opus-5", Thinking("medium"), ADAPTIVE, "medium"),
+        ("claude-haiku-4-5", Thinking("low"), {"type": "enabled", "budget_tokens": 1024}, None),
+        ("claude-haiku-4-5", Thinking(budget_tokens=50_000), {"type": "enabled", "budget_tokens": 8976}, None),
+        ("kimi-k2", Thinking(budget_tokens=2000), ENABLED, None),
+        ("claude-3-5-haiku-latest", Thinking("high"), None, None),
+    ],
+)
+def test_thinking_is_asked_for_in_the_form_of_the_family_and_leaves_room_for_the_answer(
+    model, asked_for, thinking, effort
+):
+    body = built(asked(), model=model, thinking=asked_for, max_tokens=10_000)
+    assert (body.get("thinking"), body.get("output_config", {}).get("effort")) == (thinking, effort)
+
+
+@pytest.mark.parametrize("fields", [{"must_call": "find"}, {"max_tokens": 2047}])
+def test_thinking_is_left_out_beside_a_demanded_call_and_where_nothing_would_be_left_for_the_answer(fields):
+    body = built(asked(), tools=(SPEC,), model="claude-haiku-4-5", thinking=Thinking("low"), **fields)
+    assert "thinking" not in body
+
+
+def test_a_way_of_choosing_words_is_passed_on_unless_the_model_thinks_or_always_may():
+    sampling = Sampling(temperature=0.0, top_p=0.5, top_k=3, seed=1, extra={"service_tier": "auto"})
+    body = built(asked(), model="claude-haiku-4-5", sampling=sampling)
+    assert [body.get(name) for name in ("temperature", "top_p", "top_k", "seed")] == [0.0, 0.5, 3, None]
+    thinks = built(asked(), model="claude-haiku-4-5", sampling=sampling, thinking=Thinking("low"))
+    new = built(asked(), model="claude-opus-4-7", sampling=sampling)
+    assert not {"temperature", "top_p", "top_k"} & (thinks.keys() | new.keys())
+    assert body["service_tier"] == thinks["service_tier"] == "auto"
+
+
+def test_further_members_come_last_and_join_objects_that_are_there():
+    extra = Sampling(extra={"output_config": {"effort": "max"}, "max_tokens": 9})
+    body = built(asked(), model="claude-opus-5", thinking=Thinking("low"), sampling=extra, shape=VERDICT)
+    assert (body["output_config"]["effort"], body["max_tokens"]) == ("max", 9)
+    assert body["output_config"]["format"]["type"] == "json_schema"
+
+
+VERDICT = Shape("verdict", object_schema("n", n={"type": "integer", "minimum": 1}))
+OPEN = Shape("counts", {"type": "object", "additionalProperties": {"type": "integer"}})
+
+
+@pytest.mark.cases(
+    ("model", "shape", "is_native"),
+    [
+        ("claude-sonnet-4-5", VERDICT, True),
+        ("eu.anthropic.claude-opus-4-5-20251101-v1:0", VERDICT, True),
+        ("claude-sonnet-4-20250514", VERDICT, False),
+        ("claude-sonnet-4-5", OPEN, False),
+        ("claude-sonnet-4-5", Shape("x", object_schema(x={"type": ["string", "null"]})), False),
+        ("claude-sonnet-4-5", Shape("x", object_schema(x={"type": "array", "items": {"type": "object"}})), False),
+    ],
+)
+def test_a_shape_is_had_natively_where_the_model_and_the_schema_allow_that_and_else_by_a_tool(model, shape, is_native):
+    body = built_by_server(Request("", (asked(),), shape=shape), model)
+    assert ("output_config" in body, "tools" in body, "tool_choice" in body) == (
+        is_native,
+        not is_native,
+        not is_native,
+    )
+
+
+def built_by_server(request, model):
+    server = AnthropicServer("k", None)
+    return server.body(server.formed(request, model), model)
 
 
 texts = st.text(max_size=5)
