@@ -11,6 +11,7 @@ from loom_worker.core.values.chat import ChatMessage, Request, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.llm.conversation import fit_to_send
 from loom_worker.llm.sanitize import clean, json_error, sendable
+from loom_worker.llm.shaped import ANY_TOOL
 
 CACHE_MARK = {"type": "ephemeral"}
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -47,7 +48,9 @@ def request_body(request: Request, model: str, *, needs_signature: bool = True) 
         ]
     if request.tools and not request.may_call_tools:
         body["tool_choice"] = {"type": "none"}
-    if request.must_call:
+    if request.must_call == ANY_TOOL:
+        body["tool_choice"] = {"type": "any"}
+    elif request.must_call:
         body["tool_choice"] = {"type": "tool", "name": request.must_call, "disable_parallel_tool_use": True}
     if request.stop_sequences:
         body["stop_sequences"] = list(request.stop_sequences)

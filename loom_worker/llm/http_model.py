@@ -28,6 +28,7 @@ from loom_worker.llm.prices import with_cost
 from loom_worker.llm.provider_errors import ADVICE, ErrorResponse, is_refusal, read_error, translated
 from loom_worker.llm.response import PLAIN, Response, TooLate, TooLong, WatchedBody, bounded_client
 from loom_worker.llm.sanitize import json_error
+from loom_worker.llm.shaped import as_tool, from_tool_events
 from loom_worker.llm.sse import events
 
 if TYPE_CHECKING:
@@ -215,6 +216,9 @@ class HttpModel:
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
         """A request that the provider refuses is asked once more without what that names."""
+        yield from from_tool_events(self._reply(as_tool(request)), request)
+
+    def _reply(self, request: Request) -> Iterator[ReplyEvent]:
         deadline = time.monotonic() + self._call_timeout_s
         plain = request if self._cache_marks else replace(request, cache_marks=False)
         form: Request | None = without_thinking(plain, _refused)

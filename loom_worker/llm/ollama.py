@@ -86,8 +86,9 @@ class OllamaServer(MessagesServer):
         return anthropic.Anthropic(api_key=NO_KEY, base_url=self.url, max_retries=0, http_client=http_client)
 
     def body(self, request: Request, model: str) -> Json:
-        """Without marks, texts in one block, and without tools where none may be called."""
-        tools = request.tools if request.may_call_tools else ()
+        """Without marks, texts in one block, and without tools that may not be called."""
+        demanded = tuple(tool for tool in request.tools if tool.name == request.must_call)
+        tools = (demanded or request.tools) if request.may_call_tools else ()
         plain = replace(request, cache_marks=False, tools=tools, must_call="")
         body = request_body(plain, model, needs_signature=False)
         messages = [each | {"content": list(_joined(each["content"], each["role"]))} for each in body["messages"]]

@@ -201,7 +201,7 @@ class Request:
     may_call_tools: bool = True
     """False: the tools stay listed (the provider's prompt cache holds), but the answer must be text."""
     must_call: str = ""
-    """The tool that the reply must call, where the provider can demand that; empty: none."""
+    """The tool that the reply must call, where the provider can demand that; ``*``: any of them; empty: none."""
     shape: Shape | None = None
     """The answer is to be JSON of this form, after any calls of tools: the adapter demands it by the provider's own
     mode, else by a forced tool, and in both cases the reply's text is that JSON. The caller checks it."""
