@@ -9,7 +9,7 @@ form by a tool. ``anthropic`` and ``bedrock`` are its adapters for the Messages 
 request, ``anthropic_stream`` makes the reply. ``openai`` is that for all who speak OpenAI's formats: ``presets`` says
 in which way each of them does, ``openai_chat`` and ``openai_responses`` build requests and replies. ``a2a`` lets an
 agent elsewhere answer: ``a2a_http`` writes what it is sent and sends it, ``a2a_task`` puts together what it says.
-``sanitize`` mends text and JSON of a model, ``rerank`` lets a model rank patterns or messages, ``tokens`` counts tokens,
-``prices`` computes costs. ``embeddings`` says what an embedding model is; ``embeddings_http`` asks one,
+``sanitize`` mends text and JSON of a model, ``rerank`` lets a model rank patterns or messages, ``tokens`` counts
+tokens, ``prices`` computes costs. ``embeddings`` says what an embedding model is; ``embeddings_http`` asks one,
 ``embeddings_local`` computes on this machine.
 """

@@ -11,10 +11,17 @@ from dataclasses import replace
 from loom_worker.core.values.chat import ChatMessage, Request, Role, ToolOutcome, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.llm.sanitize import CALL_ID, tool_name
+from loom_worker.llm.shaped import as_tool
 
 NO_RESULT = "The result of this call was lost."
 _ABOUT_THINKING = re.compile("thinking|reasoning|signature", re.IGNORECASE)
 _ABOUT_CALLS = re.compile(r"\bmessages?[.\[]\d|\btool.(?:use|result|call)|\bfunction.?call", re.IGNORECASE)
+_ABOUT_SHAPE = re.compile(r"response.?format|json.?schema|text\.format|response mime type", re.IGNORECASE)
+_ABOUT_EFFORT = re.compile(
+    r"reasoning.?(?:effort|format|summar)|thinking.?(?:config|budget|level|type)|budget_tokens|chat_template_kwargs"
+    r"|prompt_mode|(?:not support|unsupported|unknown).{0,40}(?:thinking|reasoning)\b",
+    re.IGNORECASE,
+)
 _ABOUT_OTHERS = re.compile(r"\btools?[.\[]\d|stop_sequences|max_tokens|system[.\[]\d", re.IGNORECASE)
 """Fields that no other form of the conversation makes better."""
 
@@ -79,7 +86,8 @@ def without_thinking(request: Request, refused: Collection[str]) -> Request:
 
 
 def _proof(block: Json) -> str:
-    return str(block.get("signature") or block.get("data") or "")
+    found = (block.get(name) for name in ("signature", "data", "encrypted_content", "thinking"))
+    return str(next(filter(None, found), ""))
 
 
 def without_what_is_refused(request: Request, complaint: str, *, is_certain: bool) -> Request | None:
@@ -93,12 +101,31 @@ def without_what_is_refused(request: Request, complaint: str, *, is_certain: boo
         return replace(request, cache_marks=False)
     if (request.must_call or (request.tools and not request.may_call_tools)) and "tool_choice" in complaint:
         return replace(request, must_call="", tools=request.tools if request.may_call_tools else ())
+    if (plainer := _with_fewer_options(request, complaint)) is not None:
+        return plainer
     if is_certain and _ABOUT_OTHERS.search(complaint):
         return None
     if (signed := proofs(request)) and (is_certain or _ABOUT_THINKING.search(complaint)):
         return without_thinking(request, signed)
     if any(each.tool_uses for each in request.messages) and (is_certain or _ABOUT_CALLS.search(complaint)):
         return replace(request, messages=tuple(map(_as_text, request.messages)))
+    return None
+
+
+def _with_fewer_options(request: Request, complaint: str) -> Request | None:
+    """The request without the option that a refusal names; None if it has none such."""
+    if request.cache_marks and "prompt_cache_key" in complaint:
+        return replace(request, cache_marks=False)
+    if request.shape and _ABOUT_SHAPE.search(complaint):
+        return as_tool(request)
+    if request.thinking and _ABOUT_EFFORT.search(complaint):
+        return replace(request, thinking=None)
+    if request.stop_sequences and re.search(r"""['"`]stop(?:_sequences)?['"`]""", complaint):
+        return replace(request, stop_sequences=())
+    for name in ("temperature", "top_p", "top_k", "seed"):
+        if getattr(request.sampling, name) is not None and re.search(rf"\b(?:random_)?{name}\b", complaint):
+            less: Json = {name: None}
+            return replace(request, sampling=replace(request.sampling, **less))
     return None
 
 

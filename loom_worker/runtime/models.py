@@ -164,9 +164,9 @@ def adapter(llm: LlmSettings, provider: str, name: str, stopping: Stopping) -> M
         "cache_marks": llm.cache_marks,
     }
     if provider == "ollama":
-        from loom_worker.llm.ollama import Ollama
+        from loom_worker.llm.openai import OpenAi
 
-        return Ollama(model=name, host=llm.ollama_host, **options)
+        return OpenAi(model=name, preset=provider, base_url=llm.ollama_host, **options)
     if provider == "bedrock":
         from loom_worker.llm.bedrock import Bedrock
 

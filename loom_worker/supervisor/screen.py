@@ -89,7 +89,7 @@ def model_line(settings: Settings) -> str:
         return "demo model: scripted, no LLM; set ANTHROPIC_API_KEY and start again for a real one"
     where = without_password(llm.base_url or "https://api.anthropic.com")
     if llm.provider == "ollama":
-        from loom_worker.llm.ollama import address
+        from loom_worker.llm.presets import address
 
         where = address(llm.ollama_host)
     elif llm.provider == "bedrock":
