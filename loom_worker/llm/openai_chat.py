@@ -324,8 +324,8 @@ class _Call:
     @property
     def is_whole(self) -> bool:
         """True once its arguments are there."""
-        if self.given is not None:
-            return True
+        if self.given is not None or not self.pieces or not self.pieces[-1].rstrip().endswith("}"):
+            return self.given is not None
         try:
             return isinstance(json.loads("".join(self.pieces)), dict)
         except (ValueError, RecursionError):
@@ -384,6 +384,7 @@ class ChatAssembly(Assembly):
         details = part.get("reasoning_details") or ()
         merge_details(self._details, details)
         shown = "".join(str(each.get("text") or each.get("summary") or "") for each in details)
+        self._room_for("".join(str(each.get("data") or "") for each in details))
         yield from self._think(part.get("reasoning_content") or part.get("reasoning") or shown)
         content = part.get("content")
         for each in content if isinstance(content, list) else [{"text": content}]:
@@ -419,7 +420,7 @@ class ChatAssembly(Assembly):
         if call is not None and not is_whole:
             is_other = call_id and call.id and call_id != call.id
             # Servers without indices, or with the same one for all, begin a call with its name.
-            if is_other or (name and call.is_whole and not (call_id and call_id == call.id)):
+            if is_other or (name and not (call_id and call_id == call.id) and call.is_whole):
                 call = None
         if call is None or is_whole:
             if len(self._calls) >= MAX_BLOCKS:
