@@ -275,33 +275,28 @@ class Tagged:
 
     def __init__(self) -> None:
         self._held = ""
+        self._is_after = self._has_begun = False
+        """The thinking has ended; the text has begun."""
         self._end = ""
         """The closing tag that is awaited."""
-        self._has_begun = False
-        """True: what follows is text."""
 
     def feed(self, piece: str, *, is_last: bool = False) -> Iterator[tuple[bool, str]]:
         """Pieces, and whether each is thinking; what may yet be a tag is held back until it is the last."""
-        if self._has_begun and not self._held:
-            yield False, piece
-            return
         self._held += piece
-        if not self._end and not self._has_begun:
+        if not (self._end or self._is_after or self._has_begun):
             if (found := _TAG.match(self._held)) is not None:
                 self._end, self._held = f"</{found[1]}>", self._held[found.end() :]
-            elif is_last or not any(tag.startswith(self._held.lstrip()) for tag in _TAGS):
-                self._has_begun = True
+            else:
+                self._has_begun = is_last or not any(tag.startswith(self._held.lstrip()) for tag in _TAGS)
         if self._end:
             thought, tag, rest = self._held.partition(self._end)
-            if not tag:
-                kept = 0 if is_last else _overlap(thought, self._end)
-                thought, rest = thought[: len(thought) - kept], thought[len(thought) - kept :]
-            yield True, thought
-            self._held = rest
-            if not tag:
-                return
-            self._end, self._has_begun = "", True
+            kept = 0 if tag or is_last else _overlap(thought, self._end)
+            yield True, thought[: len(thought) - kept]
+            self._held = rest if tag else thought[len(thought) - kept :]
+            self._is_after, self._end = bool(tag), "" if tag else self._end
+        if self._is_after and not self._has_begun:
             self._held = self._held.lstrip()
+            self._has_begun = bool(self._held)
         if self._has_begun:
             text, self._held = self._held, ""
             yield False, text
