@@ -115,7 +115,8 @@ class Told:
 
 def refusal(status: int, message: str, code: str | None = None, **headers: str) -> Plain:
     """An error in OpenAI's shape."""
-    body = {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
+    kind = "invalid_request_error" if 400 <= status < 429 else code
+    body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
     return Plain(
         status, json.dumps(body).encode(), headers={name.replace("_", "-"): text for name, text in headers.items()}
     )

@@ -139,7 +139,13 @@ def test_sampling_is_passed_on_where_it_is_known_and_what_is_extra_comes_last():
     request = Request("", CONVERSATION[:1], sampling=chosen, stop_sequences=("END",))
     body = body_of(request)
     assert {name: body[name] for name in ("temperature", "top_p", "top_k", "seed", "max_tokens", "min_p", "stop")} == {
-        "temperature": 0.5, "top_p": 0.9, "top_k": 5, "seed": 3, "max_tokens": 7, "min_p": 0.1, "stop": ["END"]
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "top_k": 5,
+        "seed": 3,
+        "max_tokens": 7,
+        "min_p": 0.1,
+        "stop": ["END"],
     }
     mistral = body_of(request, "mistral")
     assert (mistral["random_seed"], "top_k" in mistral) == (3, False)
