@@ -178,6 +178,8 @@ class Teller:
                 self._text(printable(str(event.data.get("text", ""))))
             case "tool_call.started":
                 self._remark(f"· {printable(str(event.data.get('name', 'tool')))} …")
+            case "model.fallback":
+                self._remark(f"· {printable(str(event.data.get('model')))} is asked instead")
             case "judge.verdict":
                 self._remark(f"· {judged(event.data)}")
             case sse.COMMENT if not self.is_mid_line:

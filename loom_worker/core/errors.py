@@ -95,6 +95,10 @@ class ProviderFailed(LoomError):
     """The provider refuses this request for good (bad key, unknown model, invalid input)."""
 
 
+class NoAccess(ProviderFailed):
+    """It gives this account nothing, or not this model (key, credit, permission, unknown name), whatever is asked."""
+
+
 class PromptTooLong(ProviderFailed):
     """The provider counts more input than it takes; ``args[1:]`` are tokens and limit, None where it did not say."""
 

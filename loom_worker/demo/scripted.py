@@ -64,7 +64,7 @@ class Scripted:
         is_large = len(_said(whole).encode()) > self._max_reply_bytes
         step = self._shortened(whole, is_large=is_large, max_tokens=request.max_tokens)
         cut = step is not whole
-        request.watch.asked()
+        request.watch.asked(self.name)
         self._take_time(request)
         yield from (TextDelta(piece) for piece in _PIECE.findall(step.text))
         uses = tuple(ToolUse(_call_id(request, n), name, arguments) for n, (name, arguments) in enumerate(step.calls))

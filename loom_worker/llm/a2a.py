@@ -81,7 +81,7 @@ class A2aAgent:
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
         """The same request of the same turn has the same message id, so it asks no second time."""
-        request.watch.asked()
+        request.watch.asked(self.name)
         deadline_s = time.monotonic() + self._address.timeout_s
         memo, text = _last(request)
         message_id = request.key or f"msg-{uuid4().hex}"

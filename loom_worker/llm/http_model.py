@@ -246,7 +246,7 @@ class HttpModel:
     def _ask(self, request: Request, deadline: float) -> Iterator[ReplyEvent]:
         body = self._server.body(request, self._model)
         call = _Call(self._server, body, request, timeout_s=self._call_timeout_s, stopping=self._stopping)
-        request.watch.asked()
+        request.watch.asked(self.name)
         watched = WatchedBody(call, deadline=deadline, watch=request.watch)
         try:
             yield from self._read(watched, body, request.watch)

@@ -5,7 +5,7 @@ On a budget, the most that a try can cost is set aside before it is made.
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from loom_worker.core.errors import (
     BudgetSpent,
     Interrupted,
     LoomError,
+    NoAccess,
     Overloaded,
     ProviderFailed,
     StreamBroken,
@@ -20,7 +21,17 @@ from loom_worker.core.errors import (
     Unreached,
 )
 from loom_worker.core.values.budgets import NOTHING, Amount, CallCost, Payer, Reservation
-from loom_worker.core.values.chat import Meter, Reply, ReplyEvent, Request, TextDelta, Usage
+from loom_worker.core.values.chat import (
+    FellBack,
+    Meter,
+    Reply,
+    ReplyEvent,
+    Request,
+    Restarted,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.llm.prices import cost_usd, rates, warn_of
@@ -73,29 +84,48 @@ def whole_reply(model: Model, request: Request) -> Reply:
     raise StreamBroken("The model's stream ended without a reply.")
 
 
-class Fallback:
-    """Asks the first model, and the second if the provider refuses the request before any reply began.
+def cannot_answer(error: LoomError) -> bool:
+    """True if the provider is down, busy or left alone, or gives this account nothing; another one may answer."""
+    return isinstance(error, Overloaded | StreamBroken | NoAccess)
 
-    An account may have no access to the first model, and a server that speaks the same API may not know it.
-    """
 
-    def __init__(self, first: Model, second: Model) -> None:
-        self.name = first.name
-        self._first = first
-        self._second = second
+def is_refused(error: LoomError) -> bool:
+    """True if the provider refuses the request: the account may lack the model, or the server not know it."""
+    return isinstance(error, ProviderFailed)
+
+
+class Fallbacks:
+    """A Model that asks one model after the other until one answers."""
+
+    def __init__(self, models: Sequence[Model], *, falls: Callable[[LoomError], bool] = cannot_answer) -> None:
+        """Wrap models.
+
+        Args:
+            models: each with its own retries and circuit breaker, in the order in which they are asked.
+            falls: whether the next one is asked after this error of the one before it.
+        """
+        self.name = models[0].name
+        self._models = models
+        self._falls = falls
 
     def reply(self, request: Request) -> Iterator[ReplyEvent]:
-        has_begun = False
-        try:
-            for event in self._first.reply(request):
-                has_begun = True
-                yield event
-            return
-        except ProviderFailed as error:
-            if has_begun:
-                raise
-            log.warning("%s was refused, so %s is asked: %s", self._first.name, self._second.name, error)
-        yield from self._second.reply(request)
+        """Raises what the last model raises, or the first error after which no other is to be asked."""
+        for model, after in zip(self._models, (*self._models[1:], None), strict=True):
+            has_shown = False
+            try:
+                for event in model.reply(request):
+                    has_shown = has_shown or isinstance(event, TextDelta | ThinkingDelta)
+                    yield event
+                return
+            except LoomError as error:
+                if after is None or not self._falls(error):
+                    raise
+                failure = error
+            log.warning("%s cannot answer, so %s is asked: %s", model.name, after.name, failure)
+            request.watch.failed(failure, 0.0)
+            if has_shown:
+                yield Restarted(str(failure))
+            yield FellBack(after.name, model.name, str(failure))
 
 
 class Revocable:
@@ -131,7 +161,7 @@ class Revocable:
         yield from self._model.reply(replace(request, may_be_sent=self._is_there, is_given_up=is_given_up))
 
 
-FRAME_TOKENS, MESSAGE_TOKENS, TOOLS_TOKENS = 50, 10, 810
+FRAME_TOKENS, MESSAGE_TOKENS, TOOLS_TOKENS = 128, 10, 810
 """Around a request and around each of its messages, generously; the provider's own text about tools, where there are
 some (memory/layers.py)."""
 TOKEN_BYTES = 3
@@ -206,23 +236,26 @@ class PaidTry:
     held: Reservation | None = None
     said: list[str] = field(default_factory=list)
     """Its text so far: the provider tells the tokens of the output at its end alone."""
+    model: str = ""
+    """That was asked; empty: the turn's own."""
 
     def usage(self, model: str, count: Callable[[str], int]) -> Usage:
         """What it used as far as it is known, with its cost."""
-        text = "".join(self.said)
+        text, model = "".join(self.said), self.model or model
         usage = replace(self.told, output_tokens=max(self.told.output_tokens, count(text) if text else 0))
         return replace(usage, cost_usd=cost_usd(model, usage))
 
     @classmethod
     def from_json(cls, data: Json) -> "PaidTry":
         """Read what ``asdict`` made of it."""
-        return cls(Usage(**data["told"]), data["held"] and Reservation.from_json(data["held"]), data["said"])
+        held = data["held"] and Reservation.from_json(data["held"])
+        return cls(Usage(**data["told"]), held, data["said"], data.get("model", ""))
 
     @classmethod
-    def untold(cls, held: Reservation) -> "PaidTry":
+    def untold(cls, held: Reservation, model: str = "") -> "PaidTry":
         """A try of which the provider told nothing: it took in what was sent; calls of tools were not made."""
         tokens = held.sent.tokens
-        return cls(Usage(input_tokens=tokens, cost_usd=None, llm_calls=int(tokens > 0)), held)
+        return cls(Usage(input_tokens=tokens, cost_usd=None, llm_calls=int(tokens > 0)), held, model=model)
 
 
 class Metered:
@@ -245,7 +278,7 @@ class Metered:
         max_tokens = request.meter.reserve(self.name, request.max_tokens)
         try:
             for event in self._model.reply(replace(request, max_tokens=max_tokens)):
-                if isinstance(event, TextDelta):
+                if isinstance(event, TextDelta | ThinkingDelta):
                     request.meter.said(event.text)
                 yield event
         except (Overloaded, ProviderFailed, Unreached):  # it answered with a refusal, or was not asked at all

@@ -1,5 +1,6 @@
 """What a call costs, from the file of LOOM_PRICES and the dated table in prices.json."""
 
+import json
 import logging
 import re
 from collections.abc import Mapping
@@ -8,20 +9,23 @@ from datetime import date
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from loom_worker.core.fields import MISSING, Fields, InvalidField
 from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import Reply, Usage
+from loom_worker.core.values.json import Json
 from loom_worker.core.yaml_files import Unreadable, marked_documents
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 OLLAMA = "ollama/"
 """Prefix of the names of Ollama's models in Loom."""
 A2A = "a2a/"
 """Prefix of the names of agents elsewhere."""
-FREE = re.compile(rf"scripted|local/|{A2A}|{OLLAMA}(?!.*\bcloud\Z)")
-"""Scripted models and those on the user's own machine cost nothing; Ollama's ``cloud`` models run elsewhere. Agents
+FREE = re.compile(rf"scripted|local/|vllm/|lmstudio/|{A2A}|{OLLAMA}(?!.*\bcloud\Z)")
+"""Scripted models and those on the user's own machines cost nothing; Ollama's ``cloud`` models run elsewhere. Agents
 elsewhere are paid for there."""
 BEDROCK = re.compile(
     r"(?:arn:aws[\w-]*:bedrock:[\w-]*:\d*:[\w-]+/)?(?:[a-z-]{2,10}\.)?anthropic\.(claude-[\w-]+?)(?:-v\d+(?::\d+)?)?"
@@ -35,7 +39,9 @@ SMALL = "claude-haiku-5-5"
 """The current small model of the packaged table."""
 NANO_PER_TOKEN = 1000
 """Billionths of a USD for a token at 1 USD per million."""
-SNAPSHOT = re.compile(r"[-@](?:\d{8}|latest)\Z")
+REGION = re.compile(r"(?:us|eu|apac|jp|au|ca|us-gov|global)\.")
+"""The part before Bedrock's name of a model that says which regions may run it."""
+SNAPSHOT = re.compile(r"[-@](?:\d{8}|\d{4}-\d\d-\d\d|latest)\Z")
 """What may follow a family's name; ``claude-opus-4-9`` is another family than ``claude-opus``, of unknown price."""
 
 
@@ -194,8 +200,19 @@ def warn_of(model: str) -> None:
 
 @cache
 def packaged() -> tuple[str, Mapping[str, Price]]:
-    """The table in the package."""
-    return read(Path(__file__).with_name("prices.json"))
+    """The table in the package (``bench/price_table.py`` writes it)."""
+    table = json.loads(Path(__file__).with_name("prices.json").read_bytes())
+    return table["as_of"], {name: _of_entry(entry) for name, entry in table["models"].items()}
+
+
+def _of_entry(entry: Json) -> Price:
+    plain, long = entry, entry.get("long_prompt")
+    return Price(_of_rates(plain), *((_of_rates(long), long["above_tokens"]) if long else ()))
+
+
+def _of_rates(rates: Json) -> TokenPrices:
+    found = (rates.get(name, rates["input"]) for name in TokenPrices.__slots__)
+    return TokenPrices(*(Decimal(str(rate)) for rate in found))
 
 
 def _price_of(model: str) -> Price | None:
@@ -208,5 +225,23 @@ def _price_of(model: str) -> Price | None:
 
 
 def _price(model: str) -> Price | None:
-    prices = packaged()[1]
-    return prices.get(model) or prices.get(SNAPSHOT.sub("", model))
+    return nearest(packaged()[1], model)
+
+
+def nearest(table: Mapping[str, T], model: str) -> T | None:
+    """The entry of a model in a table of the package; None if it has none.
+
+    A name that ends with a star stands for all that begin so; the longest one applies. Azure serves OpenAI's models at
+    OpenAI's prices, and Bedrock's names have no provider before them.
+    """
+    plain, maker = plain_name(model), model.partition("/")[0]
+    names = [plain] if maker != model or plain != model else [plain, f"bedrock/{REGION.sub('', model, count=1)}"]
+    names += [f"openai/{model.partition('/')[2]}"] if maker == "azure" else []
+    for name in names:
+        for exact in (name, SNAPSHOT.sub("", name)):
+            if exact in table:
+                return table[exact]
+        begun = (name[:end] + "*" for end in range(len(name), name.find("/"), -1))
+        if "/" in name and (star := next((each for each in begun if each in table), None)):
+            return table[star]
+    return None

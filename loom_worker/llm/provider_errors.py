@@ -5,13 +5,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from loom_worker.core.errors import LoomError, Overloaded, PromptTooLong, ProviderFailed, StreamBroken
+from loom_worker.core.errors import LoomError, NoAccess, Overloaded, PromptTooLong, ProviderFailed, StreamBroken
 from loom_worker.guard.net.http import retry_after_s as standard_retry_after_s
 
 BUSY_STATUS = frozenset({408, 409, 424, 425, 429})
 """In addition to 500 and above: the same request may succeed later."""
 REFUSED_STATUS = frozenset({400, 401, 402, 403, 404, 405, 413, 422})
 """These say more than the kind ``api_error``, with which gateways pass on whatever they got."""
+NO_ACCESS_STATUS = frozenset({401, 402, 403, 404})
 BUSY_TYPES = frozenset({"overloaded_error", "rate_limit_error", "api_error", "timeout_error"})
 STATUS_OF_TYPE = {
     "invalid_request_error": 400,
@@ -132,7 +133,7 @@ def is_rate_limit(error: Overloaded) -> bool:
 def translated(
     response: ErrorResponse, *, model: str, now_s: float, secret: str | None, advice: Mapping[int, str] = ADVICE
 ) -> LoomError:
-    """Return Overloaded for what may succeed later, PromptTooLong or ProviderFailed for what will not.
+    """Return Overloaded for what may succeed later, PromptTooLong, NoAccess or ProviderFailed for what will not.
 
     Args:
         model: the model that was asked.
@@ -163,7 +164,8 @@ def translated(
         advice.get(status, "").format(model=model),
         detail,
     )
-    return ProviderFailed(" ".join(part for part in parts if part))
+    failure = NoAccess if status in NO_ACCESS_STATUS else ProviderFailed
+    return failure(" ".join(part for part in parts if part))
 
 
 def _final(response: ErrorResponse) -> int | None:

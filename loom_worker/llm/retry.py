@@ -16,7 +16,7 @@ from loom_worker.core.errors import (
     StreamBroken,
     Transient,
 )
-from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, TextDelta, ThinkingDelta
 from loom_worker.guard.limits import Breakers
 from loom_worker.llm.model import Model, NotSent
 from loom_worker.llm.provider_errors import is_rate_limit
@@ -78,7 +78,7 @@ class Retrying:
             has_text = False
             try:
                 for event in self._model.reply(request):
-                    has_text = has_text or isinstance(event, TextDelta)
+                    has_text = has_text or isinstance(event, TextDelta | ThinkingDelta)
                     yield event
                 return
             except (Overloaded, StreamBroken) as error:
@@ -182,7 +182,7 @@ class Measured:
             for event in self._model.reply(request):
                 if isinstance(event, Reply):
                     took_s, outcome = time.perf_counter() - began_s, "ok"
-                elif not has_text and isinstance(event, TextDelta):
+                elif not has_text and isinstance(event, TextDelta | ThinkingDelta):
                     has_text = True
                     metrics.LLM_FIRST_TOKEN.observe(time.perf_counter() - began_s, self.name)
                 yield event

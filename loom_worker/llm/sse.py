@@ -20,8 +20,8 @@ def events(chunks: Iterable[bytes], *, max_bytes: int = MAX_EVENT_BYTES) -> Iter
     """Split a body of server-sent events into the JSON objects in it; an unfinished last event is left out.
 
     The name of an event of a reply is the ``type`` of an object without one, and what an ``error`` event holds becomes
-    its ``error``; ``[DONE]`` becomes an event of type ``done``. Keep-alives (no data, ``ping``) are passed over. A body or line that is bare JSON is an
-    event, too: some servers answer so in spite of ``stream: true``, errors above all.
+    its ``error``; ``[DONE]`` becomes an event of type ``done``. Keep-alives (no data, ``ping``) are passed over. A body
+    or line that is bare JSON is an event, too: some servers answer so in spite of ``stream: true``, errors above all.
 
     Args:
         max_bytes: the longest line, and the most data of one event; a body without any line break is one line.

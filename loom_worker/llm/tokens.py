@@ -1,7 +1,8 @@
 """How many of the provider's tokens a text will be: never more than we say, so that a budget is a hard limit.
 
-Counted with cl100k, which is public, times the highest ratio that a family's own tokenizer was measured to need for the
-same text. The ranks come from a file in the package: nothing is downloaded or written.
+OpenAI's models are counted with their own tokenizers, which are public; others with cl100k, times the highest ratio
+that a family's own tokenizer was measured to need for the same text. The ranks come from files in the package: nothing
+is downloaded or written.
 """
 
 import base64
@@ -21,24 +22,41 @@ from loom_worker.llm.sanitize import clean
 if TYPE_CHECKING:
     import tiktoken
 
-RANKS_FILE = "cl100k_base.tiktoken.gz"
-RANKS_SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
-"""Of the unzipped file."""
-SPLIT = (
-    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
-    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+CL100K, O200K = "cl100k_base", "o200k_base"
+RANKS_SHA256 = {
+    CL100K: "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+    O200K: "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+}
+"""Digests of the unzipped files, as tiktoken pins them."""
+_ENDING = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+SPLIT = {
+    CL100K: r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
+    O200K: r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    + _ENDING
+    + r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    + _ENDING
+    + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+}
+"""The tokenizers' own patterns, in the regex dialect of tiktoken."""
+OWN_TOKENIZER: tuple[tuple[str, str], ...] = (
+    (r"(?:openai|azure)/(?:ft:)?(?:gpt-3\.5|gpt-4(?!o|\.)|text-embedding)", CL100K),
+    (r"(?:openai|azure)/(?:ft:)?(?:chatgpt|codex|computer-use|o\d)", O200K),
+    (r"(?:\w+/)+(?:ft:)?gpt-(?:oss|4o|4\.1|[5-9])|openai\.gpt-oss", O200K),
 )
-"""cl100k's own pattern, in the regex dialect of tiktoken."""
+"""Model-name prefix to the tokenizer that is the model's own."""
 FACTORS: tuple[tuple[str, float], ...] = (
     (r"scripted", 1.0),
+    (r"(?:mistral|openrouter/mistralai)/|mistral\.", 1.4),
     (r"claude-(?:[1-3]\b|instant|(?:opus|sonnet|haiku)-4(?:-[0-6])?(?:[-@](?:\d{8}|latest))?$)", 1.28),
     (r"claude-", 1.89),
     (r"", 1.28),
 )
 """Model-name prefix to the highest ratio of its tokens to cl100k's; the first match applies.
 
-Measured: Claude 3-4.6 1.06-1.28 (typical 1.13), Claude 4.7 and later 1.35-1.89 (typical 1.41). Other models were not
-measured: they get the lower of the two, which covers the tokenizers of the current open models for prose and code.
+Measured: Claude 3-4.6 1.06-1.28 (typical 1.13), Claude 4.7 and later 1.35-1.89 (typical 1.41), Mistral 1.03-1.37, and
+DeepSeek, Llama, Qwen and GLM 1.0-1.05. All others get 1.28, which covers the tokenizers of open models for prose and
+code, and whose excess the provider's own counts correct.
 """
 SCRIPTS: tuple[tuple[str, float], ...] = (
     (r"[\u0530-\u058f\u0700-\u08ff\u0980-\u10ff\u1200-\u1cff]", 0.5),
@@ -51,7 +69,12 @@ The one tokenizer that Anthropic published (Claude 2) needs 1.96 times cl100k's 
 one in Vietnamese and 1.31 for one in Greek; scripts that were not tried count as Thai. Other Latin, Russian, Arabic,
 Hebrew, Hindi, Chinese, Japanese and Korean sentences, code and data stay below the factor (`python -m bench.tokens`).
 """
-TYPICAL: tuple[tuple[str, float], ...] = ((FACTORS[1][0], 1.13), (r"claude-", 1.41))
+TYPICAL: tuple[tuple[str, float], ...] = (
+    (FACTORS[2][0], 1.13),
+    (r"claude-", 1.41),
+    (FACTORS[1][0], 1.1),
+    (r"(?i).*(?:deepseek|llama|qwen|glm)", 1.03),
+)
 """The usual ratios, of the same measurements; for other models none is known."""
 TOOL_TEXTS: tuple[tuple[str, int], ...] = (
     (r"claude-3-opus", 530),
@@ -83,7 +106,9 @@ def count(text: str, model: str) -> int:
 
     The provider's frame around it is not included. The first call in a process loads the ranks (about 0.2 s).
     """
-    ratio = factor(model)
+    own, ratio = _own_tokenizer(model), factor(model)
+    if own is not None:
+        return _tokens(text, own)
     extra = 0.0
     if ratio != 1 and not text.isascii():
         extra = sum(len(re.findall(characters, text)) * tokens for characters, tokens in SCRIPTS)
@@ -91,31 +116,50 @@ def count(text: str, model: str) -> int:
 
 
 @cache
+def _own_tokenizer(model: str) -> str | None:
+    return next((name for prefix, name in OWN_TOKENIZER if re.match(prefix, model)), None)
+
+
+def _family(model: str) -> str:
+    """The maker's own name of a Claude model, whoever serves it; other names as they are."""
+    name = re.sub(r".*/(?=claude-)", "", plain_name(model))
+    return name.replace(".", "-") if name.startswith("claude-") else name
+
+
+@cache
 def factor(model: str) -> float:
-    """The highest ratio of the model's tokens to cl100k's."""
-    return next(ratio for prefix, ratio in FACTORS if re.match(prefix, plain_name(model)))
+    """The highest ratio of the model's tokens to those that they are counted by."""
+    if _own_tokenizer(model) is not None:
+        return 1.0
+    return next(ratio for prefix, ratio in FACTORS if re.match(prefix, _family(model)))
 
 
 @cache
 def typical(model: str) -> float:
     """The model's usual tokens over those that ``count`` gives, 0-1; 1 where nothing was measured."""
-    usual = next((ratio for prefix, ratio in TYPICAL if re.match(prefix, plain_name(model))), factor(model))
+    if _own_tokenizer(model) is not None:
+        return 1.0
+    usual = next((ratio for prefix, ratio in TYPICAL if re.match(prefix, _family(model))), factor(model))
     return usual / factor(model)
 
 
 @cache
 def frame(model: str) -> Frame:
     """What the model's provider usually adds to the texts of a request."""
-    name = plain_name(model)
+    name = _family(model)
     tools = next(tokens for prefix, tokens in TOOL_TEXTS if re.match(prefix, name))
     return Frame(tools, keeps_thinking=re.match(FORGETS_THINKING, name) is None)
 
 
 def cl100k_tokens(text: str) -> int:
     """Count cl100k tokens; beyond 200 kB an estimate that errs upwards. Special tokens count as ordinary text."""
+    return _tokens(text, CL100K)
+
+
+def _tokens(text: str, tokenizer: str) -> int:
     text = clean(text)
     with _loading:
-        encoding = _encoding()
+        encoding = _encoding(tokenizer)
     if len(text) <= EXACT_BYTES and len(text.encode()) <= EXACT_BYTES:
         return len(encoding.encode_ordinary(text))
     # The whole is taken to be as dense as the densest of 40 evenly spaced samples; its bytes are an upper bound.
@@ -126,21 +170,21 @@ def cl100k_tokens(text: str) -> int:
 
 
 @cache
-def _encoding() -> "tiktoken.Encoding":
+def _encoding(name: str) -> "tiktoken.Encoding":
     import tiktoken
 
-    zipped = files(__package__).joinpath(RANKS_FILE).read_bytes()
-    return tiktoken.Encoding("cl100k_base", pat_str=SPLIT, mergeable_ranks=read_ranks(zipped), special_tokens={})
+    ranks = read_ranks(files(__package__).joinpath(f"{name}.tiktoken.gz").read_bytes(), name)
+    return tiktoken.Encoding(name, pat_str=SPLIT[name], mergeable_ranks=ranks, special_tokens={})
 
 
-def read_ranks(zipped: bytes) -> dict[bytes, int]:
-    """Read cl100k's ranks, each token's bytes to its rank, from the published file, gzipped.
+def read_ranks(zipped: bytes, name: str = CL100K) -> dict[bytes, int]:
+    """Read a tokenizer's ranks, each token's bytes to its rank, from the published file, gzipped.
 
     Raises:
         RuntimeError: it is another file, and every budget would be wrong.
     """
     raw = gzip.decompress(zipped)
-    if hashlib.sha256(raw).hexdigest() != RANKS_SHA256:
-        raise RuntimeError(f"{RANKS_FILE} is damaged; install Loom again")
+    if hashlib.sha256(raw).hexdigest() != RANKS_SHA256[name]:
+        raise RuntimeError(f"{name}.tiktoken.gz is damaged; install Loom again")
     lines = (line.split() for line in raw.splitlines())
     return {base64.b64decode(token): int(rank) for token, rank in lines}

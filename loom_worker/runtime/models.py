@@ -20,7 +20,7 @@ from loom_worker.llm.a2a import A2aAgent
 from loom_worker.llm.a2a_http import RemoteAddress
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.http_model import CallOptions
-from loom_worker.llm.model import Fallback, Metered, Model
+from loom_worker.llm.model import Fallbacks, Metered, Model, is_refused
 from loom_worker.llm.prices import small_model
 from loom_worker.llm.retry import Guarded, Measured, Retrying
 from loom_worker.memory.layers import Count
@@ -105,7 +105,7 @@ class Models:
             return None
         own = self.model(provider, agent.compressor.model or name)
         small = None if agent.compressor.model or provider == "ollama" else small_model(name)
-        return own if small is None else Fallback(self.model(provider, small), own)
+        return own if small is None else Fallbacks((self.model(provider, small), own), falls=is_refused)
 
     def judge(self, agent: Agent, name: str) -> Model | None:
         """What an agent's LLM judges ask; None: the scripted model understands no answer.

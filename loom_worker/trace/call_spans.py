@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from loom_worker.core.values.agents import provider_and_model
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import dump
@@ -134,11 +135,12 @@ def last_request(steps: Sequence[Step], failed_call: Json | None) -> tuple[str, 
 def _request(
     frame: SpanFrame, times: CallTimes, one: Try, part: tuple[str, ...], *, said: Json | None, parent: tuple[str, ...]
 ) -> TraceSpan:
+    provider, model = provider_and_model(one.model)[0] or times.provider, one.model or times.model
     attributes: Json = {
         names.OPERATION: "chat",
-        names.PROVIDER: names.provider(times.provider),
-        names.REQUEST_MODEL: times.model,
-        names.MODEL: times.model,
+        names.PROVIDER: names.provider(provider),
+        names.REQUEST_MODEL: model,
+        names.MODEL: model,
         names.STREAMS: True,
         names.ERROR_TYPE: one.error_type,
     }

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from loom_worker.core.text import KEY_CHARS, KEY_LETTERS
-from loom_worker.core.values.chat import Reply, ReplyEvent, Restarted, TextDelta, ToolUse
+from loom_worker.core.values.chat import Reply, ReplyEvent, Restarted, TextDelta, ThinkingDelta, ToolUse
 from loom_worker.core.values.guardrails import StageRules
 from loom_worker.core.values.tools import Caller, Outcome
 from loom_worker.guard.rails import check, check_json, decisions_on
@@ -65,19 +65,25 @@ def filtered(stream: Iterator[ReplyEvent], rules: StageRules, key: str) -> Gener
 
 
 def _filtered(stream: Iterator[ReplyEvent], begin: "Callable[[], _Answer | _Unfenced]") -> Iterator[ReplyEvent]:
-    said = begin()
+    said, thought = begin(), begin()
     for event in stream:
         match event:
             case TextDelta(text):
                 if seen := said.take(text):
                     yield TextDelta(seen)
-            case Restarted():
-                said = begin()
-                yield event
+            case ThinkingDelta(text):
+                if seen := thought.take(text):
+                    yield ThinkingDelta(seen)
             case Reply():
+                if rest := thought.end():
+                    yield ThinkingDelta(rest)
                 if rest := said.end():
                     yield TextDelta(rest)
-                yield said.of(event)
+                yield thought.beside(said.of(event))
+            case _:
+                if isinstance(event, Restarted):
+                    said, thought = begin(), begin()
+                yield event
 
 
 class _Unfenced:
@@ -103,6 +109,9 @@ class _Unfenced:
 
     def of(self, reply: Reply) -> Reply:
         return replace(reply, text="".join(self._seen)) if self._mark.search(f"{reply.text}\n") else reply
+
+    def beside(self, reply: Reply) -> Reply:
+        return reply
 
     def _without_marks(self, text: str) -> str:
         """The text to be seen next, also without a mark that only comes to be where another one is taken out."""
@@ -145,6 +154,14 @@ class _Answer:
         if self._is_stopped:
             return replace(reply, text=text, stop_reason="guardrail", tool_uses=(), opaque=(), guard=decisions)
         return replace(reply, text=text, guard=decisions)
+
+    def beside(self, reply: Reply) -> Reply:
+        """The reply to this thinking, whose blocks are not kept if anything had to be taken out of it."""
+        found = decisions_on("output", self._filter.found, self._rules)
+        decisions = found + self._flags("".join(self._seen)).decisions
+        if not decisions:
+            return reply
+        return replace(reply, opaque=() if found else reply.opaque, guard=reply.guard + decisions)
 
     def _see(self, text: str) -> str:
         if self._is_stopped:

@@ -20,7 +20,18 @@ from loom_worker.core.errors import (
 from loom_worker.core.text import fence_key
 from loom_worker.core.values.budgets import Reservation, ToolCallCount
 from loom_worker.core.values.calls import Call
-from loom_worker.core.values.chat import UNMETERED, Reply, ReplyEvent, Request, Restarted, TextDelta, ToolUse, Usage
+from loom_worker.core.values.chat import (
+    UNMETERED,
+    FellBack,
+    Reply,
+    ReplyEvent,
+    Request,
+    Restarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolUse,
+    Usage,
+)
 from loom_worker.core.values.children import why_not
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.turns import BETWEEN_REPLIES, Step, answer, continued
@@ -40,6 +51,9 @@ from loom_worker.turn.worker import Execution
 
 log = logging.getLogger(__name__)
 
+THOUGHT = "reasoning.delta"
+THOUGHT_CHARS = 200
+"""Characters of thinking in one event: models write some thousand words of it, which few people read as they come."""
 REFITS = 5
 """Requests that are tried before a turn is given up as too long."""
 TOO_LONG = 1.2
@@ -234,12 +248,19 @@ def _listen(
 ) -> tuple[Reply, int | None]:
     first_token_ms: int | None = None
     said, is_held, holds_calls = list[str](), False, execution.holds_calls
+    thought = _Thought(writer)
     try:
         for event in stream:
+            if not isinstance(event, ThinkingDelta):
+                thought.tell()
             if isinstance(event, Reply) and not execution.cancel_requests.must_cut():
                 return event, first_token_ms  # whole and paid for: whether it counts is for the journal's fence to say
             _check_wanted(execution)
             match event:
+                case ThinkingDelta(text):
+                    thought.add(text)
+                case FellBack(model, instead_of, why):
+                    writer.emit("model.fallback", {"model": model, "instead_of": instead_of, "reason": why})
                 case TextDelta(text) if not is_held:
                     first_token_ms = _age_ms(state, execution) if first_token_ms is None else first_token_ms
                     shown = _shown(text, holds_calls)
@@ -257,6 +278,24 @@ def _listen(
         cut = _cut("".join(said), execution, sent_tokens=sent_tokens)
         return replace(cut, stop_reason="max_tokens") if is_over else cut, first_token_ms
     raise StreamBroken("The model's stream ended without a reply.")
+
+
+class _Thought:
+    """Thinking on its way to readers, in pieces that are worth an event each."""
+
+    def __init__(self, writer: EventWriter) -> None:
+        self._writer = writer
+        self._held = ""
+
+    def add(self, text: str) -> None:
+        self._held += text
+        if len(self._held) >= THOUGHT_CHARS:
+            self.tell()
+
+    def tell(self) -> None:
+        if self._held:
+            self._writer.emit(THOUGHT, {"text": self._held})
+            self._held = ""
 
 
 def _age_ms(state: TurnState, execution: Execution) -> int:

@@ -57,9 +57,10 @@ class TurnState:
     @classmethod
     def begin(cls, claim: Claim) -> "TurnState":
         """Take up a turn where its journal ends."""
-        turn = claim.turn
+        answered_by = [str(step.payload["model"]) for step in claim.steps if step.kind == "reply"]
+        turn = replace(claim.turn, model=answered_by[-1]) if answered_by else claim.turn
         return cls(
-            claim=claim,
+            claim=replace(claim, turn=turn),
             steps=claim.steps,
             calls=turn.calls,
             saved_steps=len(claim.steps),
@@ -285,6 +286,7 @@ class TurnState:
         step = Step(self.next_n, "reply", {**reply_payload(reply), **known})
         return replace(
             self,
+            claim=replace(self.claim, turn=replace(self.turn, model=reply.model)),
             held=(*self.held, *bill.held),
             steps=(*self.steps, step),
             calls=(*self.calls, *calls),

@@ -40,15 +40,16 @@ class CallRecorder:
         """Another reply is needed."""
         self._times = self._none
         self._asked_us: int | None = None
+        self._model = ""
 
     def built(self, began_us: int, tokens: int) -> None:
         """The context is built; it took from then until now."""
         self._times = replace(self._times, built=Interval(began_us, self._clock_us()), tokens=tokens)
 
-    def asked(self) -> None:
+    def asked(self, model: str) -> None:
         """A request goes out."""
         self._end_try()
-        self._asked_us = self._clock_us()
+        self._asked_us, self._model = self._clock_us(), model
 
     def text(self) -> None:
         """A piece of text came."""
@@ -75,7 +76,8 @@ class CallRecorder:
     def _end_try(self, error_type: str | None = None, error: str = "") -> None:
         if self._asked_us is None:
             return
-        one = Try(Interval(self._asked_us, self._clock_us()), error_type, error)
+        model = "" if self._model == self._times.model else self._model
+        one = Try(Interval(self._asked_us, self._clock_us()), error_type, error, model)
         self._times = replace(self._times, tries=(*self._times.tries, one)[-TRIES:])
         self._asked_us = None
 
@@ -126,6 +128,7 @@ class ModelWatch(Watch):
         """The tries that are paid for, but for one that was answered."""
         self.under_way: PaidTry | None = None
         self.is_under_way = False  # true from when a request goes out until it fails
+        self._asked = ""
         self._noted = self._told_ms = 0
         self._clock_ms = clock_ms
         self._waiting = Waiting("model", 0, attempt=0)
@@ -147,9 +150,9 @@ class ModelWatch(Watch):
         self._received_ms = self._began_ms = now_ms
         self._shown_ms = None
 
-    def asked(self) -> None:
-        self.calls.asked()
-        self.under_way, self.is_under_way = None, True
+    def asked(self, model: str) -> None:
+        self.calls.asked(model)
+        self.under_way, self.is_under_way, self._asked = None, True, model
         self._waiting = replace(self._waiting, waits_for="model", attempt=self._tries + 1, next_try_ms=None)
         if self._shown_ms is not None:
             self._show()
@@ -167,7 +170,7 @@ class ModelWatch(Watch):
         if self.under_way is not None:
             self.under_way.told = usage
         elif usage.tokens:
-            self.under_way = PaidTry(usage, self.meter.take() if self.meter else None)
+            self.under_way = PaidTry(usage, self.meter.take() if self.meter else None, model=self._asked)
             self.paid.append(self.under_way)
             self._told_ms = self._clock_ms()
 
@@ -184,7 +187,7 @@ class ModelWatch(Watch):
     def lost(self) -> list[PaidTry]:
         """The paid tries, and among them the last one if the provider has told nothing of it."""
         if self.meter and (held := self.meter.take()):
-            self.paid.append(PaidTry.untold(held))
+            self.paid.append(PaidTry.untold(held, self._asked))
         return self.paid
 
     def answered(self) -> Reservation | None:

@@ -178,7 +178,10 @@ class Execution:
     def with_tries(self, state: TurnState, tries: Sequence[PaidTry] | None = None) -> TurnState:
         """The state with what tries used that came to nothing; None: those of the reply that was just needed."""
         tries = self.watch.lost() if tries is None else tries
-        return state.tried(self.runtime.model.name, tries, self.runtime.count) if tries else state
+        for model in dict.fromkeys(each.model for each in tries):
+            same = [each for each in tries if each.model == model]
+            state = state.tried(model or self.runtime.model.name, same, self.runtime.count)
+        return state
 
     @property
     def limits(self) -> LimitSettings:
@@ -206,6 +209,6 @@ class Execution:
             "patterns": list(state.patterns),
             "first_token_ms": state.first_token_ms,
             "agent_version": self.claim.turn.agent_version,
-            "model": self.claim.turn.model,
+            "model": state.turn.model,
             **({"judge": state.judge} if state.verdicts else {}),
         }

@@ -38,7 +38,7 @@ class Plays:
             for beat in scene:
                 if isinstance(beat, BaseException):
                     raise beat
-                if isinstance(beat, TextDelta | Reply) or not callable(beat):
+                if not callable(beat):
                     yield beat
                 else:
                     beat()
@@ -65,13 +65,13 @@ class Unpaid:
 
 def says(text: str, *, stop: StopReason = "end_turn", pieces: int = 2) -> list[Beat]:
     """A reply in text alone, streamed in pieces."""
-    return [*streamed(text, pieces), Reply(text, stop, ONE_CALL, "played-1")]
+    return [*streamed(text, pieces), Reply(text, stop, ONE_CALL, "played")]
 
 
 def wants(*calls: tuple[str, Json], text: str = "", first_id: int = 1) -> list[Beat]:
     """A reply that asks for tools; the calls get the ids toolu_<first_id>, toolu_<first_id + 1>…"""
     uses = tuple(ToolUse(f"toolu_{first_id + n}", name, arguments) for n, (name, arguments) in enumerate(calls))
-    return [*streamed(text, 1), Reply(text, "tool_use", ONE_CALL, "played-1", tool_uses=uses)]
+    return [*streamed(text, 1), Reply(text, "tool_use", ONE_CALL, "played", tool_uses=uses)]
 
 
 def streamed(text: str, pieces: int) -> list[Beat]:

@@ -141,8 +141,8 @@ class Watch:
     The methods are called in the thread that waits, and return soon.
     """
 
-    def asked(self) -> None:
-        """A request goes out."""
+    def asked(self, model: str) -> None:
+        """A request goes out to this model."""
 
     def received(self) -> None:
         """Something came in."""
@@ -304,6 +304,15 @@ class Restarted:
 
 
 @dataclass(frozen=True, slots=True)
+class FellBack:
+    """Another model is asked from here on, since the one before it cannot answer."""
+
+    model: str
+    instead_of: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """A complete reply; the last event of every call of a model."""
 
@@ -320,7 +329,7 @@ class Reply:
     """The model as the server names it: an alias, the path of a file; nothing but the price of a profile needs it."""
 
 
-ReplyEvent = TextDelta | ThinkingDelta | Restarted | Reply
+ReplyEvent = TextDelta | ThinkingDelta | Restarted | FellBack | Reply
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,8 @@ EventType = Literal[
     "context.built",
     "output_text.delta",
     "output_text.commentary",
+    "reasoning.delta",
+    "model.fallback",
     "tool_call.started",
     "tool_call.completed",
     "approval.required",

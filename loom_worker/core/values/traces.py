@@ -119,6 +119,14 @@ class Try:
     error_type: str | None = None
     """The kind of error with which it failed; None: it was answered, or given up."""
     error: str = ""
+    model: str = ""
+    """That was asked; empty: the one that the turn began with."""
+
+    def details(self) -> tuple[str | None, ...]:
+        """What is known beyond its times, as the fields follow each other."""
+        if self.model:
+            return self.error_type, self.error, self.model
+        return (self.error_type, self.error) if self.error_type else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +165,7 @@ class CallTimes:
 
     def as_json(self) -> Json:
         """As a step keeps it."""
-        tries = [[*one.at.as_json(), *((one.error_type, one.error) if one.error_type else ())] for one in self.tries]
+        tries = [[*one.at.as_json(), *one.details()] for one in self.tries]
         return {
             "run": self.fence,
             "provider": self.provider,

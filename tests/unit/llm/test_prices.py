@@ -87,7 +87,7 @@ def test_bedrocks_name_of_a_model_costs_what_the_model_costs(named, plain):
 @pytest.mark.cases(
     "model",
     [
-        "amazon.nova-pro-v1:0",
+        "amazon.nova-unheard-of-v1:0",
         "us.anthropic.claude-opus-4-99-v1:0",
         "anthropic.claude-opus-4-6-v1-evil",
         "arn:aws:bedrock:us-west-2:123456789012:application-inference-profile/abc",
@@ -211,3 +211,29 @@ def test_a_file_that_cannot_be_used_is_told_with_its_line_and_model_at_the_start
     with pytest.raises(BadSettings) as raised:
         from_env({"LOOM_HOME": str(tmp_path), "LOOM_PRICES": str(file)}, checks=setting_checks.LIGHT)
     assert str(raised.value).startswith(f"LOOM_PRICES: {file}{told}")
+
+
+@pytest.mark.cases(
+    ("model", "same"),
+    [
+        ("openai/gpt-4o-2024-08-06", "openai/gpt-4o"),
+        ("openai/gpt-6-luna-2026-10-01", "openai/gpt-6-luna"),
+        ("azure/gpt-4o", "openai/gpt-4o"),
+        ("gemini/gemini-2.5-pro-preview-05-06", "gemini/gemini-2.5-pro"),
+        ("us.amazon.nova-pro-v1:0", "amazon.nova-pro-v1:0"),
+    ],
+)
+def test_a_snapshot_a_region_and_azure_cost_what_the_model_does(model, same):
+    used = Usage(input_tokens=1_000_000, output_tokens=1_000_000, cache_read_tokens=1_000_000)
+    assert cost_usd(model, used) == cost_usd(same, used)
+    assert cost_usd(model, used) is not None
+
+
+@pytest.mark.cases("model", ["vllm/anything", "lmstudio/openai/gpt-oss-20b", "ollama/qwen3"])
+def test_models_on_the_users_own_machines_cost_nothing(model):
+    assert cost_usd(model, Usage(input_tokens=5)) == 0
+
+
+@pytest.mark.cases("model", ["openai/gpt-4o-unheard-of", "openrouter/nobody/nothing", "openai/"])
+def test_a_model_that_only_begins_like_another_has_no_price(model):
+    assert cost_usd(model, Usage(input_tokens=5)) is None

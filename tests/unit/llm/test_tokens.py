@@ -9,6 +9,7 @@ import os
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -140,7 +141,7 @@ def test_later_models_read_the_thinking_of_turns_that_have_ended(model, keeps):
     assert frame(model).keeps_thinking == keeps
 
 
-@pytest.mark.parametrize("model", ["scripted-demo", "llama3", ""])
+@pytest.mark.parametrize("model", ["scripted-demo", "phi4", ""])
 def test_where_nothing_was_measured_the_bound_is_the_estimate(model):
     assert typical(model) == 1
 
@@ -165,7 +166,7 @@ def patches(rng):
 
 
 def exact(text):
-    return len(tokens._encoding().encode_ordinary(text))
+    return len(tokens._encoding(tokens.CL100K).encode_ordinary(text))
 
 
 @pytest.mark.heavy
@@ -205,3 +206,64 @@ def test_loading_is_late_and_leaves_nothing_in_the_temporary_folder(tmp_path):
 def test_ranks_other_than_the_published_are_refused():
     with pytest.raises(RuntimeError, match="damaged"):
         read_ranks(gzip.compress(b"IQ== 0\nIg== 1\n"))
+
+
+@pytest.mark.cases(
+    ("model", "tokenizer"),
+    [
+        ("openai/gpt-4o", "o200k_base"),
+        ("openai/gpt-6-luna", "o200k_base"),
+        ("azure/o3-mini", "o200k_base"),
+        ("groq/openai/gpt-oss-120b", "o200k_base"),
+        ("openrouter/openai/gpt-5-mini", "o200k_base"),
+        ("openai/gpt-4-turbo", "cl100k_base"),
+        ("openai/gpt-3.5-turbo", "cl100k_base"),
+    ],
+)
+def test_openais_models_are_counted_as_they_count(model, tokenizer):
+    text = "Die längste Straße: 漢字かな, def main(): return {'a': 1}\n\n"
+    assert count(text, model) == len(tokens._encoding(tokenizer).encode_ordinary(text))
+    assert typical(model) == 1
+
+
+@pytest.mark.cases("model", ["openai/meta-llama/Llama-3.1-8B", "openai/my-model", "vllm/gemma-3", "xai/grok-4.7"])
+def test_what_another_maker_may_have_made_is_bounded(model):
+    assert factor(model) == 1.28
+
+
+@pytest.mark.cases(
+    ("model", "same"),
+    [
+        ("openrouter/anthropic/claude-sonnet-4.5", "claude-sonnet-4-5"),
+        ("openrouter/anthropic/claude-opus-5", "claude-opus-5"),
+    ],
+)
+def test_claude_is_counted_alike_whoever_serves_it(model, same):
+    assert (factor(model), typical(model), frame(model)) == (factor(same), typical(same), frame(same))
+
+
+RECORDINGS = os.path.join(os.environ.get("LOOM_TEST_DATA", ""), "openai_recordings", "recordings.jsonl")
+
+
+@pytest.mark.skipif(not os.path.exists(RECORDINGS), reason="LOOM_TEST_DATA is not set: no recordings")
+def test_recorded_prompts_of_every_maker_are_no_longer_than_their_bound():
+    presets = {"huggingface": "together", "cerebras": "together"}
+    checked = 0
+    for each in map(json.loads, Path(RECORDINGS).read_text(encoding="utf-8").splitlines()):
+        messages, body = each["request"].get("messages"), each["body"]
+        plain = messages and not each["request"].keys() & {"plugins", "web_search_options", "models", "preset"}
+        if each["status"] != 200 or each["sse"] or not plain or not body.startswith("{") or "compound" in body:
+            continue
+        if any(isinstance(message.get("content"), list) for message in messages):
+            continue
+        if '"web_search_requests":1' in body.replace(" ", ""):
+            continue
+        sent = json.loads(body).get("usage", {}).get("prompt_tokens", 0)
+        model = f"{presets.get(each['provider'], each['provider'])}/{each['request']['model']}"
+        tools = each["request"].get("tools", [])
+        texts = [*(json.dumps(message) for message in messages), *map(json.dumps, tools)]
+        texts.append(json.dumps(each["request"].get("response_format", "")))
+        most = sum(count(text, model) for text in texts) + 128 + 10 * len(messages) + (810 if tools else 0)
+        assert sent <= most, each["id"]
+        checked += 1
+    assert checked > 50

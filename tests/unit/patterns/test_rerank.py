@@ -172,7 +172,7 @@ def test_the_model_is_asked_once_and_obeyed_and_charged() -> None:
     model, accounts = Plays([says("2")]), Accounts()
     assert names(rerank("Which sold best?", MATCHES[:3], Reranker(model, accounts, 10.0), CALLER)) == "bac"
     assert [sent.messages for sent in model.asked] == [prompt("Which sold best?", MATCHES[:3]).request().messages]
-    assert accounts.charges == [(CALLER.lane, "played-1")]
+    assert accounts.charges == [(CALLER.lane, "played")]
 
 
 def test_the_call_is_given_up_when_its_time_is_over() -> None:

@@ -28,7 +28,7 @@ BUDGET, WIRE = {"tokens": 100_000}, {"input_tokens": 777, "output_tokens": 2}
 
 def begun(stage: Stage, *beats: Beat) -> list[Beat]:
     watch = lambda: stage.model.asked[-1].watch  # noqa: E731
-    return [lambda: watch().asked(), lambda: watch().told(TOLD), TextDelta(SAID), *beats]
+    return [lambda: watch().asked(stage.model.name), lambda: watch().told(TOLD), TextDelta(SAID), *beats]
 
 
 def booked(stage: Stage, turn: Turn) -> set[int]:
@@ -65,7 +65,7 @@ def test_tries_before_a_reply_and_before_a_refusal_are_booked(stage: Stage) -> N
     stage.model.scenes = [replied, begun(stage, ProviderFailed("The key is not valid."))]
     turn = stage.serve(limited(stage, "session", BUDGET), stage.worker("w1"))
     assert (turn.status, booked(stage, turn)) == ("failed", {2 * BROKEN.tokens + ONE_CALL.tokens})
-    assert [row["key"] for row in Ledger(stage.database).totals(WORKSPACE, group_by="model")] == ["played", "played-1"]
+    assert [row["key"] for row in Ledger(stage.database).totals(WORKSPACE, group_by="model")] == ["played"]
 
 
 @pytest.mark.parametrize(("deaths", "most"), [(1, 3), (2, 9), (1, 2)])
@@ -123,7 +123,7 @@ def test_a_try_that_said_nothing_yet_is_booked_after_its_worker_died_and_readers
         until(lambda: stage.live(turn)[-1].type == "output_text.delta", 5, "the try is told")
 
     turn = stage.submit()
-    thinks: list[Beat] = [lambda: watch().asked(), lambda: watch().told(TOLD), looks]
+    thinks: list[Beat] = [lambda: watch().asked(stage.model.name), lambda: watch().told(TOLD), looks]
     stage.model.scenes = [[*thinks, noted, Killed()]]
     with pytest.raises(Killed):
         stage.serve(turn, stage.worker("dies"))
@@ -156,6 +156,6 @@ def test_a_cancel_costs_an_estimate_only_while_a_request_is_under_way(
         adapter = Anthropic(model="claude-haiku-4-5", base_url=url, call_timeout_s=2.0)
         if status != 0:
             stage.model = Retrying(adapter, pause=stop, chance=lambda: 0.0, clock=lambda: 0.0)  # type: ignore[assignment]
-        stage.model.scenes = [[lambda: stage.model.asked[-1].watch.asked(), stop]]
+        stage.model.scenes = [[lambda: stage.model.asked[-1].watch.asked("played"), stop]]
         turn = stage.serve(turn, worker)
     assert (turn.status, turn.usage.tokens > 0, turn.usage.llm_calls) == ("cancelled", tokens, int(tokens))

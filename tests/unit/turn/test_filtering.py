@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.values.audit import AuditFilter
-from loom_worker.core.values.chat import Reply, ReplyEvent, Restarted, TextDelta, ToolUse, Usage
+from loom_worker.core.values.chat import (
+    Reply,
+    ReplyEvent,
+    Restarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolUse,
+    Usage,
+)
 from loom_worker.core.values.guardrails import Guardrails
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tools import Outcome, Tool
@@ -109,6 +117,18 @@ def test_an_answer_is_told_whole_whatever_rules_calls_have(stage: Stage) -> None
     under(stage, arguments={"card": "redact"})
     turn = stage.answered(says(f"A [link] and {SAID}", pieces=9))
     assert turn.output_text == f"A [link] and {SAID}" == visible_text(stage, turn.id)
+
+
+@pytest.mark.cases("action", ["redact", "block"])
+def test_thinking_is_held_against_the_rules_of_answers_and_what_broke_them_is_not_kept(
+    stage: Stage, action: str
+) -> None:
+    under(stage, output={"card": action})
+    kept = Reply("Done.", "end_turn", ONE_CALL, "played", opaque=({"type": "thinking", "thinking": SAID},))
+    turn = stage.answered([*(ThinkingDelta(word + " ") for word in SAID.split()), TextDelta("Done."), kept])
+    assert CARD not in str(stage.live(turn)) + str(stage.journal(turn))
+    assert any(event.type == "reasoning.delta" for event in stage.live(turn))
+    assert (turn.status, turn.output_text) == ("completed", "Done.")
 
 
 def test_what_is_only_flagged_is_said(stage: Stage) -> None:

@@ -1,13 +1,16 @@
 """One call of the model."""
 
+from dataclasses import replace
+
 from loom_worker.core.errors import ProviderFailed, StreamBroken
-from loom_worker.core.values.chat import TextDelta
+from loom_worker.core.values.chat import FellBack, Reply, TextDelta, ThinkingDelta
 from loom_worker.core.values.spans import span_id_of
 from loom_worker.store.agent_errors import AgentErrors
+from loom_worker.store.ledger import Ledger
 from loom_worker.store.turn_records import TurnRecords
 from loom_worker.trace.turn_spans import spans_of
 from loom_worker.turn.decide import MAX_WAITS
-from tests.support.models import says, wants
+from tests.support.models import ONE_CALL, Beat, says, wants
 from tests.support.stage import WORKSPACE, Stage
 from tests.support.until import until
 
@@ -29,7 +32,7 @@ def test_a_stream_that_always_breaks_fails_the_turn(stage: Stage) -> None:
     turn, worker = stage.submit(), stage.worker("w1")
     for _ in range(MAX_WAITS + 1):
         stage.model.scenes = [
-            [lambda: stage.model.asked[-1].watch.asked(), TextDelta("Half"), StreamBroken("cut")],
+            [lambda: stage.model.asked[-1].watch.asked("played"), TextDelta("Half"), StreamBroken("cut")],
         ]
         turn = stage.serve(turn, worker)
         stage.lapse(turn)
@@ -86,3 +89,32 @@ def test_a_tool_call_is_shown_when_it_is_asked_for_and_when_it_has_a_result(stag
         ("tool_call.started", "toolu_2"),
         ("tool_call.completed", "toolu_2"),
     ]
+
+
+def test_what_the_model_thinks_is_told_in_few_pieces_and_is_no_part_of_the_answer(stage: Stage) -> None:
+    thought = [ThinkingDelta("hm ") for _ in range(100)]
+    turn = stage.answered([*thought, *says("Five."), ThinkingDelta("never told")])
+    told = [event.data["text"] for event in stage.live(turn) if event.type == "reasoning.delta"]
+    assert ("".join(told), len(told)) == ("hm " * 100, 2)
+    assert turn.output_text == "Five."
+    assert stage.live(turn) == stage.rebuilt(turn)
+
+
+def test_a_turn_says_which_model_answered_in_the_place_of_its_own(stage: Stage) -> None:
+    def asked(name: str) -> Beat:
+        return lambda: stage.model.asked[-1].watch.asked(name)
+
+    other = replace(ONE_CALL, input_tokens=7)
+    reply = Reply("Five.", "end_turn", other, "groq/llama")
+    fell = FellBack("groq/llama", "played", "busy")
+    turn = stage.answered([asked("played"), fell, asked("groq/llama"), TextDelta("Five."), reply])
+    assert (turn.model, turn.output_text) == ("groq/llama", "Five.")
+    assert [event.data for event in stage.live(turn) if event.type == "model.fallback"] == [
+        {"model": "groq/llama", "instead_of": "played", "reason": "busy"}
+    ]
+    assert stage.live(turn) == stage.rebuilt(turn)
+    [row] = Ledger(stage.database).totals(WORKSPACE, group_by="model")
+    assert row["key"] == "groq/llama"
+    spans = spans_of(TurnRecords(stage.database).get(WORKSPACE, turn.id))
+    asked_models = [span.attributes["llm.model"] for span in spans if span.name == "llm.completion"]
+    assert asked_models == ["played", "groq/llama"]

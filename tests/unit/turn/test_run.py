@@ -22,7 +22,9 @@ def limit(stage: Stage, **limits: int) -> None:
 
 
 def test_a_provider_that_refuses_fails_the_turn_with_its_words(stage: Stage) -> None:
-    turn = stage.answered([lambda: stage.model.asked[-1].watch.asked(), ProviderFailed("The key is not valid.")])
+    turn = stage.answered(
+        [lambda: stage.model.asked[-1].watch.asked("played"), ProviderFailed("The key is not valid.")]
+    )
     assert (turn.status, turn.reason) == ("failed", "provider")
     assert turn.error is not None
     kept = AgentErrors(stage.database).get(WORKSPACE, turn.error["error_id"])

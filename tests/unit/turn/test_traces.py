@@ -25,7 +25,7 @@ def named(spans: Sequence[TraceSpan], name: str) -> list[TraceSpan]:
 
 def asked(stage: Stage, *beats: Beat) -> list[Beat]:
     """A scene of a model that says when it is asked, as adapters do."""
-    return [lambda: stage.model.asked[-1].watch.asked(), *beats]
+    return [lambda: stage.model.asked[-1].watch.asked("played"), *beats]
 
 
 def test_a_turn_with_tools_has_a_run_for_each_time_that_it_was_taken(stage: Stage) -> None:

@@ -66,10 +66,10 @@ def test_a_failed_try_is_shown_at_once_with_the_next_one(stage: Stage) -> None:
     turn = stage.submit()
 
     def act(watch: Watch) -> None:
-        watch.asked()
+        watch.asked("played")
         watch.failed(Overloaded("busy (429)", 2.0), 2.0)
         seen.append(record(stage, turn))
-        watch.asked()
+        watch.asked("played")
         seen.append(record(stage, turn))
 
     stage.model.scenes = [during(stage, act)]
@@ -84,7 +84,7 @@ def test_a_failed_try_is_shown_at_once_with_the_next_one(stage: Stage) -> None:
 
 def test_a_silent_model_is_told_of_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     def act(watch: Watch) -> None:
-        watch.asked()
+        watch.asked("played")
         for _ in range(4):
             stage.now_ms += QUIET_MS // 2
             watch.silent()
@@ -124,8 +124,8 @@ def test_a_turn_that_is_parked_for_its_provider_is_told_of_once_however_often_it
 
 def test_the_journal_keeps_a_wait_over_workers(stage: Stage) -> None:
     def busy(watch: Watch) -> None:
-        watch.asked()
-        watch.asked()
+        watch.asked("played")
+        watch.asked("played")
 
     turn = stage.submit()
     for n in range(2):

@@ -90,7 +90,7 @@ def test_what_the_model_cost_is_charged_even_if_its_answer_is_of_no_use() -> Non
     reranker, _ = asked(says('[{"index": 1, "score": 1}]'), says("sorry"), [StreamBroken("cut")], till=till)
     for _ in range(3):
         ranked_by("which?", FOUND, reranker, CALLER)
-    assert till.charges == [(CALLER.lane, "played-1", ONE_CALL)] * 2
+    assert till.charges == [(CALLER.lane, "played", ONE_CALL)] * 2
 
 
 def test_a_charge_that_cannot_be_written_costs_the_order_but_not_the_search() -> None:

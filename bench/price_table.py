@@ -1,0 +1,123 @@
+"""Write the packaged tables of prices and of what models can do anew: ``pip install genai-prices`` and run this.
+
+Prices and windows are those of genai-prices (MIT), which names the makers' pages that it has them from; the lines of
+Anthropic and of embeddings in ``prices.json`` are kept as they are. What models can do is not in it: ``FAMILIES`` says
+that, from the makers' pages of models.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from loom_worker.core.values.json import Json
+
+FOLDER = Path(__file__).parents[1] / "loom_worker" / "llm"
+PROVIDERS = {"google": "gemini", "x-ai": "xai", "aws": "bedrock"} | {
+    name: name for name in ("openai", "azure", "mistral", "groq", "together", "openrouter", "deepseek")
+}
+RATES = {
+    "input": "input_mtok",
+    "output": "output_mtok",
+    "cache_write": "cache_write_mtok",
+    "cache_read": "cache_read_mtok",
+}
+ALL = ("tools", "images", "files", "thinking", "json_schema")
+FAMILIES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
+    (r"openai/gpt-oss|.*/openai/gpt-oss", 65_536, ("tools", "thinking", "json_schema")),
+    (r"(?:openai|azure)/gpt-4\.1", 32_768, ("tools", "images", "files", "json_schema")),
+    (r"(?:openai|azure)/(?:chatgpt-4o|gpt-4o)", 16_384, ("tools", "images", "files", "json_schema")),
+    (r"(?:openai|azure)/gpt-[5-9]", 128_000, ALL),
+    (r"(?:openai|azure)/o[134](?!-(?:mini|preview))|(?:openai|azure)/o4-mini", 100_000, ALL),
+    (r"(?:openai|azure)/o3-mini", 100_000, ("tools", "thinking", "json_schema")),
+    (r"(?:openai|azure)/gpt-(?:3\.5|4)", 4_096, ("tools",)),
+    (r"gemini/gemini-(?:2\.5|[3-9])", 65_536, ("tools", "images", "thinking", "json_schema")),
+    (r"gemini/gemini-", 8_192, ("tools", "images", "json_schema")),
+    (r"xai/grok-(?:[4-9]|build)", None, ("tools", "images", "thinking", "json_schema")),
+    (r"mistral/magistral", None, ("tools", "thinking", "json_schema")),
+    (r"mistral/(?:mistral-(?:large|medium|small)|ministral|pixtral)", None, ("tools", "images", "json_schema")),
+    (r"deepseek/deepseek-(?:reasoner|v4|flash)", None, ("tools", "thinking")),
+    (r"groq/meta-llama/llama-4", 8_192, ("tools", "images", "json_schema")),
+    (r"bedrock/amazon\.nova-(?:lite|pro|premier|2)", 10_000, ("tools", "images", "files")),
+    (r"claude-(?:fable|mythos|opus-[4-9]-[5-9]|opus-5|sonnet-[4-9]-[5-9]|sonnet-5|haiku-[4-9])", 64_000, ALL),
+    (r"claude-(?:opus-4-1)", 32_000, ALL),
+    (r"claude-(?:3-7|opus-4|sonnet-4)", 32_000, ("tools", "images", "files", "thinking")),
+    (r"claude-3", 4_096, ("tools", "images", "files")),
+)
+"""Names to the most tokens of a reply, and what the models can do; the first match applies, and others call tools."""
+
+
+def main() -> None:
+    """Write both files."""
+    today = datetime.now(UTC)
+    kept = json.loads((FOLDER / "prices.json").read_text())
+    own = {
+        name: rates for name, rates in kept["models"].items() if "/" not in name or "embed" in name or "voyage" in name
+    }
+    rows = {
+        name: row for provider in import_module("genai_prices.data").providers for name, row in _rows(provider, today)
+    }
+    prices = own | {name: rates for name, (rates, _) in rows.items()}
+    source = f"genai-prices {version('genai-prices')} for all with a provider's prefix, {today.date()}"
+    head = kept | {"source": f"{kept['source'].partition(' | ')[0]} | {source}"}
+    _write("prices.json", head, prices)
+    windows = {name: window for name, (_, window) in rows.items()} | dict.fromkeys(own)
+    facts = {
+        name: _facts(name, window) for name, window in windows.items() if "embed" not in name and "voyage" not in name
+    }
+    _write("models.json", {"as_of": str(today.date()), "source": source}, facts)
+
+
+def _rows(provider: Any, at: datetime) -> Iterator[tuple[str, tuple[Json, int | None]]]:
+    prefix = PROVIDERS.get(provider.id)
+    for model in provider.models if prefix else ():
+        price = model.get_prices(at)
+        if (
+            getattr(price, "input_mtok", None) is None
+            or model.deprecated
+            or (prefix == "gemini" and "claude" in model.id)
+        ):
+            continue
+        for name in dict.fromkeys((model.id, *_names(model.match))):
+            if prefix != "bedrock" or ("claude" not in name and not name.startswith("regional.")):
+                yield f"{prefix}/{name.removeprefix('global.')}", (_price(price), model.context_window)
+
+
+def _names(match: Any) -> Iterator[str]:
+    """The names that a clause matches: as they are, or with a star for whatever follows."""
+    for inner in (*getattr(match, "or_", ()), *getattr(match, "and_", ())):
+        yield from _names(inner)
+    if name := getattr(match, "equals", None):
+        yield name
+    if name := getattr(match, "starts_with", None):
+        yield f"{name}*"
+
+
+def _price(price: Any) -> Json:
+    given = {name: getattr(price, rate, None) for name, rate in RATES.items()}
+    given["output"] = given["output"] or 0
+    tiers = {name: rate.tiers[-1] for name, rate in given.items() if hasattr(rate, "tiers")}
+    plain = {name: float(getattr(rate, "base", rate)) for name, rate in given.items() if rate is not None}
+    if not tiers:
+        return plain
+    long = plain | {name: float(tier.price) for name, tier in tiers.items()}
+    return plain | {"long_prompt": {"above_tokens": min(tier.start for tier in tiers.values()), **long}}
+
+
+def _facts(name: str, window: int | None) -> Json:
+    found = next((family[1:] for family in FAMILIES if re.match(family[0], name)), (None, ("tools",)))
+    return {"context_tokens": window, "max_output_tokens": found[0], "can": list(found[1])}
+
+
+def _write(file: str, head: Json, models: Json) -> None:
+    lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in models.items())
+    top = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items() if key != "models")
+    (FOLDER / file).write_text(f'{{\n{top},\n  "models": {{\n{lines}\n  }}\n}}\n')
+
+
+if __name__ == "__main__":
+    main()
