@@ -47,7 +47,7 @@ def provider_key(settings: Settings) -> None:
 def ollama(settings: Settings) -> None:
     """Ollama's address can be read."""
     if settings.llm.ollama_host is not None:
-        from loom_worker.llm.ollama import address
+        from loom_worker.llm.presets import address
 
         address(settings.llm.ollama_host)
 

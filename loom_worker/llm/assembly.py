@@ -16,6 +16,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "tool_use": "tool_use",
     "max_tokens": "max_tokens",
     "length": "max_tokens",
+    "model_length": "max_tokens",
     "model_context_window_exceeded": "max_tokens",
     "stop_sequence": "stop_sequence",
     "refusal": "refusal",

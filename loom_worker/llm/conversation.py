@@ -92,7 +92,8 @@ def without_thinking(request: Request, refused: Collection[str]) -> Request:
 
 
 def _proof(block: Json) -> str:
-    return str(block.get("signature") or block.get("data") or "")
+    found = (block.get(name) for name in ("signature", "data", "encrypted_content", "thinking"))
+    return str(next(filter(None, found), ""))
 
 
 def without_what_is_refused(request: Request, complaint: str, *, is_certain: bool) -> Request | None:
@@ -120,10 +121,14 @@ def without_what_is_refused(request: Request, complaint: str, *, is_certain: boo
 
 def _with_fewer_options(request: Request, complaint: str) -> Request | None:
     """The request without the option that a refusal names; of two that exclude each other one stays."""
+    if request.cache_marks and "prompt_cache_key" in complaint:
+        return replace(request, cache_marks=False)
     if request.shape and _ABOUT_SHAPE.search(complaint):
         return as_tool(request)
     if request.thinking and _ABOUT_EFFORT.search(complaint):
         return replace(request, thinking=None)
+    if request.stop_sequences and re.search(r"""['"`]stop(?:_sequences)?['"`]|stopSequences field""", complaint):
+        return replace(request, stop_sequences=())
     sampling = request.sampling
     for name in ("seed", "top_k", "top_p", "temperature"):
         pattern = rf"\b(?:random_)?{name.replace('_', '_?')}\b"

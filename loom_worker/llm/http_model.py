@@ -68,11 +68,14 @@ class ModelServer(ABC):
 
     sdk: ClassVar[str] = "anthropic"
     """The package whose client calls it."""
-    advice: ClassVar[Mapping[int, str]] = ADVICE
-    """What to do about an error, by its status; ``{model}`` stands for the model's name."""
     reads_body: ClassVar[bool] = False
     """True: the SDK's client must see the body as a mapping. It then copies it node by node, which took 18 % of a
     worker's time (measured); else it is given the bytes."""
+
+    @property
+    def advice(self) -> Mapping[int, str]:
+        """What to do about an error, by its status; ``{model}`` stands for the model's name."""
+        return ADVICE
 
     def named(self, model: str) -> str:
         """A model's name inside Loom."""
@@ -288,7 +291,7 @@ class HttpModel:
         if isinstance(error, TooLate) or isinstance(cause, httpx2.ReadTimeout):
             limit = f"{self._call_timeout_s:g} s (LOOM_LLM_TIMEOUT_S)"
             return StreamBroken(f"The model's reply was not complete after {limit}.")
-        if (told := _response(error)) is not None:
+        if (told := error_response(error)) is not None:
             server = self._server
             return translated(told, model=self._model, now_s=time.time(), secret=server.secret, advice=server.advice)
         if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
@@ -297,7 +300,7 @@ class HttpModel:
         return (StreamBroken if is_sent else Unreached)(f"{self._server.unreachable} ({type(cause).__name__}).")
 
 
-def _response(error: BaseException | None) -> ErrorResponse | None:
+def error_response(error: BaseException | None) -> ErrorResponse | None:
     """The server's error; None if it was not the server that failed."""
     if isinstance(error, ErrorEvent):
         return read_error(200, error.args[0])
@@ -310,7 +313,7 @@ def _response(error: BaseException | None) -> ErrorResponse | None:
 
 def _other_form(asked: Request, error: LoomError) -> Request | None:
     """The request without what the server refused in it; None if it refused nothing that can be left out."""
-    told = None if isinstance(error, PromptTooLong) else _response(error.__cause__)
+    told = None if isinstance(error, PromptTooLong) else error_response(error.__cause__)
     refused = is_refusal(told) if told else False
     if told is None or refused is False:
         return None

@@ -50,6 +50,10 @@ _FINAL_TEXTS = {
 }
 """Texts that say for good what a status of 200 or 500 and no known kind leave open."""
 _PASSING = re.compile(r"retry|try again|time[ds]? ?-?out|reload|refresh", re.IGNORECASE)
+_BAD_CALL = re.compile(
+    r"tool.?call validation failed|did not call a tool|failed to (?:call|parse) a (?:function|tool)", re.I
+)
+"""Groq's words for calls of its model's that it refuses itself: another try may do better."""
 WAIT_STATUS = frozenset({429, 529})
 """These are about the limits of the whole account, however they are worded."""
 ADVICE = {
@@ -143,9 +147,12 @@ def translated(
     if too_long:  # some self-hosted servers answer 500 to it
         text = f"{TOO_LONG} {detail}".rstrip()
         return PromptTooLong(text, too_long.tokens, too_long.limit)
+    if _BAD_CALL.search(response.message) and status in (200, 400):
+        return StreamBroken(f"The model made a call that its server refuses. {detail}")
     final = _final(response)
     if final is None and (kind in BUSY_TYPES or status in BUSY_STATUS or status >= 500):
         wait_s = retry_after_s(response.headers, now_s=now_s)
+        wait_s = _told_wait_s(response) if wait_s is None else wait_s
         is_share = kind == "rate_limit_error" or (status == 429 and kind not in BUSY_TYPES)
         text = " ".join(filter(None, (f"The model's provider is busy ({kind or status}).", detail)))
         return Overloaded(text, wait_s, RATE_LIMIT) if is_share else Overloaded(text, wait_s)
@@ -190,7 +197,7 @@ def is_refusal(response: ErrorResponse) -> bool | None:
 
     False for what says something of keys, credit, models, or what may be said.
     """
-    is_other = _final_by_text(response.message) is not None
+    is_other = _final_by_text(response.message) is not None or _BAD_CALL.search(response.message)
     if is_other or response.status not in (200, 400, 422, 500) or _final(response) not in (None, 400, 422):
         return False
     return True if response.status in (400, 422) else None
@@ -211,6 +218,29 @@ def retry_after_s(headers: Mapping[str, str], *, now_s: float) -> float | None:
     except ValueError:
         return standard_retry_after_s(header, now_s=now_s) if in_ms is None else None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+_AGAIN_IN = re.compile(r"(?:try again|retry) in ((?:[\d.]+(?:ms|[smhd])){1,5})", re.IGNORECASE)
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def _told_wait_s(response: ErrorResponse) -> float | None:
+    """Seconds until a limit is open again, from its text, or from the headers of OpenAI and Groq (``6m0s``, ``7.66s``).
+
+    Of the two limits that these tell, of requests and of tokens, the one counts of which nothing remains.
+    """
+    found = _AGAIN_IN.search(response.message)
+    waits = [_duration_s(found[1])] if found else []
+    for kind in ("requests", "tokens"):
+        if not found and response.headers.get(f"x-ratelimit-remaining-{kind}") == "0":
+            waits.append(_duration_s(response.headers.get(f"x-ratelimit-reset-{kind}", "")))
+    return max(filter(None, waits), default=None)
+
+
+def _duration_s(text: str) -> float:
+    return sum(
+        float(number) * _SECONDS[unit] for number, unit in re.findall(r"(\d+(?:\.\d+)?)(ms|[smhd])", text.lower())
+    )
 
 
 _NUMBER = r"([\d,]{1,15})"

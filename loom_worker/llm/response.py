@@ -100,6 +100,7 @@ class WatchedBody:
         self._watch = watch
         self._chunks: Queue[bytes | BaseException | None] = Queue(MAX_WAITING)
         self._is_abandoned = threading.Event()
+        self._has_ended = False
         self._lock = threading.Lock()
         self._body: ReplyBody | None = None
         threading.Thread(target=self._read, name="loom-llm-read", daemon=True).start()
@@ -118,11 +119,14 @@ class WatchedBody:
             if size_bytes > self._max_bytes:
                 raise TooLong(f"more than {self._max_bytes} bytes")
             yield chunk
+        self._has_ended = True
 
     def finish_by(self, deadline: float) -> None:
         """Read and drop the rest, so that the connection can serve the next call; a failure of the rest is ignored."""
         with suppress(Empty):
-            while isinstance(self._chunks.get(timeout=max(0.0, deadline - time.monotonic())), bytes):
+            while not self._has_ended and isinstance(
+                self._chunks.get(timeout=max(0.0, deadline - time.monotonic())), bytes
+            ):
                 continue
 
     def close(self) -> None:

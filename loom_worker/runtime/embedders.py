@@ -26,7 +26,7 @@ from loom_worker.llm.embeddings_http import (
     Voyage,
 )
 from loom_worker.llm.embeddings_local import HashedWords, StaticModel
-from loom_worker.llm.ollama import address
+from loom_worker.llm.presets import address
 from loom_worker.memory.embed import EmbeddingRules
 from loom_worker.memory.semantic import QueryEmbedder, SemanticSearch
 from loom_worker.runtime.models import Models

@@ -164,18 +164,16 @@ def adapter(settings: Settings, chosen: ModelChoice, stopping: Stopping) -> Mode
         "max_reply_bytes": llm.max_reply_bytes,
         "cache_marks": llm.cache_marks,
     }
-    if provider == "ollama":
-        from loom_worker.llm.ollama import Ollama
-
-        return Ollama(model=name, host=url or llm.ollama_host, **options)
     if provider == "bedrock":
         from loom_worker.llm.bedrock import Bedrock
 
         return Bedrock(model=name, **options)
     if provider == "anthropic":
         return Anthropic(model=name, api_key=key, base_url=url, **options)
-    # OpenAi(model=name, preset=provider, base_url=url, api_key=key, **options)
-    raise BadSettings(f"models of {provider} cannot be asked yet")
+    from loom_worker.llm.openai import OpenAi
+
+    address = url or (llm.ollama_host if provider == "ollama" else None)
+    return OpenAi(model=name, preset=provider, base_url=address, api_key=key, **options)
 
 
 def _access(settings: Settings, chosen: ModelChoice) -> tuple[str | None, str | None]:

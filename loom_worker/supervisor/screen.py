@@ -96,7 +96,7 @@ def model_line(settings: Settings) -> str:
         return "demo model: scripted, no LLM; set ANTHROPIC_API_KEY or OPENAI_API_KEY and start again for a real one"
     where = settings.access(llm.provider)[0] or _ADDRESSES.get(llm.provider)
     if llm.provider == "ollama":
-        from loom_worker.llm.ollama import address
+        from loom_worker.llm.presets import address
 
         where = address(llm.ollama_host)
     return f"{llm.model} ({llm.provider}){f' at {without_password(where)}' if where else ''}"

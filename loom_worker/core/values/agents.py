@@ -36,7 +36,7 @@ Provider = Literal[
 PROVIDERS: tuple[Provider, ...] = get_args(Provider)
 LOCAL = frozenset({"vllm", "ollama", "lmstudio"})
 """Servers on the user's own machine as a rule, which need no key."""
-OWN_PROTOCOL = frozenset({"anthropic", "bedrock", "ollama", "scripted"})
+OWN_PROTOCOL = frozenset({"anthropic", "bedrock", "scripted"})
 """All others speak OpenAI's."""
 
 

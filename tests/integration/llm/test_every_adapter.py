@@ -1,28 +1,34 @@
 """What each adapter keeps to, with its real SDK against a server that is cut off, slow or given up."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
 
-from loom_worker.core.errors import Interrupted, StreamBroken
+from loom_worker.core.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta, ThinkingDelta, ToolSpec
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.bedrock import Bedrock
-from loom_worker.llm.model import NotSent
-from loom_worker.llm.ollama import Ollama
+from loom_worker.llm.http_model import HttpModel
+from loom_worker.llm.model import Model, NotSent
+from loom_worker.llm.openai import OpenAiServer
+from loom_worker.llm.presets import preset
+from loom_worker.llm.provider_errors import is_rate_limit
+from tests.support import openai_server
 from tests.support.bedrock_wire import BedrockServer, Frames, converse_frames, conversed, frames, give_credentials
-from tests.support.messages_server import Cut, Drip, Hang, MessagesServer, Stream
-from tests.support.messages_wire import WireCall, answer, sse
-from tests.support.ollama_wire import stream
+from tests.support.messages_server import Cut, Drip, Hang, MessagesServer, Plain, Stream
+from tests.support.messages_wire import WireCall, answer, error_event, sse
+from tests.support.openai_server import chat, chunk, responses
 from tests.support.until import until
 
 pytestmark = pytest.mark.integration
 
+Json = dict[str, Any]
 TOOL = ToolSpec("find", "Finds.", {"type": "object"})
 REQUEST = Request("You help.", (ChatMessage("user", "hello", context="today"),), tools=(TOOL,))
 CALLS = [WireCall("c1", "find", {"q": "x" * 20})]
@@ -33,12 +39,31 @@ class Provider:
     """An adapter and how its server speaks."""
 
     server: Callable[[], Any]
-    model: Callable[..., Any]
-    whole: bytes
-    """A reply of two deltas and a call."""
+    model: Callable[..., Model]
+    events: Callable[..., list[Json]]
+    """A whole reply of a text and calls; ``stop``: by this word of the format's."""
+    packed: Callable[[list[Json]], bytes]
     streamed: Callable[[bytes], Any]
-    begun_bytes: int
-    """After these the first delta is there, and not the last."""
+    words: dict[str, Any]
+    """The format's words for a cut reply, a refusal and a failure, and where its usage is."""
+    is_whole_without: int = 1
+    """Bytes at the end that tell nothing more."""
+
+    @property
+    def whole(self) -> bytes:
+        """A reply of two deltas and a call."""
+        return self.packed(self.events("one two", CALLS))
+
+    @property
+    def begun_bytes(self) -> int:
+        """After these the first delta is there, and not the last."""
+        events = self.events("one two", CALLS)
+        second = next(n for n, event in enumerate(events) if '" two"' in str(event).replace("'", '"'))
+        return len(self.packed(events[:second]).removesuffix(b"data: [DONE]\n\n"))
+
+    def says(self, *given: Any, **fields: Any) -> Any:
+        """What the server does to reply with this."""
+        return self.streamed(self.packed(self.events(*given, **fields)))
 
 
 def anthropic(server: Any, **fields: Any) -> Anthropic:
@@ -53,25 +78,77 @@ def converse(server: Any, **fields: Any) -> Bedrock:
     return bedrock(server, **{"model": "us.amazon.nova-lite-v1:0", **fields})
 
 
-def ollama(server: Any, **fields: Any) -> Ollama:
-    return Ollama(**{"model": "qwen3-coder", "host": server.url, **fields})
+def openai(kind: str, server: Any, **fields: Any) -> HttpModel:
+    return HttpModel(OpenAiServer(preset(kind), server.url, "sk-test", kind), **{"model": "gpt-test", **fields})
 
 
-SAID = sse(answer("one two", CALLS))
-FRAMED = frames(answer("one two", CALLS))
-TOLD = conversed("one two", CALLS)
-OF_OLLAMA = stream("one| two", CALLS, thinking="hm")
-PROVIDERS = {
-    "anthropic": Provider(MessagesServer, anthropic, SAID, Stream, SAID.index(b" two")),
-    "bedrock": Provider(BedrockServer, bedrock, FRAMED, Frames, len(frames(answer("one two", CALLS)[:4]))),
-    "converse": Provider(BedrockServer, converse, converse_frames(TOLD), Frames, len(converse_frames(TOLD[:2]))),
-    "ollama": Provider(MessagesServer, ollama, OF_OLLAMA, Stream, OF_OLLAMA.index(b" two")),
+def messages_events(text: str = "", calls: Sequence[WireCall] = (), *, stop: str | None = None, **fields: Any) -> Any:
+    return answer(text, calls, stop_reason=stop, **fields)
+
+
+def chat_events(text: str = "", calls: Sequence[WireCall] = (), *, stop: str | None = None, **fields: Any) -> Any:
+    return chat(text, calls, finish=stop, **fields)
+
+
+def responses_events(text: str = "", calls: Sequence[WireCall] = (), *, stop: str = "", **fields: Any) -> Any:
+    return responses(text, calls, incomplete=stop, **fields)
+
+
+OF_MESSAGES = {
+    "cut": "max_tokens",
+    "refused": "refusal",
+    "failure": error_event("overloaded_error"),
+    "usage": {"input_tokens": 26, "output_tokens": 7},
+    "unknown": {"type": "brand_new", "delta": {"type": "newer"}},
 }
+OF_CHAT = {
+    "cut": "length",
+    "refused": "content_filter",
+    "failure": {"error": {"message": "Overloaded", "type": "server_error", "code": 503}},
+    "usage": openai_server.USAGE,
+    "unknown": chunk({"brand_new": {"a": [1]}, "content": None}, moderation={"results": []}),
+}
+OF_RESPONSES = {
+    "cut": "max_output_tokens",
+    "refused": "content_filter",
+    "failure": {"type": "error", "code": "server_error", "message": "Overloaded"},
+    "usage": {"input_tokens": 26, "output_tokens": 7, "total_tokens": 33},
+    "unknown": {"type": "response.brand_new", "output_index": 3, "item": {"type": "newer"}},
+}
+OF_CONVERSE = {
+    "cut": "max_tokens",
+    "refused": "guardrail_intervened",
+    "failure": {"modelStreamErrorException": {"message": "Overloaded"}},
+    "usage": {"inputTokens": 26, "outputTokens": 7, "totalTokens": 33},
+    "unknown": {"brandNew": {"delta": {}}},
+}
+PROVIDERS = {
+    "converse": Provider(BedrockServer, converse, conversed, converse_frames, Frames, OF_CONVERSE),
+    "anthropic": Provider(MessagesServer, anthropic, messages_events, sse, Stream, OF_MESSAGES),
+    "bedrock": Provider(BedrockServer, bedrock, messages_events, frames, Frames, OF_MESSAGES),
+    "chat": Provider(
+        openai_server.OpenAiServer,
+        partial(openai, "vllm"),
+        chat_events,
+        openai_server.sse,
+        Stream,
+        OF_CHAT,
+        # Once reason and usage are told, an end of the stream is as good as its [DONE].
+        is_whole_without=len(b"\ndata: [DONE]\n\n") + 1,
+    ),
+    "responses": Provider(
+        openai_server.OpenAiServer,
+        partial(openai, "openai"),
+        responses_events,
+        partial(openai_server.sse, ends=False),
+        Stream,
+        OF_RESPONSES,
+    ),
+}
+HEAVY = ("anthropic", "bedrock", "converse", "responses")
 
 
-@pytest.fixture(
-    params=["ollama", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("anthropic", "bedrock", "converse"))]
-)
+@pytest.fixture(params=["chat", *(pytest.param(name, marks=pytest.mark.heavy) for name in HEAVY)])
 def provider(request, monkeypatch, tmp_path):
     if request.param in ("bedrock", "converse"):
         pytest.importorskip("boto3", reason="the extra packages of bedrock are not installed")
@@ -96,7 +173,8 @@ def release():
 @pytest.mark.parametrize("is_clean", [False, True])
 def test_a_cut_stream_is_never_an_answer(provider, server, is_clean):
     model = provider.model(server)
-    for after_bytes in (*range(0, len(provider.whole), 97), len(provider.whole) - 1):
+    whole = len(provider.whole) - provider.is_whole_without
+    for after_bytes in (*range(0, whole, 97), whole):
         server.then(Cut(provider.whole, after_bytes, is_clean=is_clean))
         with pytest.raises(StreamBroken):
             list(model.reply(REQUEST))
@@ -145,3 +223,88 @@ def test_a_request_that_cannot_be_written_is_refused_as_such(provider, server):
     spec = ToolSpec("find", "Finds.", {"type": "object", "default": float("inf")})
     with pytest.raises(NotSent):
         list(provider.model(server).reply(Request("", REQUEST.messages, tools=(spec,))))
+
+
+def reply_of(provider, server, *behaviours, request=REQUEST):
+    server.then(*behaviours)
+    return list(provider.model(server).reply(request))[-1]
+
+
+def test_an_empty_reply_is_one(provider, server):
+    reply = reply_of(provider, server, provider.says())
+    assert (reply.text, reply.tool_uses, reply.stop_reason) == ("", (), "end_turn")
+
+
+def test_parallel_calls_come_in_their_order_with_their_arguments(provider, server):
+    calls = [WireCall(f"c{n}", "find", {"q": n}) for n in range(3)]
+    reply = reply_of(provider, server, provider.says("both", calls))
+    assert [(use.id, use.arguments) for use in reply.tool_uses] == [
+        ("c0", {"q": 0}),
+        ("c1", {"q": 1}),
+        ("c2", {"q": 2}),
+    ]
+
+
+@pytest.mark.cases("raw", ['{"q": ', '{"q": 1e999}', "[1]", "nothing"])
+def test_arguments_that_are_no_json_are_a_flaw_of_their_call(provider, server, raw):
+    reply = reply_of(provider, server, provider.says("", [WireCall("c1", "find", raw)]))
+    assert [(use.arguments, bool(use.flaw)) for use in reply.tool_uses] == [({}, True)]
+
+
+def test_a_call_that_the_limit_cut_is_flawed_and_the_reply_says_why(provider, server):
+    whole, cut = WireCall("c1", "find", {"q": "a"}), WireCall("c2", "find", '{"q": "b')
+    reply = reply_of(provider, server, provider.says("one", [whole, cut], stop=provider.words["cut"]))
+    assert reply.stop_reason == "max_tokens"
+    assert [bool(use.flaw) for use in reply.tool_uses] == [False, True]
+    assert "cut off" in reply.tool_uses[1].flaw
+
+
+def test_a_refusal_is_no_answer_and_no_error(provider, server):
+    reply = reply_of(provider, server, provider.says("I cannot.", stop=provider.words["refused"]))
+    assert (reply.text, reply.stop_reason) == ("I cannot.", "refusal")
+
+
+def test_an_error_in_the_middle_of_a_stream_is_no_answer(provider, server):
+    events = provider.events("one two", CALLS)
+    broken = [*events[:3], provider.words["failure"]]
+    with pytest.raises(Overloaded, match="Overloaded"):
+        reply_of(provider, server, provider.streamed(provider.packed(broken)))
+
+
+@pytest.mark.cases(
+    ("headers", "wait_s"),
+    [({}, None), ({"retry-after": "7"}, 7.0), ({"retry-after-ms": "1500"}, 1.5), ({"retry-after": "soon"}, None)],
+)
+def test_a_limit_of_the_account_is_waited_for_as_long_as_it_says(provider, server, headers, wait_s):
+    body = b'{"error": {"type": "rate_limit_error", "code": "rate_limit_exceeded", "message": "Too many requests"}}'
+    with pytest.raises(Overloaded) as caught:
+        reply_of(provider, server, Plain(429, body, headers=headers))
+    assert (caught.value.retry_after_s, is_rate_limit(caught.value)) == (wait_s, True)
+
+
+def test_a_wrong_key_is_refused_for_good(provider, server):
+    body = b'{"error": {"type": "authentication_error", "code": "invalid_api_key", "message": "Incorrect API key"}}'
+    with pytest.raises(ProviderFailed, match="401"):
+        reply_of(provider, server, Plain(401, body))
+
+
+def test_the_usage_is_that_of_the_last_word_on_it(provider, server):
+    reply = reply_of(provider, server, provider.says("one", usage=provider.words["usage"]))
+    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.llm_calls) == (26, 7, 1)
+
+
+def test_a_reply_whose_usage_is_missing_is_an_answer(provider, server):
+    reply = reply_of(provider, server, provider.says("one two", usage={"unknown": None}))
+    assert (reply.text, reply.usage.tokens) == ("one two", 0)
+
+
+def test_what_is_not_known_is_passed_over(provider, server):
+    events = provider.events("one two", CALLS)
+    odd = [*events[:2], provider.words["unknown"], *({**event, "brand_new": {"a": 1}} for event in events[2:])]
+    reply = reply_of(provider, server, provider.streamed(provider.packed(odd)))
+    assert (reply.text, len(reply.tool_uses)) == ("one two", 1)
+
+
+def test_no_tool_is_called_where_none_may_be(provider, server):
+    reply_of(provider, server, provider.says("one"), request=replace(REQUEST, may_call_tools=False))
+    assert "none" in str(server.requests[-1].get("tool_choice", "none"))

@@ -12,9 +12,12 @@ import zstandard
 from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta
 from loom_worker.llm.anthropic import Anthropic
+from loom_worker.llm.http_model import HttpModel
 from loom_worker.llm.model import whole_reply
-from loom_worker.llm.ollama import Ollama
+from loom_worker.llm.openai import OpenAiServer
+from loom_worker.llm.presets import preset
 from loom_worker.llm.response import MAX_ERROR_BYTES
+from tests.support import openai_server
 from tests.support.messages_server import MessagesServer, Outgoing, Plain, Stream, failure
 from tests.support.messages_wire import WireCall, answer, block, call_block, finish, sse, start, thinking_block
 
@@ -77,11 +80,41 @@ def server():
         yield running
 
 
-@pytest.fixture(params=["anthropic", "ollama"])
-def model(request, server):
-    if request.param == "ollama":
-        return Ollama(model="m", host=server.url, max_reply_bytes=MAX)
+@pytest.fixture
+def model(server):
     return Anthropic(model="claude-test", api_key="k", base_url=server.url, max_reply_bytes=MAX)
+
+
+def piece(delta):
+    return openai_server.sse([openai_server.chunk(delta)], ends=False)
+
+
+def called(**fields):
+    return piece({"tool_calls": [{"index": 0, "function": {"arguments": "[1," * 300}, **fields}]})
+
+
+@pytest.mark.parametrize(
+    ("again", "text"),
+    [
+        (piece({"content": WORDS}), MAX),
+        (piece({"reasoning_content": WORDS}), 0),
+        (called(), 0),
+        (called(id="c"), 0),
+        (piece({"content": "<think>" + WORDS}), 0),
+        (openai_server.sse([{"type": "response.output_text.delta", "delta": WORDS}], ends=False), MAX),
+    ],
+    ids=["text", "thinking", "arguments", "call", "tag", "response"],
+)
+def test_a_reply_without_end_in_openais_formats_is_cut_too(again, text):
+    behaviour, kind = Endless(b"", again), "openai" if b"response." in again else "vllm"
+    with openai_server.OpenAiServer([behaviour]) as stub:
+        server = OpenAiServer(preset(kind), stub.url, "k", kind)
+        *deltas, reply = HttpModel(server, model="m", max_reply_bytes=MAX).reply(REQUEST)
+        assert (reply.stop_reason, reply.tool_uses, reply.opaque) == ("reply_too_large", (), ())
+        assert reply.text == "".join(each.text for each in deltas if isinstance(each, TextDelta))
+        assert (len(reply.text), reply.usage.output_tokens) == (text, MAX // 4)
+        assert behaviour.ended.wait(30)
+        assert behaviour.sent_bytes < 24 * MEGABYTE
 
 
 @pytest.mark.parametrize(
