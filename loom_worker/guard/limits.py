@@ -24,6 +24,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal, TypeVar, get_args
@@ -202,6 +203,12 @@ class Breakers:
         self._tolerant = Tolerant("circuit breakers", clock)
         source = (files("loom_worker.guard") / "breaker.lua").read_text(encoding="utf-8")
         self._script = redis.register_script(source)
+
+    def under(self, policy: BreakerPolicy) -> "Breakers":
+        """These breakers, with another policy."""
+        other = copy(self)
+        other._policy = policy
+        return other
 
     def permit(self, name: str, *, probe_s: float = 60.0) -> CallPermit:
         """Ask whether to call. If so, the caller reports the outcome: succeeded, failed or abandoned.

@@ -23,13 +23,16 @@ from loom_worker.core.errors import (
 )
 from loom_worker.core.values.budgets import NOTHING, Amount, CallCost, Payer, Reservation
 from loom_worker.core.values.chat import (
+    AS_USUAL,
     FellBack,
     Meter,
     Reply,
     ReplyEvent,
     Request,
     Restarted,
+    Sampling,
     TextDelta,
+    Thinking,
     ThinkingDelta,
     Usage,
 )
@@ -127,6 +130,25 @@ class Fallbacks:
             if has_shown:
                 yield Restarted(str(failure))
             yield FellBack(after.name, model.name, str(failure))
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """A Model that is asked as a file wishes, where a request wishes nothing else."""
+
+    model: Model
+    thinking: Thinking | None
+    sampling: Sampling
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self.model.name
+
+    def reply(self, request: Request) -> Iterator[ReplyEvent]:
+        thinking = request.thinking or self.thinking
+        sampling = self.sampling if request.sampling == AS_USUAL else request.sampling
+        return self.model.reply(replace(request, thinking=thinking, sampling=sampling))
 
 
 class Revocable:

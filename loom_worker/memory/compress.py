@@ -244,14 +244,14 @@ class Compressor:
         l2_tokens = rules.count(state.l2_text) if state.l2_text else 0
         # Only what came since the last digest can fill it: a digest of a digest would free nothing and say less.
         if state.l2_from_n and l2_is_full(l2_tokens, policy=rules.policy, allowance_tokens=rules.l2_tokens):
-            return _snapshot(state, l2_tokens, rules)
+            return _snapshot(state, l2_tokens, _once(rules))
         history = self.memories.oldest(lane, state, limit=READ)
         room = rules.l1.beside(kept_tokens(state, rules.count))
         found = batch(history, room=room, policy=rules.policy, sizes=Sizes(rules.count))
         if found is None:
             return self._dated(work, state)
         batch_messages = _readable(_with_backlog(found, history, rules.policy).messages, rules)
-        return _compressed(state, replace(found, messages=batch_messages), rules)
+        return _compressed(state, replace(found, messages=batch_messages), _once(rules))
 
     def _dated(self, work: _Work, state: MemoryState) -> _Step | None:
         lane, rules, tiers = work.lane, work.rules, work.rules.tiers
@@ -267,6 +267,11 @@ class Compressor:
         known = tuple(each for each in known if each.user is None)  # others close them themselves
         noted = dated.note(part, rules, known, work.held.session)
         return _summarized(state, noted, rules, now_ms=self.clock_ms())
+
+
+def _once(rules: CompressionRules) -> CompressionRules:
+    """The rules of what a session is sent: no model where a slow one writes summaries by date of the same messages."""
+    return replace(rules, model=None) if rules.is_thrifty and dated.wants(rules.tiers) else rules
 
 
 def _monitored(lane: str, held: MemoryClaim, *, began_ms: int) -> Work:

@@ -49,6 +49,8 @@ class CompressionRules:
     """What the agent may spend, as its file says."""
     tiers: MemoryTiers | None = None
     """The tiers beyond the session; None: it has none."""
+    is_thrifty: bool = False
+    """The model is slow: it summarizes no message twice."""
 
 
 def of_part(messages: Sequence[Message], rules: CompressionRules, *, tokens: int) -> Summary:

@@ -11,7 +11,7 @@ from loom_worker.agents.load import Agents
 from loom_worker.core.errors import BadFile, LoomError
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent, ModelChoice
-from loom_worker.core.values.chat import ToolUse
+from loom_worker.core.values.chat import Thinking, ToolSpec, ToolUse
 from loom_worker.core.values.guardrails import Stage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, Session
@@ -22,6 +22,7 @@ from loom_worker.judge.evaluate import JudgeModel
 from loom_worker.judge.injection import CHECK_S, InjectionCheck
 from loom_worker.judge.llm import VERDICT_TOKENS
 from loom_worker.llm import tokens
+from loom_worker.llm.catalog import known
 from loom_worker.llm.model import TOOLS_TOKENS, Model
 from loom_worker.llm.rerank import Reranker
 from loom_worker.memory.layers import tools_tokens
@@ -63,6 +64,10 @@ TOOLS_SHARE = 0.10
 """Of the input budget (0-1): tools that take more are not all shown from the start. Where they take less, the cached
 prefix is worth more than their room."""
 AS_AGENT = Choice()
+LOCAL_TURN_S, LOCAL_JUDGE_S = 3_600.0, 300.0
+"""Least time of a turn, and of a judge, whose model is on the user's own machine."""
+THINKING_TOKENS = {"low": 2_048, "medium": 8_192, "high": 16_384}
+"""Room of a reply for what is thought before it, by the effort that is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +214,16 @@ class AgentRegistry:
 
     def _runtime(self, agent: Agent, choice: Choice, tool_set: ToolSet, absent: Absent | None) -> AgentRuntime:
         chosen = self._models.chosen(agent, choice)
-        window, reserved = self._window(agent)
+        if agent.judges and self._models.judging(agent, choice).is_local:
+            agent = replace(agent, judges=agent.judges.patient(LOCAL_JUDGE_S))
+        window, reserved = self._window(agent, chosen)
         return AgentRuntime(
             agent=agent,
             llm=chosen,
             model=absent or self._models.answering(agent, chosen),
             sizes=Sizes(self._models.count(chosen.name)),
             registry=tool_set.registry,
-            specs=tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only),
+            specs=_told(tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only), chosen),
             allowed=tool_set.allowed,
             kinds=frozenset() if absent else self._tool_provider.kinds(agent),
             schema="" if absent else self._tool_provider.schema(agent, choice.backend),
@@ -227,7 +234,7 @@ class AgentRegistry:
                 most_tokens=self._settings.llm.l1_tokens,
                 typical=tokens.typical(chosen.name),
             ),
-            max_tokens=min(agent.max_tokens or 8192, reserved),
+            max_tokens=min((agent.max_tokens or 8192) + _thinking_tokens(chosen.thinking), reserved),
             typical=tokens.typical(chosen.name),
             frame=tokens.frame(chosen.name),
             compressor=None if absent else self._models.compressor(agent, choice),
@@ -235,6 +242,7 @@ class AgentRegistry:
             judge=None if absent or agent.judges is None else self._judge(agent, choice),
             late=tool_set.late,
             checks={} if absent else dict(self._checks(agent)),
+            least_turn_s=LOCAL_TURN_S if chosen.is_local else 0.0,
         )
 
     def _checks(self, agent: Agent) -> Iterator[tuple[Stage, InjectionCheck]]:
@@ -247,12 +255,13 @@ class AgentRegistry:
         model = self._models.judge(agent, choice)
         if model is None:
             return None
-        window, reserved = self._window(agent)
+        window, reserved = self._window(agent, self._models.chosen(agent, choice))
         room = (agent.judge_model.max_context_tokens or window) - max(reserved, VERDICT_TOKENS) - TOOLS_TOKENS
         return JudgeModel(model, self._models.count(model.name), max(room, 0))
 
     def window(self, name: str) -> tuple[int, int]:
-        return self._window(self._agent(name))
+        agent = self._agent(name)
+        return self._window(agent, self._models.chosen(agent, AS_AGENT))
 
     def compression(self, session: Session) -> CompressionRules:
         runtime = self.runtime(session.agent, session.choice, session.workspace)
@@ -263,6 +272,7 @@ class AgentRegistry:
             model=runtime.compressor,
             agent_budget=runtime.agent.budget,
             tiers=runtime.agent.tiers,
+            is_thrifty=bool(self._models.chosen(runtime.agent, session.choice).is_local),
             count=runtime.count,
             l1=context.room_of_l1(runtime, rom=session.rom or "", kernel=context.kernel_of(session), ratio=ratio),
             l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * runtime.input_budget_tokens)),
@@ -279,14 +289,16 @@ class AgentRegistry:
         """The agent as its file is now; one that is gone has nothing of its own."""
         return self._agents.current(name).agents.get(name) or Agent(name, backend=None)
 
-    def _window(self, agent: Agent) -> tuple[int, int]:
-        """An agent with a window of its own reserves a tenth of that, or what its replies may take."""
-        llm = self._settings.llm
-        if agent.max_context_tokens is None:
-            window, usual = llm.max_context_tokens, llm.reserved_output_tokens
-        else:
-            window = agent.max_context_tokens
-            usual = max(window // 10, agent.max_tokens or 0)
+    def _window(self, agent: Agent, chosen: ModelChoice) -> tuple[int, int]:
+        """The window, and its reserve: a tenth where it is not the setting's, or what replies may take.
+
+        No window is larger than the model is known to have.
+        """
+        llm, facts = self._settings.llm, known(chosen.name)
+        window = agent.max_context_tokens or llm.max_context_tokens
+        window = min(window, (facts and facts.context_tokens) or window)
+        is_usual = window == llm.max_context_tokens and agent.max_context_tokens is None
+        usual = llm.reserved_output_tokens if is_usual else max(window // 10, agent.max_tokens or 0)
         return window, min(agent.reserved_output_tokens or usual, window // 2)
 
     def _tool_set(self, agent: Agent, choice: Choice, *, has_skills: bool) -> ToolSet:
@@ -312,7 +324,7 @@ class AgentRegistry:
     def _fitted(self, agent: Agent, choice: Choice, tool_set: ToolSet) -> ToolSet:
         """The belt as it is where the window has room for all of it; else some of its tools are shown late."""
         permitted = tool_set.registry.permitted(tool_set.allowed, read_only=agent.is_read_only)
-        window, reserved = self._window(agent)
+        window, reserved = self._window(agent, self._models.chosen(agent, choice))
         count = self._models.count(self._models.chosen(agent, choice).name)
         specs = tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only)
         occasions = {tool.spec.name: tool.occasion for tool in permitted}
@@ -336,7 +348,7 @@ class AgentRegistry:
 
     def _memory_tools(self, agent: Agent, choice: Choice) -> tuple[Tool, ...]:
         """What every agent has, whatever tools it lists: it must be able to find what has left its context."""
-        window, reserved = self._window(agent)
+        window, reserved = self._window(agent, self._models.chosen(agent, choice))
         compressor = self._models.compressor(agent, choice)
         deadline_s = min(DEADLINE_S, self._settings.limits.tool_timeout_s / 2)
         sessions = Sessions(self._database)
@@ -395,3 +407,14 @@ def _permitted(names: NameRules, tools: Sequence[Tool], *, standing: Sequence[To
 def _why_absent(name: str, agents: Agents) -> str:
     """Why there is no such agent; its turns end with that."""
     return agents.fault(name) or f"There is no agent {name!r} any more; put its file back into LOOM_AGENTS_DIR."
+
+
+def _thinking_tokens(thinking: Thinking | None) -> int:
+    if thinking is None:
+        return 0
+    return thinking.budget_tokens or THINKING_TOKENS[thinking.effort or "medium"]
+
+
+def _told(specs: tuple[ToolSpec, ...], chosen: ModelChoice) -> tuple[ToolSpec, ...]:
+    """The tools as the model is told of them: briefly where it reads slowly."""
+    return tuple(spec.brief() for spec in specs) if chosen.is_local else specs

@@ -11,20 +11,21 @@ from urllib.parse import urlsplit
 from loom_worker.backends.rest import client
 from loom_worker.core.errors import BadSettings, Interrupted, LoomError, ProviderFailed
 from loom_worker.core.settings import Settings
+from loom_worker.core.settings_tree import LlmSettings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import Agent, ModelChoice, RemoteAgent, sdk
 from loom_worker.core.values.chat import ReplyEvent, Request
 from loom_worker.core.values.sessions import Choice
 from loom_worker.demo.scripted import Scripted
-from loom_worker.guard.limits import Breakers
+from loom_worker.guard.limits import BreakerPolicy, Breakers
 from loom_worker.llm import prices, tokens
 from loom_worker.llm.a2a import A2aAgent
 from loom_worker.llm.a2a_http import RemoteAddress
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.http_model import CallOptions
-from loom_worker.llm.model import Fallbacks, Metered, Model, is_refused
+from loom_worker.llm.model import Fallbacks, Metered, Model, Tuned, is_refused
 from loom_worker.llm.prices import small_model
-from loom_worker.llm.retry import Guarded, Measured, Retrying
+from loom_worker.llm.retry import Guarded, Measured, Retrying, RetryPolicy
 from loom_worker.memory.layers import Count
 
 SHORT_CHARS, SHORT = 2_000, 16_384
@@ -33,6 +34,12 @@ REMEMBERED_CHARS, LONG = 20_000, 2_048
 results. The memory of counts stays under some 75 MB a model; longer texts are counted anew each time."""
 PROBE_SLACK_S = 5.0
 """A breaker's probe is given up this long after its call should have ended."""
+WITH_OTHERS = RetryPolicy(total_s=20.0)
+"""Where another model stands in for one, it is not tried again for longer."""
+LOCAL_CALL_S = 600.0
+"""Least deadline of a call of a model on the user's own machine: to read 4,000 tokens takes a processor 100 s."""
+LOCAL_BREAKER = BreakerPolicy(open_s=5.0, max_open_s=5.0)
+"""Such a server is there again a few seconds after it is started, and nobody else waits for it."""
 
 
 class Absent:
@@ -62,7 +69,13 @@ class Models:
         return agent.answering(self._settings.llm.usual, ModelChoice(choice.provider, choice.model))
 
     def model(self, chosen: ModelChoice) -> Model:
-        """A resolved model; one that cannot be had says so at every call."""
+        """A resolved model, with those that stand in for it; one that cannot be had says so at every call."""
+        if not chosen.fallbacks:
+            return self._model(chosen, RetryPolicy())
+        *others, last = (chosen, *chosen.fallbacks)
+        return Fallbacks((*(self._model(each, WITH_OTHERS) for each in others), self._model(last, RetryPolicy())))
+
+    def _model(self, chosen: ModelChoice, policy: RetryPolicy) -> Model:
         llm = self._settings.llm
         if chosen.provider == "scripted":
             scripted = Scripted(
@@ -73,12 +86,14 @@ class Models:
             )
             return Metered(Measured(scripted))
         try:
-            made = adapter(self._settings, chosen, self._stopping)
+            made = Tuned(adapter(self._settings, chosen, self._stopping), chosen.thinking, chosen.sampling)
         except LoomError as error:
             return Absent(str(error))
         # A server at an address of its own fails alone.
         server = " at ".join(filter(None, (chosen.provider, chosen.base_url and urlsplit(chosen.base_url).hostname)))
-        return self._guarded(made, server, llm.call_timeout_s + PROBE_SLACK_S)
+        breakers = self._breakers.under(LOCAL_BREAKER) if chosen.is_local else self._breakers
+        probe_s = _call_timeout_s(llm, chosen) + PROBE_SLACK_S
+        return self._guarded(made, server, probe_s, breakers=breakers, policy=policy)
 
     def answering(self, agent: Agent, chosen: ModelChoice) -> Model:
         """What answers an agent's turns: the agent elsewhere that its file names, or the model."""
@@ -89,7 +104,7 @@ class Models:
         except LoomError as error:
             return Absent(f"The agent {agent.name!r} cannot work: {error}")
         probe_s = (agent.remote.timeout_s or self._settings.llm.call_timeout_s) + PROBE_SLACK_S
-        return self._guarded(remote, "a2a", probe_s)
+        return self._guarded(remote, "a2a", probe_s, breakers=self._breakers, policy=RetryPolicy())
 
     def compressor(self, agent: Agent, choice: Choice) -> Model | None:
         """What writes an agent's summaries; None: the scripted model understands no conversation.
@@ -109,8 +124,12 @@ class Models:
 
         The model that answers judges too, unless the agent names another one.
         """
-        chosen = self._beside(agent, agent.judge_model, choice)
+        chosen = self.judging(agent, choice)
         return None if chosen.provider == "scripted" else self.model(chosen)
+
+    def judging(self, agent: Agent, choice: Choice) -> ModelChoice:
+        """The model that an agent's judges ask."""
+        return self._beside(agent, agent.judge_model, choice)
 
     def _beside(self, agent: Agent, block: ModelChoice, choice: Choice) -> ModelChoice:
         return agent.beside(block, self._settings.llm.usual, ModelChoice(choice.provider, choice.model))
@@ -126,10 +145,12 @@ class Models:
         for name in sdk(self._settings.llm.provider):
             import_module(name)
 
-    def _guarded(self, adapter: Model, provider: str, probe_s: float) -> Model:
+    def _guarded(
+        self, adapter: Model, provider: str, probe_s: float, *, breakers: Breakers, policy: RetryPolicy
+    ) -> Model:
         # An open breaker's wait is longer than any retry's, so the turn parks at once.
-        guarded = Guarded(Measured(adapter), self._breakers, provider=provider, probe_s=probe_s)
-        return Retrying(Metered(guarded), pause=self.pause, chance=random.random, clock=time.monotonic)
+        guarded = Guarded(Measured(adapter), breakers, provider=provider, probe_s=probe_s)
+        return Retrying(Metered(guarded), pause=self.pause, chance=random.random, clock=time.monotonic, policy=policy)
 
     def _remote(self, name: str, remote: RemoteAgent) -> Model:
         """The adapter of an agent elsewhere; Invalid, BadSettings: its URL or its secret cannot be used."""
@@ -159,7 +180,7 @@ def adapter(settings: Settings, chosen: ModelChoice, stopping: Stopping) -> Mode
     llm, provider, name = settings.llm, f"{chosen.provider}", f"{chosen.model}"
     url, key = _access(settings, chosen)
     options: CallOptions = {
-        "call_timeout_s": llm.call_timeout_s,
+        "call_timeout_s": _call_timeout_s(llm, chosen),
         "stopping": stopping,
         "max_reply_bytes": llm.max_reply_bytes,
         "cache_marks": llm.cache_marks,
@@ -174,6 +195,10 @@ def adapter(settings: Settings, chosen: ModelChoice, stopping: Stopping) -> Mode
 
     address = url or (llm.ollama_host if provider == "ollama" else None)
     return OpenAi(model=name, preset=provider, base_url=address, api_key=key, **options)
+
+
+def _call_timeout_s(llm: LlmSettings, chosen: ModelChoice) -> float:
+    return max(llm.call_timeout_s, LOCAL_CALL_S) if chosen.is_local else llm.call_timeout_s
 
 
 def _access(settings: Settings, chosen: ModelChoice) -> tuple[str | None, str | None]:

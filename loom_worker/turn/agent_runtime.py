@@ -58,6 +58,8 @@ class AgentRuntime:
     """The skills of the session's workspace, of the same look that decided on the tool that reads them."""
     late: Mapping[str, Occasion] = field(default_factory=dict)
     """Tools that are shown only once there is an occasion, by name; empty where all are shown."""
+    least_turn_s: float = 0.0
+    """A turn may run for so long at least, unless its agent's file says otherwise."""
     checks: Mapping[Stage, InjectionCheck] = field(default_factory=dict)
     """Models that look for injection where the rules find none, by stage."""
 

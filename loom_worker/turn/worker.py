@@ -198,7 +198,7 @@ class Execution:
         limits, agent = self.worker.settings.limits, self.runtime.agent
         return replace(
             limits,
-            turn_timeout_s=agent.timeout_s or limits.turn_timeout_s,
+            turn_timeout_s=agent.timeout_s or max(limits.turn_timeout_s, self.runtime.least_turn_s),
             max_llm_calls=agent.max_llm_calls or limits.max_llm_calls,
             max_tool_calls=limits.max_tool_calls if agent.max_tool_calls is None else agent.max_tool_calls,
         )

@@ -1,9 +1,10 @@
 """What goes to a model and what comes back, in no provider's own format."""
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 from loom_worker.core.errors import LoomError
 from loom_worker.core.values.budgets import FREE, Amount, nano, usd
@@ -36,6 +37,26 @@ class ToolSpec:
     description: str
     input_schema: Mapping[str, object]
     """JSON Schema of the arguments (an object)."""
+
+    def brief(self) -> "ToolSpec":
+        """The same tool, its descriptions cut to their first sentences."""
+        return replace(self, description=_first_sentence(self.description), input_schema=_briefly(self.input_schema))
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=[.;:])\s", text.strip(), maxsplit=1)[0]
+
+
+def _briefly(schema: Any) -> Any:
+    """A schema with short descriptions."""
+    if isinstance(schema, list):
+        return [_briefly(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        key: _first_sentence(each) if key == "description" and isinstance(each, str) else _briefly(each)
+        for key, each in schema.items()
+    }
 
 
 def object_schema(*required: str, **properties: Json) -> Json:

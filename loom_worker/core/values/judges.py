@@ -1,7 +1,7 @@
 """Judges of an agent's answers: who they are, what each of them said, and what came of it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from loom_worker.core.values.chat import Usage
@@ -66,6 +66,12 @@ class Panel:
     def member(self, name: str) -> PanelMember | None:
         """The member of this name; None where the file has none any more."""
         return next((member for member in self.members if member.name == name), None)
+
+    def patient(self, least_s: float) -> "Panel":
+        """The same panel, each model of which has at least so long for its verdict."""
+        slow = (replace(each, timeout_s=max(each.timeout_s, least_s)) for each in self.members if each.type == "llm")
+        others = {each.name: each for each in slow}
+        return replace(self, members=tuple(others.get(each.name, each) for each in self.members))
 
 
 VerdictStatus = Literal["pending", "running", "scored", "undecided", "dead", "cancelled"]
