@@ -19,6 +19,7 @@ from web import (
     auth,
     deliveries,
     events,
+    files,
     keys,
     learned,
     memory,
@@ -48,13 +49,14 @@ if TYPE_CHECKING:
 
 VIEWS: tuple[type[Views], ...] = (
     *(sessions.SessionViews, memory.MemoryViews, turns.TurnViews, events.EventViews, results.ErrorViews),
-    *(results.BlobViews, agents.AgentViews, agents.AgentVersionViews, learned.LearnedViews, patterns.PatternViews),
-    *(workspaces.WorkspaceViews, deliveries.DeliveryViews, deliveries.AgentMessageViews, runs.RunViews),
-    *(schedules.ScheduleViews, memory.FactViews, keys.KeyViews, users.PairingViews, audit.AuditViews, users.UserViews),
-    *(metrics.HealthViews, metrics.MetricsViews, a2a.A2aViews, pages.PageViews),
+    *(results.BlobViews, files.FileViews, agents.AgentViews, agents.AgentVersionViews, learned.LearnedViews),
+    *(patterns.PatternViews, workspaces.WorkspaceViews, deliveries.DeliveryViews, deliveries.AgentMessageViews),
+    *(runs.RunViews, schedules.ScheduleViews, memory.FactViews, keys.KeyViews, users.PairingViews, audit.AuditViews),
+    *(users.UserViews, metrics.HealthViews, metrics.MetricsViews, a2a.A2aViews, pages.PageViews),
 )
 OPERATIONS = tuple(operation for views in VIEWS for operation in views.operations())
 """In the order of the document."""
+_STREAMING = tuple(operation for operation in OPERATIONS if operation.streams != "never")
 _ENCODED_STEP = re.compile("%(?:2f|5c)", re.IGNORECASE)
 _PROBES = frozenset({"/healthz", "/readyz"})
 LOGGED = ("session", "turn", "call", "delivery", "key", "run")
@@ -86,6 +88,11 @@ def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> 
         # Flask documents this very assignment; mypy takes any method for a constant.
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=count, x_proto=count, x_host=count)  # type: ignore[method-assign]
     return app
+
+
+def streams(method: str, path: str, is_large: bool) -> bool:
+    """True of a request whose view reads its body while it comes in; is_large: see ``Operation.reads``."""
+    return any(each.method == method and each.reads(path, is_large=is_large) for each in _STREAMING)
 
 
 def limiter_of(app: Flask) -> ConnectionLimiter:

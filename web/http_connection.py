@@ -48,8 +48,9 @@ class Served(ServerState):
     known: Connections
     threads: RequestThreads
     max_body_bytes: int
-    streams: Callable[[str, str], bool]
-    """Whether a view, by method and path, reads its body while it comes in."""
+    streams: Callable[[str, str, bool], bool]
+    """Whether a view, by method and path, reads its body while it comes in; True: it is over max_body_bytes, or of
+    unknown length."""
 
     def __post_init__(self) -> None:
         """Begin with uvicorn's own."""
@@ -225,8 +226,9 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol, Tracked):
             raise bad_request("The first line is not a method, a target and HTTP/1.0 or HTTP/1.1")
         environ = environ_of(method, self.url, version, self.headers)
         length = None if environ.pop("HTTP_TRANSFER_ENCODING", None) else int(environ.get("CONTENT_LENGTH", 0))
-        self._is_streamed = self.server_state.streams(environ["REQUEST_METHOD"], environ["PATH_INFO"])
-        if length is not None and length > self.server_state.max_body_bytes and not self._is_streamed:
+        is_large = length is None or length > self.server_state.max_body_bytes
+        self._is_streamed = self.server_state.streams(environ["REQUEST_METHOD"], environ["PATH_INFO"], is_large)
+        if length is not None and is_large and not self._is_streamed:
             raise self._too_large()
         self._framing, self._body, self.received_bytes = Framing(length), BodyStream(self._read_on), 0
         (host, port), (_, own_port) = self.client or ("", 0), self.server or ("", 0)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from loom_worker.core.settings import WebSettings
-from web.app import create_app
+from web.app import create_app, streams
 from web.connection_limits import ConnectionLimiter
 from web.connections import STUCK_S, Connections
 from web.http_connection import HttpConnection, Served
@@ -51,13 +51,13 @@ class HttpServer(uvicorn.Server):
     """A bound web server: start, drain, stop, once each. Its loop has a thread of its own.
 
     Args:
-        streams: whether a view, by method and path, reads its body while it comes in.
+        streams: whether a view reads its body while it comes in; see ``Served``.
 
     Raises:
         OSError: the address is taken or not ours.
     """
 
-    def __init__(self, service: "Service", *, streams: Callable[[str, str], bool] = lambda *_: False) -> None:
+    def __init__(self, service: "Service", *, streams: Callable[[str, str, bool], bool] = streams) -> None:
         web = service.settings.web
         # Behind proxies all connections come from theirs, so an address has no share of its own there.
         self._known = Connections(limit=_connection_limit(), has_shares=not web.trusted_proxies)

@@ -10,11 +10,13 @@ from dataclasses import replace
 
 from loom_worker.core.values.chat import ChatMessage, Request, Role, ToolOutcome, ToolUse
 from loom_worker.core.values.json import Json
+from loom_worker.llm.media import without_media
 from loom_worker.llm.sanitize import CALL_ID, tool_name
 
 NO_RESULT = "The result of this call was lost."
 _ABOUT_THINKING = re.compile("thinking|reasoning|signature", re.IGNORECASE)
 _ABOUT_CALLS = re.compile(r"\bmessages?[.\[]\d|\btool.(?:use|result|call)|\bfunction.?call", re.IGNORECASE)
+_ABOUT_MEDIA = re.compile(r"\bimages?\b|\bpdf\b|\bdocuments?\b|\bmedia_type\b|\binput_(?:image|file)\b", re.IGNORECASE)
 _ABOUT_OTHERS = re.compile(r"\btools?[.\[]\d|stop_sequences|max_tokens|system[.\[]\d", re.IGNORECASE)
 """Fields that no other form of the conversation makes better."""
 
@@ -93,6 +95,8 @@ def without_what_is_refused(request: Request, complaint: str, *, is_certain: boo
         return replace(request, cache_marks=False)
     if (request.must_call or (request.tools and not request.may_call_tools)) and "tool_choice" in complaint:
         return replace(request, must_call="", tools=request.tools if request.may_call_tools else ())
+    if any(each.all_media for each in request.messages) and _ABOUT_MEDIA.search(complaint):
+        return replace(request, messages=tuple(map(without_media, request.messages)))
     if is_certain and _ABOUT_OTHERS.search(complaint):
         return None
     if (signed := proofs(request)) and (is_certain or _ABOUT_THINKING.search(complaint)):
