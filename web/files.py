@@ -13,10 +13,10 @@ from werkzeug.formparser import FormDataParser
 from loom_worker.core.values.media import File, Part
 from web.answers import json_answer, known_id, page_answer
 from web.caller import caller
-from web.check import ABSENT, NOT_BLANK, SESSION_ID, Given, Model, flawed
+from web.check import ABSENT, NOT_BLANK, Given, Model, flawed
 from web.operation import NO_CONTENT, Operation, Views
 from web.problems import ProblemDetails, Refused, malformed
-from web.query import PageQuery
+from web.query import PageQuery, Text
 from web.results import CHUNK_BYTES
 from web.schemas import list_of, record
 
@@ -62,7 +62,7 @@ Parts = Annotated[list[PartMember], Field(min_length=1, max_length=100)]
 
 
 class _FileQuery(PageQuery):
-    session: str | None = Field(None, pattern=SESSION_ID, description="Only files that this session uses.")
+    session: Text | None = Field(None, description="Only files that this session uses.")
 
 
 FILE = record(

@@ -116,8 +116,8 @@ class NewTurnBody(Body):
     @classmethod
     def of(cls, given: Json) -> Self:
         """Check what was sent; what is not base64 keeps within the usual bound."""
-        usual_bytes = int(current_app.config["MAX_CONTENT_LENGTH"])
-        is_large = request.content_length is None or request.content_length > usual_bytes
+        usual_bytes, length = current_app.config["MAX_CONTENT_LENGTH"], request.content_length
+        is_large = usual_bytes is not None and (length is None or length > usual_bytes)
         if is_large and len(json.dumps(_without_data(given), ensure_ascii=False).encode()) > usual_bytes:
             raise RequestEntityTooLarge
         return super().of(given)

@@ -7,9 +7,11 @@ CREATE TABLE files (
 CREATE INDEX files_by_workspace ON files (workspace, id);
 CREATE INDEX files_by_size ON files (workspace, size_bytes);
 CREATE TABLE file_uses (
-  file_id VARCHAR(40) NOT NULL REFERENCES files (id) ON DELETE CASCADE,
-  lane VARCHAR(40) NOT NULL REFERENCES sessions (lane) ON DELETE CASCADE,
-  PRIMARY KEY (file_id, lane)
+  file_id VARCHAR(40) NOT NULL,
+  lane VARCHAR(40) NOT NULL,
+  PRIMARY KEY (file_id, lane),
+  FOREIGN KEY(file_id) REFERENCES files (id) ON DELETE CASCADE,
+  FOREIGN KEY(lane) REFERENCES sessions (lane) ON DELETE CASCADE
 );
 CREATE INDEX file_uses_by_session ON file_uses (lane);
 ALTER TABLE turns ADD COLUMN parts JSON;
