@@ -40,7 +40,7 @@ from web.auth import require_scope
 from web.caller import ApiCaller, is_unsampled, request_id_of, traceparent_of
 from web.connection_limits import ConnectionLimiter
 from web.connections import group_of
-from web.operation import Views, operation_of
+from web.operation import PARTS_BYTES, Views, operation_of
 
 if TYPE_CHECKING:
     from loom_worker.service.allowances import RateLimits
@@ -90,9 +90,17 @@ def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> 
     return app
 
 
-def streams(method: str, path: str, is_large: bool) -> bool:
-    """True of a request whose view reads its body while it comes in; is_large: see ``Operation.reads``."""
-    return any(each.method == method and each.reads(path, is_large=is_large) for each in _STREAMING)
+def most_streamed(file_bytes: int, method: str, path: str, is_large: bool) -> int:
+    """The most bytes of a request's body that its view reads while it comes in; 0: it does not.
+
+    Args:
+        file_bytes: of an uploaded file.
+        is_large: see ``Operation.reads``.
+    """
+    for each in _STREAMING:
+        if each.method == method and each.reads(path, is_large=is_large):
+            return file_bytes + files.FIELD_BYTES if each.is_upload else PARTS_BYTES
+    return 0
 
 
 def limiter_of(app: Flask) -> ConnectionLimiter:

@@ -55,7 +55,7 @@ class PartMember(Model):
 
     def value(self) -> Part:
         """As the service takes it."""
-        return Part(**self.model_dump(exclude_none=True))
+        return Part(**{name: getattr(self, name) for name in self.model_fields_set})
 
 
 Parts = Annotated[list[PartMember], Field(min_length=1, max_length=100)]

@@ -78,7 +78,7 @@ def _webp(head: bytes, _: BinaryIO) -> tuple[int, int]:
     def number(start: int, end: int) -> int:
         return int.from_bytes(head[start:end], "little")
 
-    match head[12:16]:
+    match head[12:16] if len(head) >= 25 else b"":
         case b"VP8X":
             return number(24, 27) + 1, number(27, 30) + 1
         case b"VP8L":

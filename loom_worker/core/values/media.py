@@ -54,7 +54,8 @@ class Media:
     @property
     def stub(self) -> str:
         """What stands for it in the text, and is sent where the model cannot see it."""
-        kind, size = ("image", f"{self.width}x{self.height}") if self.width else ("file", f"{self.pages} pages")
+        pages = "1 page" if self.pages == 1 else f"{self.pages} pages"
+        kind, size = ("image", f"{self.width}x{self.height}") if self.width else ("file", pages)
         return f"[{kind} {self.name}, {size}, {self.file_id}]"
 
 

@@ -24,8 +24,8 @@ from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.tools.error_channel import Failures, error_detail_tool
 from loom_worker.tools.execution import ToolExecutor
-from loom_worker.tools.pool import Pool
 from loom_worker.tools.files import Files
+from loom_worker.tools.pool import Pool
 from loom_worker.tools.references import References, stores
 from tests.support.valkey import Valkey
 from tests.unit.store.made import WORKSPACE, running

@@ -38,12 +38,12 @@ REFUSED = [
 ]
 
 
-@pytest.mark.cases("data", "kind", KINDS)
+@pytest.mark.cases("data, kind", KINDS)
 def test_a_file_is_what_its_bytes_say_whatever_its_name_is(data: bytes, kind: Kind) -> None:
     assert kind_of(io.BytesIO(data), "report.exe") == kind
 
 
-@pytest.mark.cases("data", "slug", REFUSED)
+@pytest.mark.cases("data, slug", REFUSED)
 def test_what_no_model_is_shown_is_refused(data: bytes, slug: str) -> None:
     with pytest.raises(Invalid) as refused:
         kind_of(io.BytesIO(data), "photo.png", "image/png")
@@ -51,9 +51,7 @@ def test_what_no_model_is_shown_is_refused(data: bytes, slug: str) -> None:
 
 
 @pytest.mark.cases(
-    "name",
-    "declared",
-    "content_type",
+    "name, declared, content_type",
     [
         ("notes.md", None, "text/markdown"),
         ("notes.md", "text/csv", "text/csv"),
