@@ -2,6 +2,7 @@
 
 import logging
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -234,7 +235,7 @@ class Service:
         session = NewSession(id=session_id, agent=agent)
         crash_points.reached("web.received")
         limits, terms = self.settings.limits, self._terms
-        with self.files.kept(new.parts):
+        with self.files.kept(new.parts) if new.parts else nullcontext():
             turn, is_replay = submit(self._database, limits, (tenant, session), new, terms, now_ms=now_ms())
         crash_points.reached("web.committed")
         self._announce(turn, is_replay=is_replay)
