@@ -2,7 +2,8 @@
 
 ``app`` assembles. A file for each resource has its views, the models of its bodies and queries, and the schemas of its
 answers: ``sessions``, ``memory`` (facts, too), ``turns``, ``events``, ``runs`` (and workflows), ``schedules``,
-``results`` (errors, and large results), ``agents`` (tools and versions, too), ``learned``, ``patterns``, ``workspaces``
+``results`` (errors, and large results), ``files``, ``agents`` (tools and versions, too),
+``learned``, ``patterns``, ``workspaces``
 (usage and the queue, too), ``deliveries`` (messages between agents, too), ``keys``, ``users`` (pairings, too),
 ``audit``, ``metrics`` (probes, too), ``a2a`` (the Agent2Agent protocol) and ``pages``. ``operation`` has the decorator
 that declares a view; ``bodies`` and ``query`` read what clients send, by ``strict_json`` and ``check``; ``schemas``,

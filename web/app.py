@@ -19,6 +19,7 @@ from web import (
     auth,
     deliveries,
     events,
+    files,
     keys,
     learned,
     memory,
@@ -39,7 +40,7 @@ from web.auth import require_scope
 from web.caller import ApiCaller, is_unsampled, request_id_of, traceparent_of
 from web.connection_limits import ConnectionLimiter
 from web.connections import group_of
-from web.operation import Views, operation_of
+from web.operation import PARTS_BYTES, Views, operation_of
 
 if TYPE_CHECKING:
     from loom_worker.service.allowances import RateLimits
@@ -48,13 +49,14 @@ if TYPE_CHECKING:
 
 VIEWS: tuple[type[Views], ...] = (
     *(sessions.SessionViews, memory.MemoryViews, turns.TurnViews, events.EventViews, results.ErrorViews),
-    *(results.BlobViews, agents.AgentViews, agents.AgentVersionViews, learned.LearnedViews, patterns.PatternViews),
-    *(workspaces.WorkspaceViews, deliveries.DeliveryViews, deliveries.AgentMessageViews, runs.RunViews),
-    *(schedules.ScheduleViews, memory.FactViews, keys.KeyViews, users.PairingViews, audit.AuditViews, users.UserViews),
-    *(metrics.HealthViews, metrics.MetricsViews, a2a.A2aViews, pages.PageViews),
+    *(results.BlobViews, files.FileViews, agents.AgentViews, agents.AgentVersionViews, learned.LearnedViews),
+    *(patterns.PatternViews, workspaces.WorkspaceViews, deliveries.DeliveryViews, deliveries.AgentMessageViews),
+    *(runs.RunViews, schedules.ScheduleViews, memory.FactViews, keys.KeyViews, users.PairingViews, audit.AuditViews),
+    *(users.UserViews, metrics.HealthViews, metrics.MetricsViews, a2a.A2aViews, pages.PageViews),
 )
 OPERATIONS = tuple(operation for views in VIEWS for operation in views.operations())
 """In the order of the document."""
+_STREAMING = tuple(operation for operation in OPERATIONS if operation.streams != "never")
 _ENCODED_STEP = re.compile("%(?:2f|5c)", re.IGNORECASE)
 _PROBES = frozenset({"/healthz", "/readyz"})
 LOGGED = ("session", "turn", "call", "delivery", "key", "run")
@@ -86,6 +88,19 @@ def create_app(service: "Service", limiter: ConnectionLimiter | None = None) -> 
         # Flask documents this very assignment; mypy takes any method for a constant.
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=count, x_proto=count, x_host=count)  # type: ignore[method-assign]
     return app
+
+
+def most_streamed(file_bytes: int, method: str, path: str, is_large: bool) -> int:
+    """The most bytes of a request's body that its view reads while it comes in; 0: it does not.
+
+    Args:
+        file_bytes: of an uploaded file.
+        is_large: see ``Operation.reads``.
+    """
+    for each in _STREAMING:
+        if each.method == method and each.reads(path, is_large=is_large):
+            return file_bytes + files.FIELD_BYTES if each.is_upload else PARTS_BYTES
+    return 0
 
 
 def limiter_of(app: Flask) -> ConnectionLimiter:

@@ -74,15 +74,17 @@ class Model(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Checks a member as one type, and makes its value of the JSON itself."""
+    """Checks a member as one type, and makes its value of the JSON itself, or of what the check made of that."""
 
     kind: Any
     value: Callable[[Any], Any] = lambda given: given
+    of_checked: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """As pydantic asks for it."""
         return core_schema.no_info_wrap_validator_function(
-            lambda given, check: (check(given), self.value(given))[1], handler.generate_schema(self.kind)
+            lambda given, check: self.value(check(given)) if self.of_checked else (check(given), self.value(given))[1],
+            handler.generate_schema(self.kind),
         )
 
 

@@ -48,8 +48,9 @@ class Served(ServerState):
     known: Connections
     threads: RequestThreads
     max_body_bytes: int
-    streams: Callable[[str, str], bool]
-    """Whether a view, by method and path, reads its body while it comes in."""
+    streams: Callable[[str, str, bool], int]
+    """The most bytes of a body that a view, by method and path, reads while it comes in; 0: it does not. True: the body
+    is over max_body_bytes, or of unknown length."""
 
     def __post_init__(self) -> None:
         """Begin with uvicorn's own."""
@@ -225,9 +226,11 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol, Tracked):
             raise bad_request("The first line is not a method, a target and HTTP/1.0 or HTTP/1.1")
         environ = environ_of(method, self.url, version, self.headers)
         length = None if environ.pop("HTTP_TRANSFER_ENCODING", None) else int(environ.get("CONTENT_LENGTH", 0))
-        self._is_streamed = self.server_state.streams(environ["REQUEST_METHOD"], environ["PATH_INFO"])
-        if length is not None and length > self.server_state.max_body_bytes and not self._is_streamed:
-            raise self._too_large()
+        is_large = length is None or length > self.server_state.max_body_bytes
+        most_bytes = self.server_state.streams(environ["REQUEST_METHOD"], environ["PATH_INFO"], is_large)
+        self._is_streamed = most_bytes > 0 and (length is None or length <= most_bytes)
+        if length is not None and is_large and not self._is_streamed:
+            raise self._too_large(most_bytes)
         self._framing, self._body, self.received_bytes = Framing(length), BodyStream(self._read_on), 0
         (host, port), (_, own_port) = self.client or ("", 0), self.server or ("", 0)
         environ |= {"REMOTE_ADDR": host, "REMOTE_PORT": str(port), "SERVER_PORT": str(own_port)}
@@ -268,8 +271,8 @@ class HttpConnection(HttpToolsProtocol, asyncio.BufferedProtocol, Tracked):
         if self._is_streamed:
             self.threads.hand_over(self._read)
 
-    def _too_large(self) -> Refused:
-        detail = f"The body has more than {self.server_state.max_body_bytes} bytes"
+    def _too_large(self, most_bytes: int = 0) -> Refused:
+        detail = f"The body has more than {most_bytes or self.server_state.max_body_bytes} bytes"
         return Refused(ProblemDetails(413, "request-entity-too-large", detail))
 
     def _refuse(self, problem: ProblemDetails) -> None:

@@ -147,7 +147,10 @@ def _described(operation: Operation) -> Json:
         "responses": _answers(operation),
         "security": security,
     }
-    if body := operation.body:
+    if operation.is_upload:
+        form = {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]}
+        described["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": form}}}
+    elif body := operation.body:
         content = {"application/json": {"schema": body.named()}}
         described["requestBody"] = {"required": not body.is_optional, "content": content}
     return described

@@ -1,19 +1,21 @@
 """The one declaration of an operation, on its view: route, scope, parameters, body and description come from it."""
 
 import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from flask import Flask, Request, Response, current_app
+from flask import Flask, Request, Response, current_app, request
 
 from loom_worker.core.text import closest
 from loom_worker.core.values.api_keys import KeyScope
 from web import rate_limits
 from web.bodies import Body
 from web.caller import caller
-from web.problems import malformed
+from web.problems import busy, malformed
 from web.query import PageQuery, Query
 from web.schemas import Member, Named
 
@@ -40,6 +42,11 @@ HEADERS: Mapping[str, Member] = {
 """Headers that operations read."""
 TOKEN_PARAMETER = "access_token"  # noqa: S105 - its name
 """Where a browser's EventSource, which sends no header, gives a session's token."""
+PARTS_BYTES = 28 * 1024 * 1024
+"""Of a body with files in base64."""
+LARGE_BODIES, LARGE_WAIT_S = 4, 10.0
+"""How many such bodies are taken at once, and how long a further one waits."""
+_LARGE = threading.BoundedSemaphore(LARGE_BODIES)
 _LONGEST_NAME = 64
 """Characters of an unknown name that the answer repeats."""
 
@@ -66,6 +73,10 @@ class Operation:
     """Of the answers that have a body."""
     by_session_token: bool = False
     """True: a session's token opens it."""
+    streams: Literal["never", "large", "always"] = "never"
+    """When its view reads the body while it comes in: if that is over the usual bound (to PARTS_BYTES), or always."""
+    is_upload: bool = False
+    """True: its body is multipart/form-data with a file."""
     begins_turn: bool = False
     """True: it is refused (429) while the key may use no more of the models' tokens."""
     tag: str = ""
@@ -91,13 +102,34 @@ class Operation:
         def served(views: Views, *ids: str, **named: str) -> Response:
             if self.begins_turn:
                 rate_limits.admit(views.service.rate_limits.look_at_tokens(caller().holder))
-            return view(views, *ids, **named, **{name: model.read() for name, model in models.items()})
+            with self._large_body(views.service.settings.web.max_body_bytes):
+                return view(views, *ids, **named, **{name: model.read() for name, model in models.items()})
 
         body = next((each for each in models.values() if issubclass(each, Body)), self.body)
         query = next((each for each in models.values() if issubclass(each, Query)), None)
         summary = " ".join((view.__doc__ or "").split()).removesuffix(".")
         vars(served)["operation"] = replace(self, summary=summary, body=body, query=query)
         return served
+
+    @contextmanager
+    def _large_body(self, usual_bytes: int) -> Iterator[None]:
+        """Let a body be large while the view runs, a few at a time: it is held several times over."""
+        length = request.content_length
+        if self.streams != "large" or (length is not None and length <= usual_bytes):
+            yield
+            return
+        if not _LARGE.acquire(timeout=LARGE_WAIT_S):
+            raise busy("busy", "too many large requests come in at once; send it again")
+        try:
+            request.max_content_length = PARTS_BYTES
+            yield
+        finally:
+            _LARGE.release()
+
+    def reads(self, path: str, *, is_large: bool) -> bool:
+        """True of a request that its view reads while it comes in; is_large: over the usual bound, or of no length."""
+        is_when = self.streams == "always" or (self.streams == "large" and is_large)
+        return is_when and re.fullmatch(re.sub(r"{\w+}", "[^/]+", self.path), path) is not None
 
     @property
     def method(self) -> str:

@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from loom_worker.core.settings_tree import WebSettings
-from web.app import create_app
+from web.app import create_app, most_streamed
 from web.connection_limits import ConnectionLimiter
 from web.connections import STUCK_S, Connections
 from web.http_connection import HttpConnection, Served
@@ -51,13 +52,13 @@ class HttpServer(uvicorn.Server):
     """A bound web server: start, drain, stop, once each. Its loop has a thread of its own.
 
     Args:
-        streams: whether a view, by method and path, reads its body while it comes in.
+        streams: see ``Served``; None: as the operations say.
 
     Raises:
         OSError: the address is taken or not ours.
     """
 
-    def __init__(self, service: "Service", *, streams: Callable[[str, str], bool] = lambda *_: False) -> None:
+    def __init__(self, service: "Service", *, streams: Callable[[str, str, bool], int] | None = None) -> None:
         web = service.settings.web
         # Behind proxies all connections come from theirs, so an address has no share of its own there.
         self._known = Connections(limit=_connection_limit(), has_shares=not web.trusted_proxies)
@@ -72,6 +73,7 @@ class HttpServer(uvicorn.Server):
         app = create_app(service, self._limiter)
         super().__init__(uvicorn.Config(app, http=HttpConnection, interface="asgi3", **options))
         self._threads = RequestThreads(web.threads)
+        streams = streams or partial(most_streamed, service.settings.files.most_bytes)
         self.server_state = Served(self._known, self._threads, web.max_body_bytes, streams)
         self._is_up, self._is_over = threading.Event(), asyncio.Event()
         self._loop = threading.Thread(target=self.run, args=([self._listener],), name="loom-web", daemon=True)

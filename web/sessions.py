@@ -102,8 +102,8 @@ SESSION = record(
 MESSAGE = record(
     "Message",
     "One message of a conversation.",
-    "id object=message session_id turn_id role content:text tool_calls:free[] tool_results:free[] usage token_count "
-    "timestamp:time",
+    "id object=message session_id turn_id role content:text files:free[] tool_calls:free[] tool_results:free[] usage "
+    "token_count timestamp:time",
     Message,
     also=CUT,
     role=one_of(Role),

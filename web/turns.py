@@ -1,13 +1,15 @@
 """Turns: submit one, look at it, wait for its end, cancel it, run it again, list them."""
 
+import json
 import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from flask import Response, request
+from flask import Response, current_app, request
 from pydantic import AfterValidator, Field
+from werkzeug.exceptions import RequestEntityTooLarge
 
 from loom_worker.core.errors import Flaw
 from loom_worker.core.values.calls import Call
@@ -16,6 +18,7 @@ from loom_worker.core.values.decisions import ApprovalVerdict, Decision
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import CRITICALITIES, JUDGE_TYPES
+from loom_worker.core.values.media import Part
 from loom_worker.core.values.notifications import EventType
 from loom_worker.core.values.spans import SpanEvent, SpanKind, SpanStatus, TraceSpan
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn, TurnStatus, is_blank
@@ -34,12 +37,13 @@ from web.bodies import (
     request_fields,
 )
 from web.caller import caller
-from web.check import NOT_BLANK, SESSION_ID, Given, Model, Moment, expected_of, flawed
+from web.check import NOT_BLANK, SESSION_ID, Given, Model, Moment, any_of, expected_of, flawed
+from web.files import PartMember, Parts
 from web.long_polls import EndAnswer, LongPolls
 from web.operation import IDEMPOTENT, Operation, Views
 from web.problems import RETRY_S
 from web.query import PageQuery, Query, Text, Whole
-from web.schemas import CUT, WHOLE, array, list_of, nullable, one_of, record
+from web.schemas import CUT, FREE, WHOLE, array, list_of, nullable, one_of, record
 
 MOST_SKEW_MS = 5 * 60 * 1000
 """How far a client's clock may be ahead."""
@@ -79,11 +83,20 @@ def _visible(given: str) -> str:
     return given
 
 
+def _values(given: str | list[PartMember]) -> str | tuple[Part, ...]:
+    return given if isinstance(given, str) else tuple(part.value() for part in given)
+
+
+_TEXT = Annotated[str, Field(pattern=NOT_BLANK), AfterValidator(_visible)]
+_INPUT = Given(any_of(string=_TEXT, array=Parts), _values, of_checked=True)
+
+
 class NewTurnBody(Body):
     """A turn to be run."""
 
-    input: Annotated[str, Field(pattern=NOT_BLANK), AfterValidator(_visible)] = Field(
-        description="What the user says; more than blanks and invisible characters."
+    input: Annotated[Any, _INPUT] = Field(
+        description="What the user says: a text of more than blanks and invisible characters, or parts, among them "
+        "images and files. The body may have 28 MiB where they are in base64, else 1 MiB."
     )
     agent: Name | None = Field(
         None, description="Who answers. A session keeps the agent of its first turn: another one is refused (422)."
@@ -114,6 +127,15 @@ class NewTurnBody(Body):
     )
 
     @classmethod
+    def of(cls, given: Json) -> Self:
+        """Check what was sent; what is not base64 keeps within the usual bound."""
+        usual_bytes, length = current_app.config["MAX_CONTENT_LENGTH"], request.content_length
+        is_large = usual_bytes is not None and (length is None or length > usual_bytes)
+        if is_large and len(json.dumps(_without_data(given), ensure_ascii=False).encode()) > usual_bytes:
+            raise RequestEntityTooLarge
+        return super().of(given)
+
+    @classmethod
     def further_flaws(cls, given: Json) -> Iterator[Flaw]:
         """The session's id stands in the path, but a turn makes its session: the rule is that of a new one."""
         session_id = (request.view_args or {})["session_id"]
@@ -124,7 +146,8 @@ class NewTurnBody(Body):
         """As the service takes it; ``agent`` belongs to the session."""
         at = self.channel
         return NewTurn(
-            input=self.input,
+            input=self.input if isinstance(self.input, str) else "",
+            parts=() if isinstance(self.input, str) else self.input,
             webhook=self.webhook,
             deadline_s=self.deadline_s,
             max_attempts=self.max_attempts,
@@ -136,6 +159,15 @@ class NewTurnBody(Body):
             said_ms=self.said_at,
             **request_fields(session_id, self.given),
         )
+
+
+def _without_data(given: Json) -> Json:
+    """A body without what stands in base64 in it."""
+    parts = given.get("input")
+    if not isinstance(parts, list):
+        return given
+    bare = [{**each, "data": None} if isinstance(each, dict) and "data" in each else each for each in parts]
+    return {**given, "input": bare}
 
 
 class CancelTurnBody(Body):
@@ -241,6 +273,7 @@ TURN = record(
     model="text? The model that answers it; null before it has run.",
     user="text? Of its session, when it was accepted.",
     parent_turn_id="text? Of the turn that asked for it and waits, if another agent did.",
+    input={"type": ["string", "array"], "items": FREE, "description": "As given; a file_id in the place of base64."},
     output_text="text? The answer: what the turn said last, as it was streamed.",
     output_parsed="free? The answer as an object, if it had to have a form; null if it is not whole, and in lists.",
     output_parts="text[]? The answer as messages of its channel, in order.",
@@ -291,6 +324,7 @@ class TurnViews(Views, tag="turns"):
         problems=(409,),
         headers=IDEMPOTENT,
         by_session_token=True,
+        streams="large",
         begins_turn=True,
     )
     def submit(self, session_id: str, body: NewTurnBody) -> Response:

@@ -7,7 +7,9 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from loom_worker.blobs.tier import DiskFull, UnwritableBlob, digits
 
@@ -15,6 +17,7 @@ log = logging.getLogger(__name__)
 
 FOLDERS = 256
 """Folders of the first level; each has as many of the second."""
+PIECE_BYTES = 1 << 20
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NAME = re.compile(r"([0-9a-f]{32})(\.[0-9a-f]+\.new)?")
 
@@ -25,7 +28,7 @@ class DiskTier:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def put(self, ref: str, data: bytes) -> None:
+    def put(self, ref: str, data: bytes | BinaryIO) -> None:
         """Write a file under another name, then rename it, so nobody ever sees half of it.
 
         It is not synced to the disk: its checksum shows if a power loss damaged it.
@@ -56,7 +59,7 @@ class DiskTier:
         try:
             with self._file(ref).open("rb", buffering=0) as file:
                 parts, left = [], most_bytes + 1
-                while left and (part := os.read(file.fileno(), min(left, 1 << 20))):
+                while left and (part := os.read(file.fileno(), min(left, PIECE_BYTES))):
                     parts.append(part)
                     left -= len(part)
                 return b"".join(parts)
@@ -95,12 +98,13 @@ class DiskTier:
         return self._folder / name[:2] / name[2:4] / name
 
 
-def _write(file: Path, data: bytes) -> None:
+def _write(file: Path, data: bytes | BinaryIO) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb", buffering=0) as content:
-        rest = memoryview(data)
-        while rest:  # a write to a disk that gets full may take only a part; the next one then fails
-            rest = rest[content.write(rest) :]
+        for piece in [data] if isinstance(data, bytes) else iter(partial(data.read, PIECE_BYTES), b""):
+            rest = memoryview(piece)
+            while rest:  # a write to a disk that gets full may take only a part; the next one then fails
+                rest = rest[content.write(rest) :]
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:

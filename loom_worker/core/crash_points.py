@@ -12,6 +12,7 @@ from pathlib import Path
 
 POINTS = {
     "web.received": "a turn was checked, nothing is written",
+    "web.file_stored": "the bytes of a file that came with it are stored, its row is not",
     "web.committed": "its row is committed, nothing is sent",
     "web.answering": "it is announced, the 202 is not sent",
     "turn.received": "a worker has received a wake-up",

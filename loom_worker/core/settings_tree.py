@@ -160,6 +160,8 @@ class LimitSettings:
     """Unfinished turns a session may have."""
     workspace_depth: int = 10_000
     """Unfinished turns a workspace may have."""
+    workspace_file_bytes: int = setting("LOOM_WORKSPACE_FILE_BYTES", Whole(0, 1 << 50), 2_000_000_000)
+    """Size of all files of a workspace together; one that does not fit is answered 409."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,16 @@ class BlobSettings:
     """Size of the folder."""
     ttl_s: float = setting("LOOM_BLOB_TTL_S", Seconds(), 3600.0)
     """How long a result is kept after its last use; longer while an unfinished turn refers to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """Files that clients send, and URLs that they name in a turn's input."""
+
+    most_bytes: int = setting("LOOM_FILE_BYTES", Whole(1024, 1 << 30), 32 * 1024 * 1024)
+    """Size of one file; larger ones are answered 413."""
+    allow_private: bool = setting("LOOM_ALLOW_PRIVATE_FILES", YesNo(), False)
+    """URLs of loopback and private addresses are fetched, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +376,7 @@ class Settings:
     lanes: LaneSettings = LaneSettings()
     tools: ToolSettings = ToolSettings()
     blobs: BlobSettings = BlobSettings()
+    files: FileSettings = FileSettings()
     events: EventSettings = EventSettings()
     retention: RetentionSettings = RetentionSettings()
     schedules: ScheduleSettings = ScheduleSettings()

@@ -10,7 +10,8 @@ request, ``anthropic_stream`` makes the reply; ``converse`` translates both for 
 ``openai`` is that for all who speak OpenAI's formats: ``presets`` says
 in which way each of them does, ``openai_chat`` and ``openai_responses`` build requests and replies. ``a2a`` lets an
 agent elsewhere answer: ``a2a_http`` writes what it is sent and sends it, ``a2a_task`` puts together what it says.
-``sanitize`` mends text and JSON of a model, ``rerank`` lets a model rank patterns or messages, ``tokens`` counts
+``media`` counts images and PDFs, and has their
+forms. ``sanitize`` mends text and JSON of a model, ``rerank`` lets a model rank patterns or messages, ``tokens`` counts
 tokens, ``prices`` computes costs, ``catalog`` knows what models take and can do. ``embeddings`` says what an embedding
 model is; ``embeddings_http`` asks one, ``embeddings_local`` computes on this machine.
 """

@@ -5,13 +5,15 @@ content, a mark on a thinking block and more than four marks, so none of these i
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from loom_worker.core.values.chat import ChatMessage, Effort, Request, Shape, Thinking, ToolUse
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.media import Media
 from loom_worker.llm.conversation import fit_to_send
+from loom_worker.llm.media import anthropic_block, blocks
 from loom_worker.llm.prices import plain_name
 from loom_worker.llm.sanitize import clean, json_error, sendable
 from loom_worker.llm.shaped import ANY_TOOL
@@ -26,6 +28,7 @@ of the reply. A block without the key goes first.
 """
 NO_CONTENT = "(no output)"
 EARLIER = "(The conversation began earlier.)"
+MOST_IMAGE_BYTES = 5 * 1024 * 1024
 GO_ON = "(Go on.)"
 """Follows a reply that is to be continued: newer models take no conversation that ends with a reply."""
 THINKS: tuple[tuple[str, str], ...] = (
@@ -142,7 +145,7 @@ def _messages(request: Request, model: str, needs_signature: bool) -> list[Json]
     flat = [("user", block | _mark(request)) for block in _texts(request.memory)]
     for message in fit_to_send(request.messages):
         role = "assistant" if message.role == "assistant" else "user"
-        flat += [(role, block) for block in _blocks(message, model, needs_signature)]
+        flat += [(role, block) for block in _blocks(message, request, model, needs_signature)]
     messages: list[Json] = [
         {"role": role, "content": [block for _, block in group]}
         for role, group in groupby(flat, key=lambda pair: pair[0])
@@ -171,12 +174,14 @@ def _mark(request: Request) -> Json:
     return {"cache_control": CACHE_MARK} if request.cache_marks else {}
 
 
-def _blocks(message: ChatMessage, model: str, needs_signature: bool) -> Iterator[Json]:
+def _blocks(message: ChatMessage, request: Request, model: str, needs_signature: bool) -> Iterator[Json]:
     if message.role == "user":
-        yield from _texts(message.context, message.text)
+        yield from _texts(message.context)
+        yield from _shown(message.text, message.media, request)
     elif message.role == "tool":
         for outcome in message.outcomes:
-            content = clean(outcome.content if outcome.content.strip() else NO_CONTENT)
+            content: str | list[Json] = clean(outcome.content if outcome.content.strip() else NO_CONTENT)
+            content = _shown(outcome.content, outcome.media, request) if outcome.media else content
             block: Json = {"type": "tool_result", "tool_use_id": outcome.tool_use_id, "content": content}
             yield block | {"is_error": True} if outcome.is_error else block
     else:
@@ -200,6 +205,14 @@ def _assistant(message: ChatMessage, model: str, needs_signature: bool) -> Itera
         text_length, calls = position.get("text", 0), position.get("calls", 0)
     yield from _texts(message.text[text_length:])
     yield from map(_tool_use, message.tool_uses[calls:])
+
+
+def _shown(text: str, media: Sequence[Media], request: Request) -> list[Json]:
+    """A text with its media; an image that the API would refuse for its size stays a line."""
+    fit = [each for each in media if each.pages or each.size_bytes <= MOST_IMAGE_BYTES]
+    if not fit:
+        return list(_texts(text))
+    return blocks(text, fit, request.read_file, say=lambda each: tuple(_texts(each)), form=anthropic_block)
 
 
 def _texts(*parts: str) -> Iterator[Json]:

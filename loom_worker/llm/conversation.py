@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from loom_worker.core.values.chat import ChatMessage, Request, Role, ToolOutcome, ToolUse
 from loom_worker.core.values.json import Json
+from loom_worker.llm.media import without_media
 from loom_worker.llm.sanitize import CALL_ID, tool_name
 from loom_worker.llm.shaped import as_tool
 
@@ -28,6 +29,7 @@ _ABOUT_EFFORT = re.compile(
 )
 """A wish for thinking, which not every model takes in this form; blocks of thinking are another matter."""
 _ABOUT_CALLS = re.compile(r"\bmessages?[.\[]\d|\btool.(?:use|result|call)|\bfunction.?call", re.IGNORECASE)
+_ABOUT_MEDIA = re.compile(r"\bimages?\b|\bpdf\b|\bdocuments?\b|\bmedia_type\b|\binput_(?:image|file)\b", re.IGNORECASE)
 _ABOUT_OTHERS = re.compile(r"\btools?[.\[]\d|stop_sequences|max_tokens|system[.\[]\d", re.IGNORECASE)
 """Fields that no other form of the conversation makes better."""
 
@@ -110,6 +112,8 @@ def without_what_is_refused(request: Request, complaint: str, *, is_certain: boo
         return replace(request, must_call="", tools=request.tools if request.may_call_tools else ())
     if (plainer := _with_fewer_options(request, complaint)) is not None:
         return plainer
+    if any(each.all_media for each in request.messages) and _ABOUT_MEDIA.search(complaint):
+        return replace(request, messages=tuple(map(without_media, request.messages)))
     if is_certain and _ABOUT_OTHERS.search(complaint):
         return None
     if (signed := proofs(request)) and (is_certain or _ABOUT_THINKING.search(complaint)):

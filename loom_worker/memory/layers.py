@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from loom_worker.core.text import longest
-from loom_worker.core.values.chat import ChatMessage, Frame, ToolSpec
+from loom_worker.core.values.chat import ChatMessage, Frame, ToolOutcome, ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Message
 
@@ -105,7 +105,13 @@ def message_tokens(message: ChatMessage, count: Count) -> int:
     # Of a block of thinking its text is counted by the provider, and not its signature (recordings).
     texts += _thinking([message])
     overhead = MESSAGE_OVERHEAD_TOKENS + CALL_OVERHEAD_TOKENS * len(message.tool_uses)
+    overhead += sum(each.tokens for each in message.all_media)
     return sum(count(text) for text in texts if text) + overhead
+
+
+def outcome_tokens(outcome: ToolOutcome, count: Count) -> int:
+    """Tokens of a result with the images in it."""
+    return count(outcome.content) + sum(each.tokens for each in outcome.media)
 
 
 def _thinking(messages: Sequence[ChatMessage]) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from loom_worker.core.text import short
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolSpec, ToolUse
 from loom_worker.core.values.sessions import Message
-from loom_worker.memory.layers import Count, chat_tokens, tools_tokens, with_added
+from loom_worker.memory.layers import Count, chat_tokens, outcome_tokens, tools_tokens, with_added
 
 RESULTS_SHARE = 0.30
 """Of the input budget (0-1), for the tool results of one turn."""
@@ -46,7 +46,7 @@ def bounded(turn: Sequence[ChatMessage], *, budget_tokens: int, count: Count) ->
     Args:
         budget_tokens: of the results alone, see results_tokens.
     """
-    if sum(count(outcome.content) for message in turn for outcome in message.outcomes) <= budget_tokens:
+    if sum(outcome_tokens(outcome, count) for message in turn for outcome in message.outcomes) <= budget_tokens:
         return tuple(turn)
     uses = _uses(turn)
     kept: deque[_Result] = deque()
@@ -97,8 +97,8 @@ def _results(place: int, message: ChatMessage, uses: Mapping[str, ToolUse], coun
     results = []
     for at, outcome in enumerate(message.outcomes):
         stub = _stub(outcome, uses.get(outcome.tool_use_id))
-        tokens = count(outcome.content)
-        if count(stub.content) < tokens and len(stub.content) < len(outcome.content):
+        tokens = outcome_tokens(outcome, count)
+        if count(stub.content) < tokens and (outcome.media or len(stub.content) < len(outcome.content)):
             results.append(_Result((place, at), stub, tokens))
     return results
 
@@ -108,7 +108,8 @@ def _stub(outcome: ToolOutcome, use: ToolUse | None) -> ToolOutcome:
     refs = references(outcome.content)[-STUB_REFS:]
     held = f" It named {', '.join(refs)}, which get_tool_result reads." if refs else ""
     note = f"[The result of {call}, {len(outcome.content)} characters, was left out to save room.{held}"
-    return replace(outcome, content=f"{note} Call the tool again, for no more than you need, if you need it.]")
+    note += " Call the tool again, for no more than you need, if you need it.]"
+    return replace(outcome, content=note, media=())
 
 
 def _replaced(turn: Sequence[ChatMessage], gone: Mapping[tuple[int, int], ToolOutcome]) -> tuple[ChatMessage, ...]:

@@ -131,6 +131,7 @@ def service(settings: Settings) -> Service:
         semantics=fitted.registry.embedders,
         patterns=_pattern_catalog(fitted, database, client),
         references=fitted.expiring.references,
+        files=fitted.expiring.files,
         bodies=_bodies(settings),
         health=health,
         figures=Figures(health, fitted.breakers, waits, fitted.expiring.references, fitted.knowledge.library),

@@ -121,6 +121,7 @@ def components(
         breakers=breakers,
         rates=RateLimiter(client),
         references=expiring.references,
+        files=expiring.files,
         failures=Failures(expiring.errors),
         stopping=stopping,
     )

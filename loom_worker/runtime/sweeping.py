@@ -40,6 +40,7 @@ from loom_worker.tasks.app import app, configure
 from loom_worker.tasks.dispatch import CeleryDispatcher, WakeupQueue
 from loom_worker.tasks.sweep import NoSchedules, ScheduleWatch, Sweep, Sweeper
 from loom_worker.tools.agent_tools import LaneWaker
+from loom_worker.tools.files import Files
 from loom_worker.tools.references import References, stores
 from loom_worker.trace.collector import Collector
 from loom_worker.trace.export import Exporter
@@ -154,9 +155,10 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class ExpiringStores:
-    """What is kept for a time: large results, errors, turns of old sessions, users who are to be deleted."""
+    """What is kept for a time: large results, files, errors, turns of old sessions, users who are to be deleted."""
 
     references: References
+    files: Files
     errors: AgentErrors
     messages: AgentMessages
     error_days: int
@@ -170,8 +172,10 @@ class ExpiringStores:
         """Make them; nothing is connected yet."""
         client, connections = redis_of(settings), settings.web.threads + settings.worker_concurrency
         raw = redis_client.client(settings.redis_url, connections=connections, decodes=False)
+        references = References(stores(settings.blobs, BlobRows(database), raw), settings.blobs)
         return cls(
-            References(stores(settings.blobs, BlobRows(database), raw), settings.blobs),
+            references,
+            Files.of(settings, database, references),
             AgentErrors(database),
             AgentMessages(database),
             settings.tools.error_days,
@@ -181,7 +185,7 @@ class ExpiringStores:
 
     def remove_expired(self, moment_ms: int) -> None:
         """Remove a little of what has expired by then; the sweep calls this every second."""
-        if self.rest.is_over() and not self.references.tidy(moment_ms):
+        if self.rest.is_over() and not self.references.tidy(moment_ms) + self.files.tidy(moment_ms):
             self.rest.begin(TIDY_PAUSE_S)
         kept_since_ms = moment_ms - self.error_days * DAY_MS
         self.errors.expire(before_ms=kept_since_ms)

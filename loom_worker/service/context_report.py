@@ -116,18 +116,19 @@ class ContextReport:
         """Recall nothing any more for the session's next question, or raise NotFound."""
         self.memories.clear_promoted(tenant, session_id)
 
-    def check_fits(self, tenant: Tenant, session_id: str, agent: str, text: str) -> None:
+    def check_fits(self, tenant: Tenant, session_id: str, agent: str, message: ChatMessage) -> None:
         """Raise Invalid for a message that would not fit with system text, tools and kernel.
 
         Args:
             agent: whose session it becomes, should it be new.
         """
         session = self.sessions.known(tenant, session_id, agent)
-        if 2 * len(text.encode()) < surely_free(*self.agents.window(session.agent if session else agent)):
+        free = surely_free(*self.agents.window(session.agent if session else agent))
+        if not message.media and 2 * len(message.text.encode()) < free:
             return
         runtime = self._runtime(session, agent, tenant)
         room = room_tokens(runtime, session, rom=self._rom(runtime, session, workspace_of(tenant))[0])
-        needed = message_tokens(ChatMessage("user", text), runtime.count)
+        needed = message_tokens(context.seen(runtime, message), runtime.count)
         if needed > room:
             raise Invalid(
                 f"The message takes about {needed} tokens, and {room} are free in the model's window. Send it in "

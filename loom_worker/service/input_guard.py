@@ -15,6 +15,7 @@ from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.guardrails import NO_GUARDRAILS, Guardrails, Stage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.media import Part, joined
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession, SessionPatch
 from loom_worker.core.values.tenants import LOCAL, Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import NewTurn, Turn
@@ -44,9 +45,15 @@ class InputGuard:
 
     def admitted(self, tenant: Tenant, session_id: str, new: NewTurn, asked: Asked) -> NewTurn:
         """The turn without what the rules take out, and with what was decided; raises Invalid as ``kept``."""
-        given, channel = {"input": new.input, "metadata": new.metadata}, new.channel.name if new.channel else None
+        said = [part.text for part in new.parts]
+        given: Json = {"input": said if new.parts else new.input, "metadata": new.metadata}
+        channel = new.channel.name if new.channel else None
         about = {"key_id": new.key_id, "session_id": session_id, "channel": channel}
         kept, decisions = self._checked(tenant, given, (asked,), about)
+        if new.parts and kept["input"] != said:
+            kept |= _with_texts(new.parts, kept["input"])
+        elif new.parts:
+            kept["input"] = new.input
         return replace(new, **kept, guard=list(decisions)) if decisions else new
 
     def kept(
@@ -101,6 +108,16 @@ class InputGuard:
             "key_id": about.get("key_id") or LOCAL.key_id,
         }
         self._audit.add(AuditEntry(at_ms=now_ms(), action=action, decisions=decisions, **(about | who)))
+
+
+def _with_texts(parts: Iterable[Part], texts: Iterable[str]) -> Json:
+    """Parts and input with what is left of the parts' texts; a file is as it is, so what would change it is refused."""
+    for place, (part, text) in enumerate(zip(parts, texts, strict=True)):
+        if part.type != "text" and part.text != text:
+            detail = "a guardrail would take something out of this file; send its text without that"
+            raise Invalid(f"A guardrail refuses a file: {detail}.", (Flaw(f"/input/{place}", detail),), BLOCKED)
+    kept = tuple(replace(part, text=text) for part, text in zip(parts, texts, strict=True))
+    return {"parts": kept, "input": joined(kept)}
 
 
 @dataclass(frozen=True, slots=True)

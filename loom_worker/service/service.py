@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -13,8 +14,10 @@ from loom_worker.core.fields import Fields, InvalidField
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agent_messages import AgentMessage
 from loom_worker.core.values.agents import Agent, ModelChoice
+from loom_worker.core.values.chat import ChatMessage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, pointer_step
+from loom_worker.core.values.media import joined, media_of
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession, Session, SessionPatch
@@ -58,6 +61,7 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import replayed, retry, submit
 from loom_worker.store.turns import Turns, set_webhook
+from loom_worker.tools.files import Files
 from loom_worker.tools.references import References
 from loom_worker.trace.turn_spans import TurnTraces
 from loom_worker.turn.agent_runtime import AgentRuntimes
@@ -92,6 +96,7 @@ class ServiceParts:
     semantics: Semantics
     patterns: PatternCatalog
     references: References
+    files: Files
     bodies: WebhookBodies
     health: Health
     figures: Figures
@@ -133,6 +138,7 @@ class Service:
         self.facts = UserFacts(Facts(database), guard)
         self.users = UserDeletions(database, lanes, waiter.events)
         self.references = parts.references
+        self.files = parts.files
         self.contexts = parts.contexts
         self.patterns = parts.patterns
         self.approvals = Approvals(database, guard, parts.runtimes, parts.announcer, waiter.waits)
@@ -213,9 +219,15 @@ class Service:
         """
         self._check_asked(tenant, session_id, agent)
         asked = self.sessions.asked(tenant, session_id, agent or DEFAULT_AGENT)
+        if new.parts and (earlier := replayed(self._database, tenant, new)) is not None:
+            return earlier, True
         try:
-            if len(new.input.encode()) > CHECKED_BYTES:
-                self.contexts.check_fits(tenant, session_id, asked.agent, new.input)
+            if new.parts:
+                parts = self.files.looked_up(tenant, new.parts)
+                new = replace(new, parts=parts, input=joined(parts))
+            if new.parts or len(new.input.encode()) > CHECKED_BYTES:
+                message = ChatMessage("user", new.input, media=media_of(new.parts))
+                self.contexts.check_fits(tenant, session_id, asked.agent, message)
             if new.budget or asked.budget or asked.rules.budget or self._terms.budget(asked.agent):
                 self._terms.check_affords(tenant, session_id, asked.agent, new.input, new.budget)
             new = self._input_guard.admitted(tenant, session_id, new, asked)
@@ -227,7 +239,8 @@ class Service:
         session = NewSession(id=session_id, agent=agent)
         crash_points.reached("web.received")
         limits, terms = self.settings.limits, self._terms
-        turn, is_replay = submit(self._database, limits, (tenant, session), new, terms, now_ms=now_ms())
+        with self.files.kept(new.parts) if new.parts else nullcontext():
+            turn, is_replay = submit(self._database, limits, (tenant, session), new, terms, now_ms=now_ms())
         crash_points.reached("web.committed")
         self._announce(turn, is_replay=is_replay)
         if new.double_texting in ("interrupt", "rollback") and turn.position:

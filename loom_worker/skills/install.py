@@ -6,29 +6,23 @@ time.
 
 import os
 import re
-import socket
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
-from urllib.parse import urljoin
 
-from loom_worker.core.errors import BadFile, Conflict, Invalid, NotFound, Rejected, Transient
+from loom_worker.core.errors import BadFile, Conflict, NotFound, Rejected
 from loom_worker.core.text import one_line
 from loom_worker.core.values.skills import Skill
-from loom_worker.guard.net.address import Deadline, Lookup, Private, Target, resolve_in_time, target
-from loom_worker.guard.net.http import HttpRequest, HttpResponse, send_request
+from loom_worker.guard.net.address import named
+from loom_worker.guard.net.fetch import Fetching, fetch
 from loom_worker.skills.folder import read
 from loom_worker.skills.index import SKILLS, Skills
-from loom_worker.skills.package import MAX_ARCHIVE_BYTES, Package, Unsafe, collected, named, naming, unpack
+from loom_worker.skills.package import MAX_ARCHIVE_BYTES, Package, Unsafe, collected, naming, unpack
 from loom_worker.skills.spec import FILE, ONLY_IN, skill_from, without_itself
 from loom_worker.skills.storage import check_skill, check_workspace, locked
 
-TIMEOUT_S: Final = 30.0
-"""For everything: name servers, connections, redirects, the last byte."""
-MAX_REDIRECTS: Final = 5
-_REDIRECTS = (301, 302, 303, 307, 308)
-_QUESTION = {"Accept": "*/*", "Accept-Encoding": "identity"}
+FETCHING: Final = Fetching(MAX_ARCHIVE_BYTES, "--allow-private", needs_https=True)
 _URL = re.compile(r"https?://", re.IGNORECASE)
 
 
@@ -53,7 +47,7 @@ def package_from(source: str, *, allow_private: bool = False) -> Package:
     """
     with naming(source):
         if _URL.match(source):
-            return unpack(fetch(source, allow_private=allow_private))
+            return unpack(fetch(source, replace(FETCHING, allow_private=allow_private)))
         path = Path(source)
         if path.is_dir():
             return collected(path)
@@ -216,57 +210,3 @@ def _skill(root: Path, workspace: str, name: str) -> Skill:
     where = f"{workspace}/{SKILLS}/{name}"
     why = [problem for problem in shelf.problems if problem.startswith((f"{where}/", f"{where}:"))]
     raise NotFound(why[0] if why else f"the workspace {one_line(workspace)} has no skill {name}")
-
-
-def fetch(
-    url: str, *, allow_private: bool = False, timeout_s: float = TIMEOUT_S, lookup: Lookup = socket.getaddrinfo
-) -> bytes:
-    """Get the content of a URL, at most ``MAX_ARCHIVE_BYTES``.
-
-    Args:
-        allow_private: plain http, loopback and private addresses are no reason to refuse.
-
-    Raises:
-        Rejected: the URL, or one it redirects to, may not be called; the answer is an error or too large.
-        Transient: there was no complete response.
-    """
-    deadline = Deadline(timeout_s)
-    for _ in range(MAX_REDIRECTS + 1):
-        answer, where = _asked(url, deadline, allow_private=allow_private, lookup=lookup)
-        if answer.status not in _REDIRECTS:
-            return _body(answer, where)
-        try:
-            url = urljoin(where.origin + where.path, answer.headers.get("Location", ""))
-        except ValueError as error:
-            raise Rejected(f"{where.host}: redirects to what is no URL") from error
-    raise Rejected(f"{where.host}: more than {MAX_REDIRECTS} redirects")
-
-
-def _asked(url: str, deadline: Deadline, *, allow_private: bool, lookup: Lookup) -> tuple[HttpResponse, Target]:
-    """One hop; the addresses that were checked are the ones that are dialled."""
-    shown = named(url)
-    try:
-        where = target(url, allow_private=allow_private)
-        if where.scheme != "https" and not allow_private:
-            raise Rejected(f"{shown}: only https is fetched; --allow-private allows http, too")
-        addresses = resolve_in_time(where, deadline, allow_private=allow_private, lookup=lookup)
-        question = HttpRequest("GET", where.path, headers=_QUESTION)
-        return send_request(where, addresses, question, deadline=deadline, max_bytes=MAX_ARCHIVE_BYTES), where
-    except Private as error:
-        raise Rejected(f"{shown}: {error}; --allow-private allows loopback and private networks") from error
-    except Invalid as error:
-        raise Rejected(f"{shown}: {error}") from error
-    except Transient as error:
-        raise Transient(f"{shown}: {error}") from error
-
-
-def _body(answer: HttpResponse, where: Target) -> bytes:
-    if answer.status != 200:
-        raise Rejected(f"{where.host}: HTTP {answer.status}")
-    if answer.is_longer:
-        raise Rejected(f"{where.host}: the answer is larger than {MAX_ARCHIVE_BYTES} bytes")
-    if answer.error is not None:
-        raise Transient(f"{where.host}: the answer is not whole: {answer.error}")
-    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise Rejected(f"{where.host}: the answer is packed, though that was not asked for")
-    return answer.body

@@ -24,6 +24,7 @@ from typing import Final
 
 from loom_worker.core.errors import Rejected
 from loom_worker.core.text import is_plain, one_line
+from loom_worker.guard.net.address import named
 from loom_worker.skills.folder import opened, read
 from loom_worker.skills.spec import FILE
 
@@ -40,10 +41,6 @@ _MAX_NAME_BYTES = 255
 _RESERVED = re.compile(r"(?:CON|PRN|AUX|NUL|COM[0-9¹²³]|LPT[0-9¹²³])(?:\..*)?", re.IGNORECASE)
 """Names of devices on Windows, whatever follows their first dot."""
 _SEPARATORS = frozenset("/\\:")
-# Up to the last @ of all, not of the host alone, where a password may hold what ends a host: its colon has no port.
-_LOGIN = re.compile(
-    r"\A(\s*[a-z][a-z0-9+.-]+:/+)(?:[^/?#]*:(?!\d*(?:[/?#]|\Z)).*@|[^/?#]*@)", re.DOTALL | re.IGNORECASE
-)
 MAX_ARCHIVE_BYTES: Final = 10 * 1024 * 1024
 MAX_ENTRIES: Final = 4 * MAX_FILES
 """Entries of an archive, folders and hidden files included."""
@@ -185,11 +182,6 @@ class FileCollection:
 def refused(path: str, why: str) -> Unsafe:
     """The error for one file, named as far as it can be shown."""
     return Unsafe(f"{one_line(path)!r}: {why}")
-
-
-def named(source: str) -> str:
-    """A path or URL in one line, as it can be shown: without user name and password."""
-    return one_line(_LOGIN.sub(r"\1…@", source))
 
 
 @contextmanager

@@ -24,7 +24,8 @@ stands around them. Beyond them: ``dated_summaries``, and ``facts``, which ``fac
 
 Other tables: ``outbox`` webhook deliveries, ``trace_outbox`` traces to be exported, ``ledger`` costs, ``budgets`` what
 may be spent, ``workspaces`` their rules, ``api_keys``, ``pairings`` who is who in channels, ``agent_errors``, ``blobs``
-large results, ``shared_memory``, ``patterns`` their outcomes, ``learned`` what optimizers have found for agents.
+large results, ``files`` of clients, ``shared_memory``, ``patterns`` their outcomes,
+ ``learned`` what optimizers have found for agents.
 ``audit`` says who did what, ``metric_values`` what was counted. ``removal`` deletes a session, ``users`` all of a user;
 ``purge`` removes the rows of deleted sessions, ``retention`` what is too old. ``tenants`` says which rows
 a client may reach, and pages its lists.

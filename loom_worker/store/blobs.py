@@ -5,7 +5,6 @@ A row goes before its bytes do, so that nobody finds a row without bytes in what
 
 from collections.abc import Collection
 from dataclasses import asdict
-from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -21,11 +20,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from loom_worker.core.values.media import file_id_of
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tools import DataReference
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions, turns, unfinished
-from loom_worker.store.tables import agent_message_refs, agent_messages, blob_grants, blobs, workflow_runs
+from loom_worker.store.tables import agent_message_refs, agent_messages, blob_grants, blobs, files, workflow_runs
 from loom_worker.store.tenants import of_session, ours
 
 TOUCH_MS = 60_000
@@ -85,7 +85,7 @@ class BlobRows:
         """Add a reference if all of them keep within ``most_bytes`` with it; False if not."""
         row = {name: value for name, value in asdict(reference).items() if name in _FIELDS}
         with self._database.write() as tx:
-            if _total(tx) + reference.stored_bytes > most_bytes:
+            if total_bytes(tx) + reference.stored_bytes > most_bytes:
                 return False
             tx.execute(insert(blobs), {**row, "lane": lane, "used_ms": reference.stored_at_ms})
         return True
@@ -116,9 +116,9 @@ class BlobRows:
             tx.execute(update(blobs).where(is_due).values(used_ms=now_ms))
 
     def total_bytes(self) -> int:
-        """Stored bytes of all references."""
+        """Stored bytes of all references, and of files."""
         with self._database.read() as tx:
-            return _total(tx)
+            return total_bytes(tx)
 
     def take_expired(self, *, unused_since_ms: int, limit: int) -> tuple[str, ...]:
         """Remove references that nobody used since a moment and no unfinished turn needs; return which."""
@@ -138,7 +138,7 @@ class BlobRows:
         """
         some = select(blobs.c.id, blobs.c.stored_bytes).where(~_is_needed()).order_by(blobs.c.used_ms).limit(limit)
         with self._database.write() as tx:
-            over = _total(tx) + size_bytes - most_bytes
+            over = total_bytes(tx) + size_bytes - most_bytes
             gone: list[str] = []
             for ref, stored_bytes in tx.execute(some):
                 if over <= 0:
@@ -169,12 +169,15 @@ class BlobRows:
             return _remove(tx, gone), following
 
     def known(self, refs: Collection[str]) -> frozenset[str]:
-        """Those of these references that have a row."""
+        """Those of these references that have a row, of a result or of a file."""
         asked, found = list(refs), set[str]()
         with self._database.read() as tx:
             for start in range(0, len(asked), IDS):
                 some = select(blobs.c.id).where(blobs.c.id.in_(asked[start : start + IDS]))
                 found.update(tx.execute(some).scalars())
+                of_files = {file_id_of(ref): ref for ref in asked[start : start + IDS]}
+                kept = tx.execute(select(files.c.id).where(files.c.id.in_(of_files))).scalars()
+                found.update(of_files[file_id] for file_id in kept)
         return frozenset(found)
 
     def _one(self, ref: str, may_read: ColumnElement[bool]) -> DataReference | None:
@@ -183,9 +186,10 @@ class BlobRows:
         return None if row is None else DataReference(**{name: row[name] for name in _FIELDS})
 
 
-def _total(tx: Connection) -> int:
-    total: Any = tx.execute(select(func.coalesce(func.sum(blobs.c.stored_bytes), 0))).scalar_one()
-    return int(total)
+def total_bytes(tx: Connection) -> int:
+    """Stored bytes of all results and files."""
+    kept = (select(func.coalesce(func.sum(size), 0)) for size in (blobs.c.stored_bytes, files.c.size_bytes))
+    return sum(tx.execute(each).scalar_one() for each in kept)
 
 
 def _remove(tx: Connection, refs: Collection[str]) -> tuple[str, ...]:

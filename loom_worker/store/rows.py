@@ -1,6 +1,7 @@
 """From rows to values; the only place that knows how a value lies in columns."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from loom_worker.core.values.calls import Call
@@ -9,6 +10,7 @@ from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usag
 from loom_worker.core.values.children import Ancestor
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
+from loom_worker.core.values.media import Media, Part
 from loom_worker.core.values.memory import Change, MemoryState, Snapshot
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import DEFAULT_AGENT, Choice, Message, Session
@@ -34,6 +36,7 @@ _NOT_COLUMNS = {
         "position",
         "waiting",
         "ancestors",
+        "parts",
     ),
     *("is_busy", "is_cut"),
 }
@@ -76,6 +79,7 @@ def turn(row: Row, *, calls: Sequence[Call] = (), position: int = 0) -> Turn:
         ancestors=Ancestor.of_rows(row["ancestors"]),
         calls=tuple(calls),
         position=position,
+        parts=tuple(map(Part.of_row, row["parts"] or ())),
     )
 
 
@@ -130,8 +134,9 @@ def message(row: Row) -> Message:
             text=row["content"],
             context=row["context"],
             tool_uses=tuple(ToolUse(**use) for use in row["tool_calls_json"] or ()),
-            outcomes=tuple(ToolOutcome(**outcome) for outcome in row["tool_result_json"] or ()),
+            outcomes=tuple(map(_outcome, row["tool_result_json"] or ())),
             opaque=tuple(row["opaque_json"] or ()),
+            media=media(row["media_json"]),
         ),
         token_count=row["token_count"],
         created_ms=row["created_ms"],
@@ -160,6 +165,7 @@ def message_columns(said: Message, *, lane: str) -> Json:
         "cost_usd": usage["cost_usd"] if usage else None,
         "usage": usage,
         "created_ms": said.created_ms,
+        "media_json": list(map(asdict, chat.media)) or None,
     }
 
 
@@ -203,7 +209,17 @@ def use_json(use: ToolUse) -> Json:
 
 def outcome_json(outcome: ToolOutcome) -> Json:
     """A tool outcome as it is stored."""
-    return {name: getattr(outcome, name) for name in ToolOutcome.__slots__}
+    known = {name: getattr(outcome, name) for name in ToolOutcome.__slots__ if name != "media"}
+    return known | ({"media": list(map(asdict, outcome.media))} if outcome.media else {})
+
+
+def _outcome(stored: Json) -> ToolOutcome:
+    return ToolOutcome(**{**stored, "media": media(stored.get("media"))})
+
+
+def media(stored: Sequence[Json] | None) -> tuple[Media, ...]:
+    """Media as they are stored."""
+    return tuple(Media(**each) for each in stored or ())
 
 
 def trace_id(traceparent: str | None) -> str | None:

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store.tables import JSON_OR_NULL, METADATA, NOT_COMPLETED, where
 
-VERSION = "0031"
+VERSION = "0032"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -130,6 +130,7 @@ turns = Table(
     Column("user", Text),  # of the session when it was accepted
     Column("said_ms", BigInteger),  # the date that a client gave it
     Column("response_format", JSON_OR_NULL),  # the form of its answer (values/turns.py)
+    Column("parts", JSON_OR_NULL),  # of what the user says, if it is more than a text (values/media.py)
     UniqueConstraint("lane", "seq"),
     Index("turns_unfinished", "lane", "seq", **where(_UNFINISHED)),
     Index("turns_open_by_status", *("status", "workspace", "created_ms"), **NOT_COMPLETED),
@@ -176,6 +177,7 @@ calls = Table(
     Column("awaits", String(16)),  # what other than a tool gives its result: a turn, or messages
     Column("child_turn_id", String(40)),  # that turn
     Column("wait_until_ms", BigInteger),  # its result is no longer waited for from then on
+    Column("media", JSON_OR_NULL),  # images in the result
     Index("calls_awaiting", "turn_id", **_AWAITING),
 )
 
@@ -222,6 +224,7 @@ messages = Table(
     Column("cost_usd", Float),
     Column("usage", JSON_OR_NULL),
     Column("created_ms", BigInteger, nullable=False),
+    Column("media_json", JSON_OR_NULL),  # images and PDFs in it
     Index("messages_by_session", "lane", "n"),
 )
 

@@ -14,6 +14,7 @@ from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import new_id, now_us
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.media import Part
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession
 from loom_worker.core.values.tenants import Tenant, session_of, workspace_of
 from loom_worker.core.values.turns import NewTurn, Retry, Turn
@@ -23,6 +24,7 @@ from loom_worker.store import turn_statements as statements
 from loom_worker.store.budgets import check_left
 from loom_worker.store.cancel import overrule
 from loom_worker.store.database import Database
+from loom_worker.store.files import take
 from loom_worker.store.pairings import asking_user, with_user
 from loom_worker.store.schedules import claim
 from loom_worker.store.schema import sessions, turns
@@ -110,6 +112,7 @@ def submit(
         depth = _Entrance(tx, limits, terms, now_ms).admit(owner, new)
         if new.double_texting in ("interrupt", "rollback"):
             overrule(tx, owner, new.double_texting)
+        take(tx, owner, new.parts, most_bytes=limits.workspace_file_bytes)
         turn = insert_turn(tx, limits, owner, new, now_ms=now_ms, position=depth)
         if new.firing is not None:
             claim(tx, new.firing, turn.id)
@@ -165,6 +168,7 @@ def _again(failed: Any, asked: Retry) -> NewTurn:
     deadline_ms = failed["deadline_ms"]
     return NewTurn(
         input=failed["input"],
+        parts=tuple(map(Part.of_row, failed["parts"] or ())),
         webhook=rows.webhook(failed),
         deadline_s=None if deadline_ms is None else (deadline_ms - failed["created_ms"]) / 1000,
         max_attempts=failed["max_attempts"],
@@ -313,6 +317,7 @@ def insert_turn(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn,
         "run_ms": 0,
         "max_attempts": new.max_attempts or limits.max_attempts,
         "input": new.input,
+        "parts": [part.as_row() for part in new.parts] or None,
         "usage": Usage().as_json(),
         "patterns": [],
         "metadata": new.metadata,

@@ -506,6 +506,32 @@ blob_grants = Table(  # sessions a reference was passed on to
     Index("blob_grants_by_session", "lane"),
 )
 
+files = Table(
+    "files",
+    METADATA,
+    Column("id", String(40), primary_key=True),
+    Column("workspace", String(64), nullable=False),
+    Column("user", Text),
+    Column("name", Text, nullable=False),
+    Column("content_type", String(64), nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("checksum", String(64), nullable=False),
+    *(Column(name, Integer, nullable=False) for name in ("width", "height", "pages")),
+    Column("is_used", Boolean, nullable=False),  # a session had it, which may be deleted by now
+    Column("session_id", String(128)),  # the first one
+    Column("created_ms", BigInteger, nullable=False),
+    Index("files_by_workspace", "workspace", "id"),
+    Index("files_by_size", "workspace", "size_bytes"),  # each file that is kept asks for their sum
+)
+
+file_uses = Table(  # sessions whose messages hold a file: with the last of them it goes
+    "file_uses",
+    METADATA,
+    Column("file_id", ForeignKey("files.id", ondelete="CASCADE"), primary_key=True),
+    Column("lane", ForeignKey("sessions.lane", ondelete="CASCADE"), primary_key=True),
+    Index("file_uses_by_session", "lane"),
+)
+
 spans = Table(  # what a turn's journal does not tell: webhook attempts, compressions, spans that tools make themselves
     "spans",
     METADATA,

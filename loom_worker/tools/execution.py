@@ -5,7 +5,7 @@ import logging
 import queue
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from loom_worker.core.errors import Interrupted, ToolFailed
 from loom_worker.core.settings import Settings
@@ -18,6 +18,7 @@ from loom_worker.core.values.tools import Caller, Outcome, Tool
 from loom_worker.guard.limits import Breakers, RateLimiter
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.tools.error_channel import Failures
+from loom_worker.tools.files import Files
 from loom_worker.tools.outcome import run, timed_out
 from loom_worker.tools.pool import Pool
 from loom_worker.tools.references import References
@@ -40,6 +41,7 @@ class ToolExecutor:
     breakers: Breakers
     rates: RateLimiter
     references: References
+    files: Files
     failures: Failures
     stopping: Stopping
 
@@ -78,6 +80,7 @@ class ToolExecutor:
         timeout_s, max_bytes = self.settings.limits.tool_timeout_s, self.settings.tools.max_result_bytes
         began_us = now_us()
         outcome = call_tool(tool, arguments, caller, timeout_s=timeout_s, pool=self.pool, max_bytes=max_bytes)
+        outcome = self.files.taken_out(outcome, caller)
         if tool.occasion != "error" or outcome.code == "INVALID_INPUT":
             return outcome
         read = {"error_id": str(arguments["error_id"]).strip(), "at": [began_us, now_us()]}
@@ -91,7 +94,8 @@ class ToolExecutor:
         """The call with what the model reads of its outcome, and where the whole outcome is kept."""
         parts = {"process": outcome.process, "error_read": outcome.error_read}
         trace: Json = {name: part for name, part in parts.items() if part}
-        call = replace(call, guard=list(outcome.guard) or None, trace=trace or None)
+        media = list(map(asdict, outcome.media)) or None
+        call = replace(call, guard=list(outcome.guard) or None, trace=trace or None, media=media)
         if outcome.status != "completed":
             began_us = now_us()
             content, error_id = self.failures.keep(caller, call.name, outcome)

@@ -339,7 +339,7 @@ class CallRequest:
         try:
             # What guardrails decide is decided here, never by the code in a child; it may say only when it ran.
             process = {"pid": child.pid, "at": _within(Interval(began_us, now_us()), message.get("process")).as_json()}
-            return Outcome(**{**message, "guard": (), "process": process})
+            return Outcome(**{**message, "guard": (), "media": (), "process": process})
         except TypeError as error:
             raise Dead(f"not an outcome: {error}") from error
 

@@ -5,6 +5,7 @@ import re
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from loom_worker.blobs.blobs import Blobs, Stored
@@ -74,6 +75,11 @@ class References:
         self._settings = settings
         self._shard = secrets.randbelow(256)  # several processes tidy in turn, each from another folder on
         self._lane = ""
+
+    @property
+    def folder(self) -> Path:
+        """Where the disk tier has its files."""
+        return self._settings.folder
 
     def keep(self, text: str, content_type: str, caller: Caller, *, tool: str, count: Count) -> Kept | None:
         """Store a result apart from the conversation.
@@ -197,6 +203,15 @@ class References:
             return self.stores.blobs.put(ref, data)
         except UnwritableBlob:
             return None
+
+    def has_room(self, size_bytes: int) -> bool:
+        """True if so many bytes more keep within the bound, once results that nobody needs have made room."""
+        for _ in range(ROOM_TRIES):
+            if self.stores.rows.total_bytes() + size_bytes <= self._settings.disk_bytes:
+                return True
+            if not self._make_room(size_bytes):
+                break
+        return False
 
     def _make_room(self, size_bytes: int, *, most_bytes: int | None = None) -> bool:
         most = self._settings.disk_bytes if most_bytes is None else most_bytes

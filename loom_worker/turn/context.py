@@ -11,10 +11,12 @@ from loom_worker.core.text import clean, fence, fence_key, fenced
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolSpec
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.learned import NONE, LearnedLayer, LearnedPart
+from loom_worker.core.values.media import Media
 from loom_worker.core.values.memory import Remembered
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tools import Occasion
 from loom_worker.core.values.turns import Claim
+from loom_worker.llm.media import media_tokens
 from loom_worker.memory.fit import Context, fit
 from loom_worker.memory.kernel import facts_tokens
 from loom_worker.memory.layers import REQUEST_OVERHEAD_TOKENS, Layers, corrected, rom, tools_tokens, usual_tokens
@@ -60,9 +62,9 @@ def layers_of(
         refs=memory.refs,
         l2=memory.l2_text,
         mark=summaries_as_data(rom),
-        history=[_as_data(message) if message.chat.outcomes else message for message in remembered.history],
+        history=[_as_sent(runtime, message) for message in remembered.history],
         recalled=recalled,
-        current=current,
+        current=[seen(runtime, chat) for chat in current],
         tools=offered(runtime, remembered, current),
     )
 
@@ -265,8 +267,24 @@ def as_data(chat: ChatMessage, turn_id: str) -> ChatMessage:
     return replace(chat, outcomes=outcomes)
 
 
-def _as_data(message: Message) -> Message:
-    return replace(message, chat=as_data(message.chat, message.turn_id))
+def _as_sent(runtime: AgentRuntime, message: Message) -> Message:
+    chat = message.chat
+    if not (chat.outcomes or chat.media):
+        return message
+    return replace(message, chat=seen(runtime, as_data(chat, message.turn_id)))
+
+
+def seen(runtime: AgentRuntime, chat: ChatMessage) -> ChatMessage:
+    """A message with its media as the model counts them; without them if it sees none, so that lines stand there."""
+
+    def counted(media: tuple[Media, ...]) -> tuple[Media, ...]:
+        name = runtime.model.name
+        return tuple(replace(each, tokens=media_tokens(each, name)) for each in media) if runtime.can_see else ()
+
+    if not chat.all_media:
+        return chat
+    outcomes = tuple(replace(each, media=counted(each.media)) for each in chat.outcomes)
+    return replace(chat, media=counted(chat.media), outcomes=outcomes)
 
 
 def summaries_as_data(rom: str) -> Callable[[str], str]:

@@ -39,6 +39,7 @@ from loom_worker.core.values.turns import BETWEEN_REPLIES, Step, answer, continu
 from loom_worker.events.rebuild import COMMENTARY
 from loom_worker.events.writer import DELTA, EventWriter
 from loom_worker.judge.checks import unfenced
+from loom_worker.llm.media import within
 from loom_worker.llm.model import BudgetMeter, PaidTry
 from loom_worker.memory.fit import Context
 from loom_worker.turn.context import as_data, build, estimate, kernel_of, layers_of, over_bound, scale, shown_tokens
@@ -179,7 +180,7 @@ def _request(state: TurnState, execution: Execution, context: Context, *, may_ca
     return Request(
         system=context.system,
         memory=context.memory,
-        messages=context.messages,
+        messages=within(context.messages),
         tools=() if last and last.payload["stop_reason"] == "unasked_calls" else context.tools,
         may_call_tools=may_call_tools,
         shape=execution.shape,
@@ -191,6 +192,7 @@ def _request(state: TurnState, execution: Execution, context: Context, *, may_ca
         meter=execution.watch.meter or UNMETERED,
         key=f"{state.turn.id}.{len(state.replies)}",
         source=execution.payer.source,
+        read_file=execution.worker.tools.files.read,
     )
 
 

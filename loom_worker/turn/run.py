@@ -15,6 +15,7 @@ from loom_worker.core.errors import (
     Overloaded,
     Overruled,
     ProviderFailed,
+    Rejected,
     Transient,
     Unavailable,
 )
@@ -30,9 +31,11 @@ from loom_worker.core.values.turns import Claim, Ending, Step
 from loom_worker.core.values.waiting import Waiting
 from loom_worker.events.rebuild import rebuild
 from loom_worker.events.writer import DELTA, EventWriter
+from loom_worker.guard import rails
 from loom_worker.guard.rails import Checked
 from loom_worker.llm.model import PaidTry
 from loom_worker.memory.recalled import as_text
+from loom_worker.store.journal import Entries
 from loom_worker.tools.pool import BUILD_S
 from loom_worker.turn import children, judging
 from loom_worker.turn.decide import (
@@ -136,7 +139,12 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
             raise Interrupted("The turn is left to another worker.")
         match decision:
             case Match():
-                state = _match(state, execution, writer)
+                try:
+                    state = _match(_fetched(state, execution), execution, writer)
+                except (Rejected, Transient) as error:
+                    if isinstance(error, Unavailable):
+                        raise
+                    return Done(state, failed(state, "input", str(error)).ending)
             case Ask(may_call_tools):
                 asked = _ask(saved(state, execution, writer), execution, writer, may_call_tools=may_call_tools)
                 if not isinstance(asked, TurnState):
@@ -337,6 +345,30 @@ def _match(state: TurnState, execution: Execution, writer: EventWriter) -> TurnS
         writer.emit("skill.used", {"skills": list(found.skills)})
     recalled = as_text(execution.session.memory.recalled, fence)
     return state.matched(found.text, recalled, found.patterns, took=took, checked=checked)
+
+
+def _fetched(state: TurnState, execution: Execution) -> TurnState:
+    """The turn with the files that URLs in its input name, each fetched once; a guardrail looks at texts among them.
+
+    Raises:
+        Rejected, Transient: one cannot be had, or may not be used.
+    """
+    turn = state.turn
+    parts, text = list(turn.parts), turn.input
+    for place, part in enumerate(turn.parts):
+        if part.url is None or part.said not in text:  # it is there already
+            continue
+        parts[place] = found = execution.worker.tools.files.fetched(turn, place)
+        checked = rails.check("input", found.text, execution.guardrails.input)
+        if checked.blocked_for or checked.kept != found.text:
+            raise Rejected(f"A guardrail refuses the content of {part.url}.", "guardrail-blocked")
+        text = text.replace(part.said, found.said, 1)
+    if text == turn.input:
+        return state
+    columns = {"input": text, "parts": [part.as_row() for part in parts]}
+    execution.write(partial(execution.worker.journal.save, state.claim, Entries(), columns))
+    turn = replace(turn, input=text, parts=tuple(parts))
+    return replace(state, claim=replace(state.claim, turn=turn))
 
 
 def _checked_input(state: TurnState, execution: Execution) -> Checked[str] | None:

@@ -6,7 +6,9 @@ from dataclasses import replace
 from loom_worker.core.values.calls import CANCELLED, Call
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.media import media_of
 from loom_worker.core.values.turns import Step
+from loom_worker.store.rows import media
 from loom_worker.turn.state import TurnState
 
 
@@ -48,7 +50,8 @@ def said(state: TurnState) -> Iterator[tuple[ChatMessage, Json | None]]:
 
 
 def _question(state: TurnState) -> ChatMessage:
-    return ChatMessage("user", text=state.turn.input, context=state.context)
+    turn = state.turn
+    return ChatMessage("user", text=turn.input, context=state.context, media=media_of(turn.parts))
 
 
 def usage_of(data: Json | None) -> Usage | None:
@@ -76,4 +79,5 @@ def _outcome(call: Call) -> ToolOutcome:
         duration_ms=call.duration_ms or 0,
         ref=call.ref,
         error_id=call.error_id,
+        media=media(call.media),
     )

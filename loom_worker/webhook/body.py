@@ -120,7 +120,7 @@ _BUDGETS: dict[str, tuple[int, Callable[[Any, int], Any]]] = {
     "judge": (1_500, shortened),
     "patterns": (500, items),
     "metadata": (1_500, entries),
-    "input": (2_000, text),
+    "input": (2_000, lambda given, budget: (items if isinstance(given, list) else text)(given, budget)),
     "error": (1_500, entries),
     "session_id": (1_000, text),
     "reason": (500, text),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from io import BytesIO
 
 from sqlalchemy import insert
 
@@ -96,6 +97,7 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
             "pairing_id": service.pairings.add(pairing, by=holder.actor).id,
             "workspace": holder.workspace,
             "user": user,
+            "file_id": service.files.add(tenant, BytesIO(marker.encode()), f"{marker}.txt").id,
             "fact_id": _fact(stage, lane_of_user, WorkspaceUser(holder.workspace, user), marker),
         },
     )

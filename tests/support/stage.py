@@ -56,6 +56,7 @@ from loom_worker.store.verdicts import Verdicts
 from loom_worker.tools.custom import ToolFiles
 from loom_worker.tools.error_channel import Failures
 from loom_worker.tools.execution import call_tool
+from loom_worker.tools.files import Files
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry
 from loom_worker.turn.agent_runtime import AgentRuntime, PromptContext
@@ -116,8 +117,8 @@ class Book:
 class StageTools:
     """Runs tools in this process, and keeps their results inline."""
 
-    def __init__(self, timeout_s: float, broken: dict[str, float], failures: Failures, references: References) -> None:
-        self.failures = failures
+    def __init__(self, timeout_s: float, broken: dict[str, float], failures: Failures, files: Files) -> None:
+        self.failures, self.files, references = failures, files, files.references
         self.references = references
         self._timeout_s = timeout_s
         self._broken = broken
@@ -217,6 +218,7 @@ class Stage:
         memory = fakeredis.FakeRedis()  # the bytes of large results alone; all else is a real server's
         blobs = replace(settings.blobs, folder=settings.home / "blobs")
         self.references = References(stores(blobs, BlobRows(database), memory), blobs)
+        self.files = Files.of(settings, database, self.references)
         self.ran: list[str] = []
         """Tools that ran, in order."""
         self.claims, self.calls = Claims(database), Calls(database)
@@ -261,7 +263,7 @@ class Stage:
             parts: of the worker, in place of the usual ones.
         """
         self.alive.add(name)
-        tools: Any = StageTools(self.settings.limits.tool_timeout_s, self.broken, self.failures, self.references)
+        tools: Any = StageTools(self.settings.limits.tool_timeout_s, self.broken, self.failures, self.files)
         lanes = parts.get("lanes", self.lanes)
         stopping = parts.get("stopping") or Stopping(self.settings.lanes.drain_s)
         usual = TurnWorker(

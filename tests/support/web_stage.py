@@ -52,6 +52,7 @@ from loom_worker.store.patterns import PatternUses
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.tables import memory_snapshots
 from loom_worker.store.turns import Turns, TurnStatuses
+from loom_worker.tools.files import Files
 from loom_worker.tools.references import References, stores
 from loom_worker.tools.registry import Registry
 from loom_worker.trace.turn_spans import TurnTraces
@@ -251,6 +252,7 @@ class WebStage:
         blobs = replace(settings.blobs, folder=settings.home / "blobs")
         raw = redis.Redis(unix_socket_path=client.connection_pool.connection_kwargs["path"])
         references = References(stores(blobs, BlobRows(database), raw), blobs)
+        files = Files.of(settings, database, references)
         signals = TurnSignals(client, self.lanes, self.events)
         announcer = Announcer(
             signals,
@@ -296,6 +298,7 @@ class WebStage:
                 workers=LiveWorkers(client),
             ),
             references=references,
+            files=files,
             bodies=WebhookBodies("http://loom"),
             health=Health(database, client),
             figures=Figures(Health(database, client), Breakers(client), waits, references, library),

@@ -57,6 +57,8 @@ class Call:
     """The turn that it waits for, once that is accepted."""
     wait_until_ms: int | None = None
     """Its result is no longer waited for from then on; None: it is for as long as it takes."""
+    media: list[Json] | None = None
+    """Images in its result, as ``Media`` has them."""
 
     @property
     def is_waiting(self) -> bool:

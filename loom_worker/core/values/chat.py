@@ -9,6 +9,7 @@ from typing import Any, Literal
 from loom_worker.core.errors import LoomError
 from loom_worker.core.values.budgets import FREE, Amount, nano, usd
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.media import Media
 
 Role = Literal["user", "assistant", "tool"]
 StopReason = Literal[
@@ -92,6 +93,8 @@ class ToolOutcome:
     """Of the whole error, where ``content`` is but a line of it."""
     note: str = ""
     """Loom's own note to the model after this result."""
+    media: tuple[Media, ...] = ()
+    """Images in it, each standing in ``content`` as its stub."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,13 @@ class ChatMessage:
     outcomes: tuple[ToolOutcome, ...] = ()
     opaque: tuple[Json, ...] = ()
     """A provider's own blocks (thinking) that must go back unchanged, before text and tool uses."""
+    media: tuple[Media, ...] = ()
+    """Images and PDFs in a user's message, each standing in ``text`` as its stub."""
+
+    @property
+    def all_media(self) -> tuple[Media, ...]:
+        """Its own, and those of its outcomes."""
+        return (*self.media, *(each for outcome in self.outcomes for each in outcome.media))
 
 
 Effort = Literal["low", "medium", "high"]
@@ -154,6 +164,10 @@ def _never() -> bool:
 
 def _always() -> bool:
     return True
+
+
+def _no_bytes(_file_id: str) -> bytes:
+    return b""
 
 
 class Watch:
@@ -244,6 +258,8 @@ class Request:
     """The same for the same call of a turn, also when another worker makes it again after a crash; empty: none."""
     source: str = ""
     """The session for which it is made: its failures count once for a circuit breaker; empty: none."""
+    read_file: Callable[[str], bytes] = field(default=_no_bytes, compare=False)
+    """The bytes of a message's media by their file's id; none if they are gone: then the stub is sent."""
 
 
 @dataclass(frozen=True, slots=True)

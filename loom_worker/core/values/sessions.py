@@ -203,6 +203,7 @@ class Message:
             "turn_id": self.turn_id,
             "role": self.chat.role,
             "content": self.chat.text,
+            "files": [{"file_id": each.file_id, "name": each.name} for each in self.chat.all_media],
             "tool_calls": [{"id": u.id, "name": u.name, "arguments": u.arguments} for u in self.chat.tool_uses],
             "tool_results": [
                 {

@@ -8,6 +8,7 @@ from loom_worker.core.values.calls import Awaited
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit
 from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.media import Media
 from loom_worker.core.values.spans import traceparent_of
 
 Occasion = Literal["always", "reference", "error", "earlier", "seldom", "many"]
@@ -69,6 +70,8 @@ class Outcome:
     """True where the tool itself failed, and not what it was asked: it counts for the circuit breaker."""
     guard: tuple[Json, ...] = ()
     """What guardrails decided on it, as the audit keeps it."""
+    media: tuple[Media, ...] = ()
+    """Images that were taken out of the content, where their stubs stand now."""
     process: Json | None = field(default=None, compare=False)
     """Of a call that ran in a child process: its ``pid``, and ``at``, from when to when in us since 1970."""
     error_read: Json | None = field(default=None, compare=False)

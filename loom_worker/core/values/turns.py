@@ -14,6 +14,7 @@ from loom_worker.core.values.children import Ancestor, AncestorBudget
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
 from loom_worker.core.values.json import Json, rfc3339, strict_json
 from loom_worker.core.values.judges import Verdict, shortened
+from loom_worker.core.values.media import Part
 from loom_worker.core.values.schedules import Firing
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.traces import NO_TRACE, RunEnd, TurnTrace, WorkerRun
@@ -39,6 +40,9 @@ class NewTurn:
     """A turn as a client submits it, already validated."""
 
     input: str
+    """The text; of parts, all that stands for them in it."""
+    parts: tuple[Part, ...] = ()
+    """What it was made of; empty: the client gave a text."""
     webhook: Webhook | None = None
     deadline_s: float | None = None
     max_attempts: int | None = None
@@ -180,11 +184,19 @@ class Turn:
     """The user of its session, when it was accepted."""
     response_format: Json | None = None
     """As of NewTurn; once it has run, the agent's with ``by: agent`` where it has none of its own."""
+    parts: tuple[Part, ...] = ()
+    """What the input was made of; empty: a text."""
+
+    @property
+    def given(self) -> str | list[Json]:
+        """The input as the client gave it, files named by their ids."""
+        return [part.as_json() for part in self.parts] or self.input
 
     def brief(self) -> "Turn":
         calls = tuple(call.brief() for call in self.calls[:LISTED_CALLS])
         fields: Json = {
             "input": fit(self.input, FIELD_BYTES, text),
+            "parts": self.parts if fit(self.given, FIELD_BYTES, lambda _whole, _budget: None) else (),
             "output_text": fit(self.output_text, FIELD_BYTES, text),
             "output_parts": self.output_parts and tuple(fit(list(self.output_parts), FIELD_BYTES, items)),
             "metadata": fit(self.metadata, FIELD_BYTES, entries),
@@ -228,7 +240,7 @@ class Turn:
             "reason": self.reason,
             "position": self.position,
             "attempt": self.attempt,
-            "input": self.input,
+            "input": self.given,
             "output_text": self.output_text,
             "output_parsed": self.output_parsed,
             "output_parts": None if self.output_parts is None else list(self.output_parts),

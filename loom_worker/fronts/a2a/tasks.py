@@ -94,8 +94,12 @@ def _question(turn: Json) -> Json:
         "contextId": turn["session_id"],
         "taskId": turn["id"],
         "role": "ROLE_USER",
-        "parts": [{"text": turn["input"]}],
+        "parts": [{"text": turn["input"]}] if isinstance(turn["input"], str) else list(map(_part, turn["input"])),
     }
+
+
+def _part(part: Json) -> Json:
+    return {"text": part.get("text") or part.get("url") or f"[{part['type']} {part['file_id']}]"}
 
 
 def _from_agent(task_id: str, context_id: str, name: str, parts: list[Json]) -> Json:

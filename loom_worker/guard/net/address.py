@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
 from loom_worker.core.errors import Invalid, LoomError, Transient
+from loom_worker.core.text import one_line
 
 MAX_URL_CHARS = 2048
 """Longest URL that common servers and proxies take."""
@@ -35,6 +36,11 @@ _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _LOCAL_SUFFIXES = ("localhost", "localdomain", "local", "internal", "ip6-localhost", "ip6-loopback")
 """Last labels that never name a public host: RFC 6761, RFC 6762, ICANN's ``internal``, and /etc/hosts of Debian."""
+
+# Up to the last @ of all, not of the host alone, where a password may hold what ends a host: its colon has no port.
+_LOGIN = re.compile(
+    r"\A(\s*[a-z][a-z0-9+.-]+:/+)(?:[^/?#]*:(?!\d*(?:[/?#]|\Z)).*@|[^/?#]*@)", re.DOTALL | re.IGNORECASE
+)
 
 
 def _networks(*texts: str) -> tuple[Network, ...]:
@@ -114,6 +120,11 @@ def target(url: str, *, allow_private: bool, ports: Collection[int] | None = Non
     host = parts.hostname or ""
     _check_host(host, allow_private=allow_private)
     return Target(parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme], _path(parts))
+
+
+def named(source: str) -> str:
+    """A path or URL in one line, as it can be shown: without user name and password."""
+    return one_line(_LOGIN.sub(r"\1…@", source))
 
 
 def resolve(host: str, port: int, *, allow_private: bool, lookup: Lookup = socket.getaddrinfo) -> tuple[str, ...]:

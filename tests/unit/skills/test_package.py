@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.skills.package import MAX_FILE_BYTES, MAX_SKIPPED, FileCollection, Unsafe, digest_of, named, naming
+from loom_worker.guard.net.address import named
+from loom_worker.skills.package import MAX_FILE_BYTES, MAX_SKIPPED, FileCollection, Unsafe, digest_of, naming
 
 PATHS = st.text(st.sampled_from([*"ab./\\: \0"]), min_size=1, max_size=8)
 

@@ -24,6 +24,7 @@ from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
 from loom_worker.tools.error_channel import Failures, error_detail_tool
 from loom_worker.tools.execution import ToolExecutor
+from loom_worker.tools.files import Files
 from loom_worker.tools.pool import Pool
 from loom_worker.tools.references import References, stores
 from tests.support.valkey import Valkey
@@ -50,7 +51,8 @@ def executor(
         pool=pool,
         breakers=Breakers(valkey),
         rates=RateLimiter(valkey),
-        references=References(stores(blobs, BlobRows(database), raw), blobs),
+        references=(references := References(stores(blobs, BlobRows(database), raw), blobs)),
+        files=Files.of(settings, database, references),
         failures=Failures(AgentErrors(database)),
         stopping=Stopping(1.0),
     )

@@ -103,7 +103,7 @@ def served(client: FlaskClient) -> list[Served]:
 
 
 def _body(described: dict[str, Any]) -> str | None:
-    if "requestBody" not in described:
+    if "application/json" not in described.get("requestBody", {}).get("content", {}):
         return None
     reference: str = described["requestBody"]["content"]["application/json"]["schema"]["$ref"]
     return reference.rpartition("/")[2]

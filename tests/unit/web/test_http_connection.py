@@ -208,7 +208,7 @@ def app() -> Flask:
 def tiny(app: Flask, stage: WebStage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., socket.socket]]:
     """Connects to a server of these views; /upload reads its body while it comes in."""
     monkeypatch.setattr(serve, "create_app", lambda *_: app)
-    server = HttpServer(stage.service, streams=lambda _, path: path == "/upload")
+    server = HttpServer(stage.service, streams=lambda _, path, __: (path == "/upload") << 40)
     server.start()
 
     def connect(head: str, body: bytes = b"") -> socket.socket:

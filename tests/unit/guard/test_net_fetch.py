@@ -1,13 +1,20 @@
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from loom_worker.core.errors import LoomError, Rejected, Transient
-from loom_worker.skills.install import MAX_REDIRECTS, fetch
+from loom_worker.guard.net.fetch import MAX_REDIRECTS
+from loom_worker.guard.net.fetch import fetch as fetch_by
+from loom_worker.skills.install import FETCHING
 from loom_worker.skills.package import MAX_ARCHIVE_BYTES
 from tests.support.http_server import Exchange, serving
 from tests.support.webhook_receiver import Answer, WebhookReceiver, unused_port
+
+
+def fetch(url: str, **options: Any) -> bytes:
+    return fetch_by(url, replace(FETCHING, **options))
 
 
 def fetched(answer: Answer, **options: Any) -> bytes:

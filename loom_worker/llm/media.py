@@ -1,0 +1,143 @@
+"""Images and PDFs for models: what they take of the window, how many bytes of them are sent, and in what form. Pure."""
+
+import math
+import re
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from loom_worker.core.values.chat import ChatMessage
+from loom_worker.core.values.json import Json
+from loom_worker.core.values.media import PDF, Media, pieces
+from loom_worker.llm.prices import plain_name
+
+MOST_SENT_BYTES = 20 * 1024 * 1024
+"""Of all media in one request: Anthropic takes requests of 32 MB, and base64 is a third longer."""
+PAGE_TOKENS = 3_000
+"""The text of a PDF's page: Anthropic says 1,500 to 3,000; the page is sent as an image, too."""
+PAGE = (1_190, 1_568)
+"""A page of A4 as an image, in pixels."""
+TILES: tuple[tuple[str, int, int], ...] = (
+    (r"gpt-4o-mini", 2_833, 5_667),
+    (r"gpt-5(?!.*(?:mini|nano))", 70, 140),
+    (r"o[13]\b", 75, 150),
+    (r"", 85, 170),
+)
+"""OpenAI's models that see in tiles of 512 pixels: tokens of an image, and of each tile; the first match applies."""
+PATCHES = ((r"(?:gpt-5|gpt-4\.1).*nano", 2.46), (r"(?:gpt-5|gpt-4\.1).*mini", 1.62), (r"o4-mini", 1.72))
+"""Those that see in patches of 32 pixels, 1,536 at most: tokens of a patch (platform.openai.com, Images and vision)."""
+_CLAUDE = re.compile(r"(?:.*[./])?claude-")
+_EARLIER_CLAUDE = re.compile(r"(?:.*[./])?claude-(?:[1-3]\b|instant|(?:opus|sonnet|haiku)-4(?:-[0-6])?(?:[-@]|$))")
+_OPENAI = re.compile(r"(?:openai|azure)/|gpt-|o\d")
+
+
+def media_tokens(media: Media, model: str) -> int:
+    """The most that an image or a PDF takes of a model's window, by the rule of the model's maker."""
+    if media.media_type == PDF:
+        return media.pages * (PAGE_TOKENS + _image_tokens(*PAGE, model))
+    return _image_tokens(media.width, media.height, model)
+
+
+def _image_tokens(width: int, height: int, model: str) -> int:
+    name = plain_name(model)
+    if _CLAUDE.match(name):
+        return _claude_tokens(width, height, *((1_568, 1_600) if _EARLIER_CLAUDE.match(name) else (2_576, 4_784)))
+    own = name.rpartition("/")[2]
+    if _OPENAI.match(name):
+        patch = next((tokens for pattern, tokens in PATCHES if re.match(pattern, own)), None)
+        return _tile_tokens(width, height, own) if patch is None else _patch_tokens(width, height, patch)
+    return max(_claude_tokens(width, height, 1_568, 1_600), _tile_tokens(width, height, own))
+
+
+def _claude_tokens(width: int, height: int, longest: int, most: int) -> int:
+    """A pixel is 1/750 of a token, once the longer side is cut to what the model sees."""
+    scale = min(1.0, longest / max(width, height))
+    return min(most, math.ceil(width * scale * height * scale / 750))
+
+
+def _tile_tokens(width: int, height: int, name: str) -> int:
+    scale = min(1.0, 2_048 / max(width, height))
+    scale = min(scale, 768 / min(width, height))
+    tiles = math.ceil(width * scale / 512) * math.ceil(height * scale / 512)
+    base, tile = next((base, tile) for pattern, base, tile in TILES if re.match(pattern, name))
+    return base + tile * tiles
+
+
+def _patch_tokens(width: int, height: int, tokens: float) -> int:
+    return math.ceil(min(1_536, math.ceil(width / 32) * math.ceil(height / 32)) * tokens)
+
+
+def within(messages: Sequence[ChatMessage], *, most_bytes: int = MOST_SENT_BYTES) -> tuple[ChatMessage, ...]:
+    """The same messages; where their media are too many bytes, lines stand for the oldest."""
+    if sum(media.size_bytes for message in messages for media in message.all_media) <= most_bytes:
+        return tuple(messages)
+    kept: list[ChatMessage] = []
+    for message in reversed(messages):
+        most_bytes -= sum(media.size_bytes for media in message.all_media)
+        kept.append(message if most_bytes >= 0 else without_media(message))
+    return tuple(reversed(kept))
+
+
+def without_media(message: ChatMessage) -> ChatMessage:
+    """The message with lines in the places of its media."""
+    return replace(message, media=(), outcomes=tuple(replace(each, media=()) for each in message.outcomes))
+
+
+Read = Callable[[str], bytes]
+Form = Callable[[Media, bytes], Json]
+
+
+def blocks(
+    text: str, media: Sequence[Media], read: Read, *, say: Callable[[str], Sequence[Json]], form: Form
+) -> list[Json]:
+    """A text and its media as blocks of a provider, in order.
+
+    Args:
+        say: the blocks of a text; none for a blank one.
+        form: the block of an image or a PDF with its bytes.
+    """
+    shown = pieces(text, media, read)
+    return list(
+        chain.from_iterable(say(each.strip("\n")) if isinstance(each, str) else [form(*each)] for each in shown)
+    )
+
+
+def anthropic_block(media: Media, data: bytes) -> Json:
+    """As the Messages API takes it."""
+    source = {"type": "base64", "media_type": media.media_type, "data": _base64(data)}
+    return (
+        {"type": "document", "source": source, "title": media.name}
+        if media.pages
+        else {"type": "image", "source": source}
+    )
+
+
+def chat_part(media: Media, data: bytes) -> Json:
+    """As Chat Completions take it."""
+    if media.pages:
+        return {"type": "file", "file": {"filename": media.name, "file_data": _data_url(media, data)}}
+    return {"type": "image_url", "image_url": {"url": _data_url(media, data)}}
+
+
+def response_part(media: Media, data: bytes) -> Json:
+    """As Responses take it."""
+    if media.pages:
+        return {"type": "input_file", "filename": media.name, "file_data": _data_url(media, data)}
+    return {"type": "input_image", "image_url": _data_url(media, data)}
+
+
+def converse_block(media: Media, data: bytes) -> Json:
+    """As Bedrock's Converse takes it, whose names of documents have few characters, and none twice."""
+    source = {"bytes": data}
+    if media.pages:
+        return {"document": {"format": "pdf", "name": media.file_id.replace("_", "-"), "source": source}}
+    return {"image": {"format": media.media_type.partition("/")[2], "source": source}}
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
+
+def _data_url(media: Media, data: bytes) -> str:
+    return f"data:{media.media_type};base64,{_base64(data)}"
