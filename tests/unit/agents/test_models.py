@@ -78,7 +78,10 @@ def test_everything_that_a_block_says_of_its_model_arrives(tmp_path: Path) -> No
     model: qwen3
     base_url: http://gpu:8000/v1
     api_key: {secret: GPU}
-    fallbacks: [groq/llama, claude-haiku-5-5, {model: meta-llama/Llama-3, base_url: "https://h/v1", api_key: {secret: H}}]
+    fallbacks:
+    - groq/llama
+    - claude-haiku-5-5
+    - {model: meta-llama/Llama-3, base_url: "https://h/v1", api_key: {secret: H}}
     thinking: {budget_tokens: 2000}
     temperature: 0
     top_p: 1
