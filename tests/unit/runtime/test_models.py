@@ -31,10 +31,10 @@ def test_each_server_is_sent_its_own_key_and_no_other() -> None:
         ask(settings, Agent("c", llm=replace(llm, secret=None)).answering(default))
         ask(settings, elsewhere.answering(default, ModelChoice(model="anthropic/claude-haiku-5-5")))
         ask(settings, elsewhere.answering(default, ModelChoice("anthropic", "claude-haiku-5-5")))
-    assert [each.get("x-api-key") for each in own.headers] == ["own-key", None]
-    assert [(each["x-api-key"], body["model"]) for each, body in zip(usual.headers, usual.requests, strict=True)] == [
-        ("usual-key", "claude-haiku-5-5")
-    ] * 2
+    assert [each["authorization"] for each in own.headers] == ["Bearer own-key", "Bearer no-key"]
+    assert [
+        (each["authorization"], body["model"]) for each, body in zip(usual.headers, usual.requests, strict=True)
+    ] == [("Bearer usual-key", "claude-haiku-5-5")] * 2
 
 
 @pytest.mark.cases(
