@@ -150,9 +150,9 @@ def _access(agent: Agent, member: str, block: ModelChoice, providers: Providers)
     chosen = agent.beside(block, settings.llm.usual) if provider else block
     path = agent.at(f"{member}.{'provider' if block.provider else 'model'}")
     path = path if path in agent.lines else agent.at(member)
-    if chosen.secret and chosen.secret not in settings.secrets:
-        fix = f"set LOOM_SECRET_{chosen.secret} in the environment of all workers"
-        yield agent.problem(path, f"LOOM_SECRET_{chosen.secret} is not set", fix)
+    if block.secret and block.secret not in settings.secrets:
+        fix = f"set LOOM_SECRET_{block.secret} in the environment of all workers"
+        yield agent.problem(agent.at(f"{member}.api_key"), f"LOOM_SECRET_{block.secret} is not set", fix)
     elif provider and not (chosen.secret or chosen.base_url) and (lacks := settings.lacks(provider)):
         fix = f"set {lacks}, or choose another provider"
         yield agent.problem(path, f"the provider {provider} has no key", fix)

@@ -99,6 +99,21 @@ def test_the_model_is_asked_for_a_token_and_a_tool_call(plays: Any, is_ok: bool,
     assert [body["max_tokens"] for body in server.requests] == [1, 256][: len(plays)]
 
 
+@pytest.mark.cases(
+    ("plays", "exit_code", "word"), [((Say("P"), Say("P")), 0, "ok"), ((Say("P"), REFUSED), 1, "refused")]
+)
+def test_each_model_that_is_named_is_asked_for_a_token(tmp_path: Path, plays: Any, exit_code: int, word: str) -> None:
+    (tmp_path / "a.yaml").write_text("agent: {name: a, llm: {model: anthropic/claude-haiku-5-5}}", encoding="utf-8")
+    with MessagesServer() as server:
+        server.then(*plays)
+        env = {"LOOM_HOME": str(tmp_path), "ANTHROPIC_BASE_URL": server.url, "LOOM_AGENTS_DIR": str(tmp_path)}
+        result = CliRunner().invoke(main, ["models", "--check"], env=env)
+    assert result.exit_code == exit_code, result.output
+    lines = [line.split()[:2] for line in result.stdout.splitlines()]
+    assert lines == [["ok", "anthropic/claude-sonnet-5-5"], [word, "anthropic/claude-haiku-5-5" + ":" * exit_code]]
+    assert [body["max_tokens"] for body in server.requests] == [1, 1]
+
+
 def test_a_backend_that_cannot_be_opened_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for url in ("sqlite:///file:x?.db?mode=rwc&uri=true", "nonsense", "oracle+none://h/x"):

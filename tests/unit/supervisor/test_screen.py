@@ -120,6 +120,19 @@ def test_a_backend_is_shown_without_its_password() -> None:
     assert "s3cret" not in text
 
 
+@pytest.mark.cases(
+    ("environ", "shown"),
+    [
+        ({"OPENAI_API_KEY": "k"}, "gpt-5.2 (openai) at https://api.openai.com/v1"),
+        ({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://u:s3cret@h/v1"}, "gpt-5.2 (openai) at http://u:***@h/v1"),
+        ({"LOOM_MODEL": "groq/llama", "GROQ_API_KEY": "k"}, "llama (groq)"),
+        ({"LOOM_MODEL": "vllm/openai/gpt-oss"}, "openai/gpt-oss (vllm) at http://127.0.0.1:8000/v1"),
+    ],
+)
+def test_the_model_of_any_maker_is_named_with_its_provider(environ: dict[str, str], shown: str) -> None:
+    assert model_line(from_env(environ)) == shown
+
+
 def test_a_real_model_is_named() -> None:
     settings = from_env({"ANTHROPIC_API_KEY": "k", "LOOM_MODEL": "claude-opus-4-5"})
     assert model_line(settings) == "claude-opus-4-5 (anthropic) at https://api.anthropic.com"

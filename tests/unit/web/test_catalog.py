@@ -5,7 +5,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from loom_worker.agents.load import load
-from loom_worker.core.values.agents import UNSHOWN, Agent, ApprovalPolicy
+from loom_worker.core.values.agents import UNSHOWN, Agent, ApprovalPolicy, ModelChoice
 from loom_worker.core.values.ids import now_ms
 from tests.support.played_worker import PlayedWorker
 from tests.support.web_stage import TOOLS, MakeStage, Submit, WebStage
@@ -160,3 +160,21 @@ def test_a_tool_needs_approval_where_it_or_the_agent_asks_for_one(make_stage: Ma
     client = create_app(make_stage(agents, tools).service).test_client()
     tools = client.get("/v1/tools?agent=default").get_json()["data"]
     assert {tool["name"]: tool["needs_approval"] for tool in tools} == {"clock": False, "dice": True, "refund": True}
+
+
+def test_the_models_that_can_be_named_are_those_with_a_key_and_those_that_agents_and_the_workspace_name(
+    make_stage: MakeStage,
+) -> None:
+    own = Agent("default", llm=ModelChoice(model="vllm/qwen", fallbacks=(ModelChoice(model="groq/unknown"),)))
+    stage = make_stage(agents=(own,))
+    service, client = stage.service, create_app(stage.service).test_client()
+    service.settings = replace(service.settings, llm=replace(service.settings.llm, offered=("openai",)))
+    listed = {each["id"]: each for each in client.get("/v1/models").get_json()["data"]}
+    assert {"vllm/qwen", "groq/unknown", "openai/gpt-5.2", "scripted/scripted-demo"} <= listed.keys()
+    assert "groq/llama-3.3-70b-versatile" not in listed  # it has no key
+    assert "tools" in listed["openai/gpt-5.2"]["can"]
+    assert listed["openai/gpt-5.2"]["context_tokens"] > 0
+    assert (listed["groq/unknown"]["can"], listed["groq/unknown"]["prices"]) == ([], None)
+    client.patch("/v1/workspaces/default", json={"model": "anthropic/claude-sonnet-5-5"})
+    listed = {each["id"]: each for each in client.get("/v1/models").get_json()["data"]}
+    assert listed["anthropic/claude-sonnet-5-5"]["prices"]["output"] > 0

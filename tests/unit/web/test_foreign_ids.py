@@ -45,6 +45,7 @@ SHARED = (
             "/v1/agents/{name}/versions/{version}",
             "/v1/agents/{name}/versions/{version}/diff",
             "/v1/agents/{name}/activate",
+            "/v1/models",
             "/v1/tools",
             "/v1/patterns",
             "/v1/patterns/match",
