@@ -148,7 +148,7 @@ class Models:
     def _guarded(
         self, adapter: Model, provider: str, probe_s: float, *, breakers: Breakers, policy: RetryPolicy
     ) -> Model:
-        # An open breaker's wait is longer than any retry's, so the turn parks at once.
+        # An open breaker is not waited for: the turn parks at once, or another model is asked.
         guarded = Guarded(Measured(adapter), breakers, provider=provider, probe_s=probe_s)
         return Retrying(Metered(guarded), pause=self.pause, chance=random.random, clock=time.monotonic, policy=policy)
 
