@@ -28,8 +28,9 @@ TALKS = {
     "tools=send_agent@ann,send_agent@ann tools=delegate@ann >tools=receive_messages": 2,
 }
 """So that processes die while agents wait for each other."""
-SWEPT = tuple(point for point in POINTS if not point.startswith("schedule."))
-"""Nothing is due in these plans; tests/unit/service/test_schedules.py dies at the others."""
+SWEPT = tuple(point for point in POINTS if not point.startswith(("schedule.", "form.")))
+"""Nothing is due in these plans, and no form is asked for; tests/unit/service/test_schedules.py and
+tests/journeys/test_shapes.py die at the others."""
 PROCESSES = ("kill", "kill", "kill", "kill", "tree", "term")
 BROKER = ("broker", "flush", "swallow", "freeze")
 TURNS = ("stop", "duplicate", "race", "hooks", "collector")
