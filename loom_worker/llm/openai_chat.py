@@ -445,6 +445,8 @@ class ChatAssembly(Assembly):
 
     def _whole(self) -> Reply:
         # A server that ends its stream without [DONE] has told all once it has told the usage, too.
+        if self.is_complete and not self._stop_reason and (self._texts or self._calls):
+            self._stop_reason = "stop"  # some servers end with [DONE] and no reason
         if not self._stop_reason or not (self.is_complete or self._told):
             raise StreamBroken(INCOMPLETE)
         if self._stop_reason in BROKEN:

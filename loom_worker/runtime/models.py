@@ -90,7 +90,7 @@ class Models:
         except LoomError as error:
             return Absent(str(error))
         # A server at an address of its own fails alone.
-        server = " at ".join(filter(None, (chosen.provider, chosen.base_url and urlsplit(chosen.base_url).hostname)))
+        server = " at ".join(filter(None, (chosen.provider, chosen.base_url and urlsplit(chosen.base_url).netloc)))
         breakers = self._breakers.under(LOCAL_BREAKER) if chosen.is_local else self._breakers
         probe_s = _call_timeout_s(llm, chosen) + PROBE_SLACK_S
         return self._guarded(made, server, probe_s, breakers=breakers, policy=policy)

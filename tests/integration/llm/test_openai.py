@@ -259,3 +259,8 @@ def test_a_small_model_that_is_stuck_in_blanks_is_not_heard_out_and_a_paid_one_i
     assert (reply.text.strip(), reply.stop_reason, len(reply.text) < 500) == ("Done.", "end_turn", True)
     paid = reply_of(stub, stuck, name="groq")
     assert (paid.stop_reason, paid.usage.output_tokens) == ("max_tokens", 2_001)
+
+
+def test_a_stream_that_ends_with_done_and_no_reason_is_whole(stub):
+    reply = reply_of(stub, Stream(sse([chunk({"content": "Done."})])))
+    assert (reply.text, reply.stop_reason) == ("Done.", "end_turn")
