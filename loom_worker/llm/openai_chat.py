@@ -363,7 +363,9 @@ class ChatAssembly(Assembly):
                 raise ErrorEvent(event)
             self._served = str(event.get("model") or self._served)
             told = event.get("usage") or (event.get("x_groq") or {}).get("usage") or {}
-            self._told |= {name: value for name, value in told.items() if value}
+            if told:
+                self._told |= {name: value for name, value in told.items() if value}
+                self.has_usage_news = True
             return [delta for each in choices if not each.get("index") for delta in self._choice(each)]
 
     def _choice(self, choice: Json) -> Iterator[Delta]:
