@@ -145,7 +145,7 @@ def test_importing_the_package_loads_nothing_of_it() -> None:
 
 
 def test_importing_the_web_loads_neither_scikit_learn_nor_an_llm_sdk() -> None:
-    heavy = "sklearn numpy scipy anthropic httpx2 tiktoken alembic flower".split()
+    heavy = "sklearn numpy scipy anthropic openai httpx2 tiktoken alembic flower".split()
     code = f"import sys, web.app, web.serve; print([m for m in {heavy!r} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

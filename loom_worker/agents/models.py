@@ -11,7 +11,10 @@ from loom_worker.core.values.agents import PROVIDERS, ModelChoice, provider_and_
 from loom_worker.core.values.chat import Effort, Sampling, Thinking
 from loom_worker.core.variables import BareUrl, without_password
 
-LOOMS_OWN = frozenset("model messages input instructions system stream stream_options tools tool_choice".split())
+LOOMS_OWN = frozenset(
+    "model messages input instructions system stream stream_options tools tool_choice max_tokens max_completion_tokens "
+    "max_output_tokens response_format text output_config store n include prompt_cache_key".split()
+)
 """Members of a request that ``extra`` cannot replace."""
 
 

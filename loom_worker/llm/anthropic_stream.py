@@ -166,7 +166,7 @@ class MessageAssembly(Assembly):
         # some servers do, keeps its value.
         for name in COUNTS:
             if figure := count_of((usage or {}).get(name)):
-                self._counts[name] = figure
+                self._counts[name], self.has_usage_news = figure, True
 
     @property
     def usage(self) -> Usage:

@@ -64,6 +64,8 @@ class Assembly(ABC):
         """True once the provider has said that the reply is over."""
         self.is_too_large = False
         """True once there was more than may be kept: nothing further needs to be fed."""
+        self.has_usage_news = False
+        """True once an event told of the usage; whoever has read that sets it back. Most events tell of none."""
         self._asked = model
         self._served = ""
         self._max_bytes = max_bytes

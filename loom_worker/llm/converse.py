@@ -187,24 +187,28 @@ def message_events(events: Iterable[tuple[str, Json]]) -> Iterator[Json]:
     is_over = False
     for name, event in events:
         with well_formed():
-            match name:
-                case "messageStart":
-                    yield {"type": "message_start", "message": {}}
-                case "contentBlockStart" if "toolUse" in event["start"]:
-                    yield _start(event["contentBlockIndex"], _block(event["start"]))
-                case "contentBlockDelta":
-                    yield from _deltas(event["contentBlockIndex"], event["delta"], begun)
-                case "contentBlockStop":
-                    yield {"type": "content_block_stop", "index": event["contentBlockIndex"]}
-                case "messageStop":
-                    is_over = True
-                    yield {"type": "message_delta", "delta": {"stop_reason": _stop_reason(event)}}
-                case "metadata":  # the last one; where it is missing, the end of the stream stands for it
-                    yield {"type": "message_delta", "usage": _counts(event)}
-                    if is_over:
-                        break
+            yield from _message_events(name, event, begun)
+        is_over = is_over or name == "messageStop"
+        if is_over and name == "metadata":  # the last one; where it is missing, the end of the stream stands for it
+            break
     if is_over:
         yield {"type": "message_stop"}
+
+
+def _message_events(name: str, event: Json, begun: set[int]) -> Iterator[Json]:
+    match name:
+        case "messageStart":
+            yield {"type": "message_start", "message": {}}
+        case "contentBlockStart" if "toolUse" in event["start"]:
+            yield _start(event["contentBlockIndex"], _block(event["start"]))
+        case "contentBlockDelta":
+            yield from _deltas(event["contentBlockIndex"], event["delta"], begun)
+        case "contentBlockStop":
+            yield {"type": "content_block_stop", "index": event["contentBlockIndex"]}
+        case "messageStop":
+            yield {"type": "message_delta", "delta": {"stop_reason": _stop_reason(event)}}
+        case "metadata":
+            yield {"type": "message_delta", "usage": _counts(event)}
 
 
 def whole_message(reply: Json) -> Json:

@@ -256,16 +256,16 @@ class HttpModel:
             watched.close()
 
     def _read(self, watched: WatchedBody, body: Json, watch: Watch) -> Iterator[ReplyEvent]:
-        assembly, told = self._assembly(body), None
+        assembly = self._assembly(body)
         try:
             for event in self._server.events(watched, max_bytes=2 * self._max_reply_bytes + EVENT_SLACK_BYTES):
                 if assembly.begins_anew(event):
                     assembly = self._assembly(body)
                     yield Restarted("the server began its reply anew")
                 deltas = assembly.feed(event)
-                if (usage := assembly.usage) != told:
-                    watch.told(usage)
-                    told = usage
+                if assembly.has_usage_news:
+                    watch.told(assembly.usage)
+                    assembly.has_usage_news = False
                 yield from deltas
                 if assembly.is_complete or assembly.is_too_large:
                     break

@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 HEADERS = frozenset({"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"})
 """All that is sent beside the key and the SDK's own ``x-stainless-…``."""
+MOST_BLANK = 400
+"""Blank characters in a row with which a small model is stuck: one wrote line breaks for ten minutes (measured). The
+usage, which comes last, is then not known; elsewhere, where it has a price, the model is heard out."""
 LACKS_MEMORY = "requires more system memory"
 MOST_CHARS_A_TOKEN = 8
 """No tokenizer packs more into one token of prose, code or JSON (4 to 5 are usual): otherwise the prompt was cut."""
@@ -139,8 +142,10 @@ class OpenAiServer(ModelServer):
         return "/responses" if "input" in body else "/chat/completions"
 
     def assembly(self, model: str, body: Json, *, max_bytes: int) -> Assembly:
-        kind = ResponseAssembly if "input" in body else ChatAssembly
-        return kind(self.named(model), max_bytes=max_bytes)
+        if "input" in body:
+            return ResponseAssembly(self.named(model), max_bytes=max_bytes)
+        most_blank = MOST_BLANK if self.preset.local or self.preset.name == "compatible" else None
+        return ChatAssembly(self.named(model), max_bytes=max_bytes, most_blank=most_blank)
 
     def finished(self, reply: Reply, body: Json) -> Reply:
         """At the price that the server told, or else that of the table; with a warning if the prompt was cut."""

@@ -330,8 +330,10 @@ class _Call:
 class ChatAssembly(Assembly):
     """A reply of Chat Completions as it arrives."""
 
-    def __init__(self, model: str, *, max_bytes: int = MAX_REPLY_BYTES) -> None:
+    def __init__(self, model: str, *, max_bytes: int = MAX_REPLY_BYTES, most_blank: int | None = None) -> None:
+        """Args: most_blank: blank characters in a row after which the reply is over; None: there is no limit."""
         super().__init__(model, max_bytes=max_bytes)
+        self._most_blank, self._blank = most_blank, 0
         self._told: Json = {}
         self._calls: list[_Call] = []
         self._by_index: dict[object, _Call] = {}
@@ -361,7 +363,9 @@ class ChatAssembly(Assembly):
                 raise ErrorEvent(event)
             self._served = str(event.get("model") or self._served)
             told = event.get("usage") or (event.get("x_groq") or {}).get("usage") or {}
-            self._told |= {name: value for name, value in told.items() if value}
+            if told:
+                self._told |= {name: value for name, value in told.items() if value}
+                self.has_usage_news = True
             return [delta for each in choices if not each.get("index") for delta in self._choice(each)]
 
     def _choice(self, choice: Json) -> Iterator[Delta]:
@@ -402,6 +406,13 @@ class ChatAssembly(Assembly):
         for is_thinking, piece in self._tagged.feed(text, is_last=is_last):
             if piece:
                 yield from self._think(piece) if is_thinking else self._said(piece)
+                self._end_if_stuck(piece)
+
+    def _end_if_stuck(self, piece: str) -> None:
+        end = len(piece) - len(piece.rstrip())
+        self._blank = self._blank + end if end == len(piece) else end
+        if self._most_blank is not None and self._blank > self._most_blank:
+            self._stop_reason, self.is_complete = "stop", True
 
     def _think(self, text: str) -> Sequence[Delta]:
         piece = self._room_for(clean(str(text)))
@@ -436,6 +447,8 @@ class ChatAssembly(Assembly):
 
     def _whole(self) -> Reply:
         # A server that ends its stream without [DONE] has told all once it has told the usage, too.
+        if self.is_complete and not self._stop_reason and (self._texts or self._calls):
+            self._stop_reason = "stop"  # some servers end with [DONE] and no reason
         if not self._stop_reason or not (self.is_complete or self._told):
             raise StreamBroken(INCOMPLETE)
         if self._stop_reason in BROKEN:

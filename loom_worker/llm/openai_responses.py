@@ -185,7 +185,7 @@ class ResponseAssembly(Assembly):
             raise ErrorEvent({"error": response["error"]})
         for place, item in enumerate(response.get("output") or ()):
             yield from self._add(place, item)
-        self._told = response.get("usage") or {}
+        self._told, self.has_usage_news = response.get("usage") or {}, True
         self._served = str(response.get("model") or self._served)
         self._ending, self.is_complete = response, True
 

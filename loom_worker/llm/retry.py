@@ -98,7 +98,7 @@ def pause_before(error: Transient, n: int, *, policy: RetryPolicy, chance: Calla
     Args:
         n: of the try that failed, from 0.
     """
-    if n + 1 >= policy.tries:
+    if n + 1 >= policy.tries or isinstance(error, LeftAlone):
         return None
     asked_s = error.retry_after_s if isinstance(error, Overloaded) else None
     if asked_s is not None and asked_s > policy.max_wait_s:

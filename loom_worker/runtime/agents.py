@@ -64,8 +64,8 @@ TOOLS_SHARE = 0.10
 """Of the input budget (0-1): tools that take more are not all shown from the start. Where they take less, the cached
 prefix is worth more than their room."""
 AS_AGENT = Choice()
-LOCAL_TURN_S, LOCAL_JUDGE_S = 3_600.0, 300.0
-"""Least time of a turn, and of a judge, whose model is on the user's own machine."""
+LOCAL_JUDGE_S = 300.0
+"""Least time of a judge whose model is on the user's own machine."""
 THINKING_TOKENS = {"low": 2_048, "medium": 8_192, "high": 16_384}
 """Room of a reply for what is thought before it, by the effort that is asked for."""
 
@@ -242,7 +242,6 @@ class AgentRegistry:
             judge=None if absent or agent.judges is None else self._judge(agent, choice),
             late=tool_set.late,
             checks={} if absent else dict(self._checks(agent)),
-            least_turn_s=LOCAL_TURN_S if chosen.is_local else 0.0,
         )
 
     def _checks(self, agent: Agent) -> Iterator[tuple[Stage, InjectionCheck]]:
@@ -272,7 +271,7 @@ class AgentRegistry:
             model=runtime.compressor,
             agent_budget=runtime.agent.budget,
             tiers=runtime.agent.tiers,
-            is_thrifty=bool(self._models.chosen(runtime.agent, session.choice).is_local),
+            is_thrifty=bool(runtime.llm.is_local),
             count=runtime.count,
             l1=context.room_of_l1(runtime, rom=session.rom or "", kernel=context.kernel_of(session), ratio=ratio),
             l2_tokens=min(policy.max_l2_tokens, int(policy.shares.l2 * runtime.input_budget_tokens)),
@@ -324,8 +323,9 @@ class AgentRegistry:
     def _fitted(self, agent: Agent, choice: Choice, tool_set: ToolSet) -> ToolSet:
         """The belt as it is where the window has room for all of it; else some of its tools are shown late."""
         permitted = tool_set.registry.permitted(tool_set.allowed, read_only=agent.is_read_only)
-        window, reserved = self._window(agent, self._models.chosen(agent, choice))
-        count = self._models.count(self._models.chosen(agent, choice).name)
+        chosen = self._models.chosen(agent, choice)
+        window, reserved = self._window(agent, chosen)
+        count = self._models.count(chosen.name)
         specs = tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only)
         occasions = {tool.spec.name: tool.occasion for tool in permitted}
         many = {name: occasion for name, occasion in occasions.items() if occasion == "many"}
@@ -348,7 +348,8 @@ class AgentRegistry:
 
     def _memory_tools(self, agent: Agent, choice: Choice) -> tuple[Tool, ...]:
         """What every agent has, whatever tools it lists: it must be able to find what has left its context."""
-        window, reserved = self._window(agent, self._models.chosen(agent, choice))
+        chosen = self._models.chosen(agent, choice)
+        window, reserved = self._window(agent, chosen)
         compressor = self._models.compressor(agent, choice)
         deadline_s = min(DEADLINE_S, self._settings.limits.tool_timeout_s / 2)
         sessions = Sessions(self._database)
@@ -360,7 +361,7 @@ class AgentRegistry:
             rerank=None
             if compressor is None
             else Reranker(compressor, self._accounts(agent, sessions, compressor), deadline_s),
-            count=self._models.count(self._models.chosen(agent, choice).name),
+            count=self._models.count(chosen.name),
             recalled_budget_tokens=int(RECALLED_SHARE * (window - reserved)),
             kernel_budget_tokens=int(agent.memory.shares.kernel * (window - reserved)),
             # Half of what a turn's results may take, so that an answer leaves room for another one.

@@ -90,7 +90,7 @@ class Models:
         except LoomError as error:
             return Absent(str(error))
         # A server at an address of its own fails alone.
-        server = " at ".join(filter(None, (chosen.provider, chosen.base_url and urlsplit(chosen.base_url).hostname)))
+        server = " at ".join(filter(None, (chosen.provider, chosen.base_url and urlsplit(chosen.base_url).netloc)))
         breakers = self._breakers.under(LOCAL_BREAKER) if chosen.is_local else self._breakers
         probe_s = _call_timeout_s(llm, chosen) + PROBE_SLACK_S
         return self._guarded(made, server, probe_s, breakers=breakers, policy=policy)
@@ -148,7 +148,7 @@ class Models:
     def _guarded(
         self, adapter: Model, provider: str, probe_s: float, *, breakers: Breakers, policy: RetryPolicy
     ) -> Model:
-        # An open breaker's wait is longer than any retry's, so the turn parks at once.
+        # An open breaker is not waited for: the turn parks at once, or another model is asked.
         guarded = Guarded(Measured(adapter), breakers, provider=provider, probe_s=probe_s)
         return Retrying(Metered(guarded), pause=self.pause, chance=random.random, clock=time.monotonic, policy=policy)
 

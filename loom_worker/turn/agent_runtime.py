@@ -21,6 +21,9 @@ from loom_worker.memory.pressure import L1Room
 from loom_worker.memory.results import Sizes
 from loom_worker.tools.registry import Prepared, Registry
 
+LOCAL_TURN_S = 3_600.0
+"""Least time of a turn whose model is on the user's own machine."""
+
 
 @dataclass(frozen=True, slots=True)
 class AgentRuntime:
@@ -60,10 +63,13 @@ class AgentRuntime:
     """The skills of the session's workspace, of the same look that decided on the tool that reads them."""
     late: Mapping[str, Occasion] = field(default_factory=dict)
     """Tools that are shown only once there is an occasion, by name; empty where all are shown."""
-    least_turn_s: float = 0.0
-    """A turn may run for so long at least, unless its agent's file says otherwise."""
     checks: Mapping[Stage, InjectionCheck] = field(default_factory=dict)
     """Models that look for injection where the rules find none, by stage."""
+
+    @property
+    def least_turn_s(self) -> float:
+        """A turn may run for so long at least, unless its agent's file says otherwise."""
+        return LOCAL_TURN_S if self.llm.is_local else 0.0
 
     @property
     def least_specs(self) -> tuple[ToolSpec, ...]:

@@ -153,9 +153,10 @@ def _in_parts(ending: Ending, state: TurnState, execution: Execution) -> Ending:
     text, channel = ending.output_text, state.turn.channel
     if channel is None or text is None:
         return ending
+    if execution.shape is None:
+        return replace(ending, output_parts=parts_of(text, channel))
     most = channel.max_chars or len(text) or 1  # joined, the parts of JSON are the same JSON
-    whole = tuple(text[at : at + most] for at in range(0, len(text), most))
-    return replace(ending, output_parts=whole if execution.shape else parts_of(text, channel))
+    return replace(ending, output_parts=tuple(text[at : at + most] for at in range(0, len(text), most)))
 
 
 def with_error_id(state: TurnState, ending: Ending, execution: Execution) -> Ending:

@@ -34,13 +34,14 @@ class CallRecorder:
         """Args: fence: of the run; provider, model: that are asked."""
         self._none = CallTimes(fence, provider, model)
         self._clock_us = clock_us
+        self.model = ""
+        """That was asked last; empty: none yet."""
         self.begin()
 
     def begin(self) -> None:
         """Another reply is needed."""
         self._times = self._none
         self._asked_us: int | None = None
-        self._model = ""
 
     def built(self, began_us: int, tokens: int) -> None:
         """The context is built; it took from then until now."""
@@ -49,7 +50,7 @@ class CallRecorder:
     def asked(self, model: str) -> None:
         """A request goes out."""
         self._end_try()
-        self._asked_us, self._model = self._clock_us(), model
+        self._asked_us, self.model = self._clock_us(), model
 
     def text(self) -> None:
         """A piece of text came."""
@@ -76,7 +77,7 @@ class CallRecorder:
     def _end_try(self, error_type: str | None = None, error: str = "") -> None:
         if self._asked_us is None:
             return
-        model = "" if self._model == self._times.model else self._model
+        model = "" if self.model == self._times.model else self.model
         one = Try(Interval(self._asked_us, self._clock_us()), error_type, error, model)
         self._times = replace(self._times, tries=(*self._times.tries, one)[-TRIES:])
         self._asked_us = None
@@ -128,7 +129,6 @@ class ModelWatch(Watch):
         """The tries that are paid for, but for one that was answered."""
         self.under_way: PaidTry | None = None
         self.is_under_way = False  # true from when a request goes out until it fails
-        self._asked = ""
         self._noted = self._told_ms = 0
         self._clock_ms = clock_ms
         self._waiting = Waiting("model", 0, attempt=0)
@@ -152,7 +152,7 @@ class ModelWatch(Watch):
 
     def asked(self, model: str) -> None:
         self.calls.asked(model)
-        self.under_way, self.is_under_way, self._asked = None, True, model
+        self.under_way, self.is_under_way = None, True
         self._waiting = replace(self._waiting, waits_for="model", attempt=self._tries + 1, next_try_ms=None)
         if self._shown_ms is not None:
             self._show()
@@ -170,7 +170,7 @@ class ModelWatch(Watch):
         if self.under_way is not None:
             self.under_way.told = usage
         elif usage.tokens:
-            self.under_way = PaidTry(usage, self.meter.take() if self.meter else None, model=self._asked)
+            self.under_way = PaidTry(usage, self.meter.take() if self.meter else None, model=self.calls.model)
             self.paid.append(self.under_way)
             self._told_ms = self._clock_ms()
 
@@ -187,7 +187,7 @@ class ModelWatch(Watch):
     def lost(self) -> list[PaidTry]:
         """The paid tries, and among them the last one if the provider has told nothing of it."""
         if self.meter and (held := self.meter.take()):
-            self.paid.append(PaidTry.untold(held, self._asked))
+            self.paid.append(PaidTry.untold(held, self.calls.model))
         return self.paid
 
     def answered(self) -> Reservation | None:

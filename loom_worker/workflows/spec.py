@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -129,24 +128,17 @@ def local(agent_id: str) -> str:
 
 def _stage(fields: Fields, own_id: str) -> PipelineStage:
     fields.keep("leveling")
-    form, schema = response_format(fields), _schema(fields, "output_schema")
+    form = response_format(fields)
     return PipelineStage(
         agent_id=fields.required("agent_id"),
         prompt_template=fields.required("prompt_template"),
         id=own_id,
         validation_prompt=fields.optional("validation_prompt"),
-        output_schema=schema or (form and form["schema"]),
-        response_format=form or _as_form(schema),
+        output_schema=_schema(fields, "output_schema") or (form and form["schema"]),
+        response_format=form,
         retry=_retry(fields),
         approval=_approval(fields),
     )
-
-
-def _as_form(schema: Mapping[str, Any] | None) -> Json | None:
-    """The form that an agent can be asked for; None: there is no schema, or not one of an object, say."""
-    with suppress(InvalidField):
-        return response_format(Fields({"response_format": schema and {"type": "json_schema", "schema": schema}}))
-    return None
 
 
 def _schema(fields: Fields, key: str) -> Mapping[str, Any] | None:

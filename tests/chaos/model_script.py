@@ -183,7 +183,12 @@ def verdict_for(look: Look, words: Sequence[str], number: int, body: Json, *, fa
     score = score_of(look, words)
     if score is None:
         return _said(f"The {look.judge} judge has nothing to say.", [], body)
-    call = WireCall(f"toolu_verdict_{number}", TOOL, {"score": score, "critique": critique(look, score)})
+    verdict = {"score": score, "critique": critique(look, score)}
+    if "output_config" in body:
+        whole = json.dumps(verdict)
+        reply = _said(whole[:12] if fault in ("bad_tool_json", "unknown_tool") else whole, [], body)
+        return reply if reply.text != whole else replace(reply, text=str(score))
+    call = WireCall(f"toolu_verdict_{number}", TOOL, verdict)
     broken = {
         "bad_tool_json": replace(call, arguments='{"score": 0.'),
         "unknown_tool": replace(call, name="no_such_tool"),

@@ -62,7 +62,8 @@ class Look:
 
 def is_judging(body: Mapping[str, Any]) -> bool:
     """True of a request for a verdict, not for a turn's reply."""
-    return dict(body.get("tool_choice", {})).get("name") == TOOL
+    schema = body.get("output_config", {}).get("format", {}).get("schema", {})
+    return "score" in schema.get("properties", {}) or dict(body.get("tool_choice", {})).get("name") == TOOL
 
 
 def look_of(body: Mapping[str, Any]) -> Look:

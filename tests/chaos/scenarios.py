@@ -28,8 +28,9 @@ TALKS = {
     "tools=send_agent@ann,send_agent@ann tools=delegate@ann >tools=receive_messages": 2,
 }
 """So that processes die while agents wait for each other."""
-SWEPT = tuple(point for point in POINTS if not point.startswith("schedule."))
-"""Nothing is due in these plans; tests/unit/service/test_schedules.py dies at the others."""
+SWEPT = tuple(point for point in POINTS if not point.startswith(("schedule.", "form.")))
+"""Nothing is due in these plans, and no form is asked for; tests/unit/service/test_schedules.py and
+tests/journeys/test_shapes.py die at the others."""
 PROCESSES = ("kill", "kill", "kill", "kill", "tree", "term")
 BROKER = ("broker", "flush", "swallow", "freeze")
 TURNS = ("stop", "duplicate", "race", "hooks", "collector")
@@ -103,24 +104,6 @@ def storm(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float = 0.7
         plan(turns, sessions=24, seed=seed, mix=_varied(Mix(poison=1))),
         deeds=deeds,
         apart_s=apart_s,
-        timeout_s=600.0 + turns / 8,
-    )
-
-
-def two_makers(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float = 0.8) -> Scenario:
-    """The first model's maker is down half of the time, and another maker's model answers in its place."""
-    return Scenario(
-        "two makers",
-        Plan(
-            seed=seed,
-            model=("--down-at-times", *PASSING_FAULTS, "--latency-s", "0.02"),
-            environ=PATIENT_ATTEMPTS,
-            fallbacks=("openai/gpt-chaos",),
-        ),
-        plan(turns, sessions=16, seed=seed, mix=_varied(Mix())),
-        deeds=deeds,
-        apart_s=apart_s,
-        is_patient=False,
         timeout_s=600.0 + turns / 8,
     )
 
@@ -329,7 +312,6 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
             sweep(seed),
             storm(seed, turns=turns, deeds=deeds),
             forgetful(seed, turns=150, deeds=lossy),
-            two_makers(seed, turns=120, deeds=PROCESSES),
             workflows(seed, runs=60, deeds=mixed),
             agents(seed, turns=60, deeds=mixed),
             *others,
@@ -354,7 +336,6 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
         sweep(seed, times=3, turns=150),
         storm(seed, turns=turns, deeds=deeds, apart_s=0.2),
         forgetful(seed, turns=500, deeds=lossy),
-        two_makers(seed, turns=1_000, deeds=mixed),
         workflows(seed, runs=500, deeds=mixed, apart_s=0.4),
         agents(seed, turns=500, deeds=mixed, apart_s=0.4),
         *others,

@@ -1,5 +1,6 @@
 """Judges over the whole system: models, a function and a rule look at answers, while their workers are killed."""
 
+import json
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -8,7 +9,6 @@ import pytest
 
 from tests.support.flower_client import FlowerClient
 from tests.support.messages_server import MessagesServer, Say
-from tests.support.messages_wire import WireCall
 from tests.support.system import Json, System, spoken
 from tests.support.until import until
 
@@ -42,7 +42,7 @@ USAGE = {"input_tokens": 100, "output_tokens": 10}
 
 
 def is_judge(body: Json) -> bool:
-    return [tool["name"] for tool in body.get("tools", [])] == ["give_verdict"]
+    return "score" in body.get("output_config", {}).get("format", {}).get("schema", {}).get("properties", {})
 
 
 def script(body: Json) -> Say:
@@ -51,7 +51,7 @@ def script(body: Json) -> Say:
     if is_judge(body):
         good = "forty-two" in last.rpartition("The answer to be judged")[2]
         verdict = {"score": 0.9 if good else 0.1, "critique": "" if good else "Name the number."}
-        return Say("", [WireCall("toolu_verdict", "give_verdict", verdict)], model=body["model"], usage=USAGE)
+        return Say(json.dumps(verdict), model=body["model"], usage=USAGE)
     text = "There are forty-two." if "was judged" in last else "There are many."
     return Say(text, model=body["model"], usage=USAGE)
 

@@ -33,7 +33,9 @@ def server() -> Iterator[MessagesServer]:
 def system(server: MessagesServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     environ = {"LOOM_CRASHPOINTS": ",".join(POINTS), "LOOM_MAX_ATTEMPTS": "9"}
     home = tmp_path_factory.mktemp("shapes") / "home"
-    with System(home, ANTHROPIC_BASE_URL=server.url, ANTHROPIC_API_KEY="key", **environ) as system:
+    # A model without a mode for forms.
+    environ |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "key", "LOOM_MODEL": "claude-sonnet-4-0"}
+    with System(home, **environ) as system:
         yield system
 
 

@@ -42,9 +42,8 @@ USAGE = {"input_tokens": 100, "output_tokens": 10}
 def script(body: Json) -> Behaviour:
     """Verdicts for judges, notes for the memory; three tools for ``Everything``, one for ``Count``; else an answer."""
     model = body["model"]
-    if [tool["name"] for tool in body.get("tools", [])] == ["give_verdict"]:
-        verdict = WireCall("toolu_verdict", "give_verdict", {"score": 0.9, "critique": ""})
-        return Say("", [verdict], model=model, usage=USAGE)
+    if "score" in body.get("output_config", {}).get("format", {}).get("schema", {}).get("properties", {}):
+        return Say(json.dumps({"score": 0.9, "critique": ""}), model=model, usage=USAGE)
     if "tools" not in body:
         return Say("[]" if "JSON" in body["system"][0]["text"] else "Notes of what was said.", model=model, usage=USAGE)
     last = body["messages"][-1]["content"][-1]

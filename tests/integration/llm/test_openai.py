@@ -250,3 +250,17 @@ def test_a_prompt_that_was_cut_is_told_in_the_log(stub, caplog):
             reply = reply_of(stub, Stream(sse(chat("one", usage=usage))), request=long, name="ollama", api_key=None)
     assert "OLLAMA_CONTEXT_LENGTH" in caplog.text
     assert reply.usage.cost_usd == 0
+
+
+def test_a_small_model_that_is_stuck_in_blanks_is_not_heard_out_and_a_paid_one_is(stub):
+    endless = [chunk({"content": "Done."}), *(chunk({"content": " \n\n"}) for _ in range(1_000))]
+    stuck = Stream(sse([*endless, chunk({}, "length"), chunk(usage={"prompt_tokens": 5, "completion_tokens": 2_001})]))
+    reply = reply_of(stub, stuck)
+    assert (reply.text.strip(), reply.stop_reason, len(reply.text) < 500) == ("Done.", "end_turn", True)
+    paid = reply_of(stub, stuck, name="groq")
+    assert (paid.stop_reason, paid.usage.output_tokens) == ("max_tokens", 2_001)
+
+
+def test_a_stream_that_ends_with_done_and_no_reason_is_whole(stub):
+    reply = reply_of(stub, Stream(sse([chunk({"content": "Done."})])))
+    assert (reply.text, reply.stop_reason) == ("Done.", "end_turn")

@@ -13,8 +13,9 @@ from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import ProviderFailed
 from loom_worker.core.settings_tree import LlmSettings, Settings
 from loom_worker.core.values.agents import Agent, Auth, Backend, ModelChoice
-from loom_worker.core.values.chat import ChatMessage, Request, ToolSpec, ToolUse
+from loom_worker.core.values.chat import ChatMessage, Request, Thinking, ToolSpec, ToolUse
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.judges import Panel, PanelMember
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import Choice, NewSession
 from loom_worker.core.values.tiers import MemoryTiers
@@ -28,6 +29,7 @@ from tests.support.callers import CALLER
 from tests.support.registry import made_components, made_registry
 
 MEMORY = {"update_session_context", "recall_conversation", "search_conversation", "clear_recalled_context"}
+PANEL = Panel((PanelMember("llm", "llm"), PanelMember("words", "contains", timeout_s=10)))
 STANDING = {"get_tool_result", "query_tool_result", "get_error_detail"}
 SHARED = {f"shared_memory_{verb}" for verb in ("write", "read", "list", "delete", "watch")}
 
@@ -347,3 +349,32 @@ def test_only_agents_with_tiers_have_their_tools_and_rules(settings: Settings, d
         session = Sessions(database).create("default", NewSession(name, agent=name), now_ms=1)
         assert fitted.registry.compression(session).tiers == kept
     fitted.close()
+
+
+def test_a_model_at_home_gets_time_brief_tools_and_no_second_summary(settings: Settings, database: Database) -> None:
+    usual = with_agent(settings, Agent("a", llm=ModelChoice("groq", "llama"), judges=PANEL)).runtime("a")
+    fitted = with_agent(settings, Agent("a", llm=ModelChoice("vllm", "qwen"), judges=PANEL))
+    local = fitted.runtime("a")
+    assert (usual.least_turn_s, local.least_turn_s) == (0, 3_600)
+    assert [member.timeout_s for member in (local.agent.judges or PANEL).members] == [300, 10]
+    told = [sum(len(str(spec)) for spec in runtime.specs) for runtime in (usual, local)]
+    assert told[1] < 0.8 * told[0]
+    session = Sessions(database).create("w", NewSession(id="s", agent="a"), now_ms=1)
+    assert fitted.compression(session).is_thrifty
+
+
+def test_a_window_is_never_larger_than_the_models(settings: Settings) -> None:
+    small = with_agent(settings, Agent("a", llm=ModelChoice("openai", "gpt-4")))
+    assert small.window("a") == (8_192, 819)
+    own = with_agent(settings, Agent("a", llm=ModelChoice("openai", "gpt-4"), max_context_tokens=4_000))
+    assert own.window("a") == (4_000, 400)
+    unknown = with_agent(settings, Agent("a", llm=ModelChoice("vllm", "mine")))
+    assert unknown.window("a")[0] == settings.llm.max_context_tokens
+
+
+def test_a_reply_has_room_for_what_is_thought_before_it(settings: Settings) -> None:
+    def room(thinking: Thinking | None) -> int:
+        llm = ModelChoice("anthropic", "claude-sonnet-5-5", thinking=thinking)
+        return with_agent(settings, Agent("a", llm=llm, max_tokens=2_000)).runtime("a").max_tokens
+
+    assert [room(None), room(Thinking(budget_tokens=3_000)), room(Thinking(effort="high"))] == [2_000, 5_000, 18_384]

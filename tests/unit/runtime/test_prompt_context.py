@@ -93,6 +93,7 @@ def turn(text: str, workspace: str = "default") -> Turn:
 def test_a_question_gets_todays_date_and_the_pattern_that_fits(here: Settings, database: Database) -> None:
     packaged = replace(here, patterns=PatternSettings())
     fitted = made_components(packaged, Agents({"default": Agent("default")}, ()), database)
+    fitted.knowledge.library.warm()
     found = asked(fitted, QUESTION)
     assert found.text.startswith(f"Today is {datetime.now(UTC):%Y-%m-%d}.")
     [pattern] = found.patterns

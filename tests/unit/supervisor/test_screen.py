@@ -123,8 +123,11 @@ def test_a_backend_is_shown_without_its_password() -> None:
 @pytest.mark.cases(
     ("environ", "shown"),
     [
-        ({"OPENAI_API_KEY": "k"}, "gpt-5.2 (openai) at https://api.openai.com/v1"),
-        ({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://u:s3cret@h/v1"}, "gpt-5.2 (openai) at http://u:***@h/v1"),
+        ({"OPENAI_API_KEY": "k"}, "gpt-6.1-sol (openai) at https://api.openai.com/v1"),
+        (
+            {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://u:s3cret@h/v1"},
+            "gpt-6.1-sol (openai) at http://u:***@h/v1",
+        ),
         ({"LOOM_MODEL": "groq/llama", "GROQ_API_KEY": "k"}, "llama (groq)"),
         ({"LOOM_MODEL": "vllm/openai/gpt-oss"}, "openai/gpt-oss (vllm) at http://127.0.0.1:8000/v1"),
     ],

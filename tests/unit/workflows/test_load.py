@@ -111,7 +111,7 @@ agents:
 """
     found = workflows(tmp_path, document(spec))
     agent = found.workflows["w"].agents["w:own"]
-    assert (agent.name, agent.description, agent.model) == ("w:own", "Mine.", "m")
+    assert (agent.name, agent.description, agent.llm.model) == ("w:own", "Mine.", "m")
     assert (agent.tools, agent.backend, agent.max_llm_calls) == (("list_tables",), None, 3)
     assert str(agent.problem(agent.at("tools[0]"), "no such tool")).rpartition("/")[2] == (
         "0.yaml:12: agent w:own: agent.tools[0]: no such tool"
