@@ -8,6 +8,7 @@ reply.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Unpack
 
@@ -17,8 +18,9 @@ from loom_worker.core.values.json import Json
 from loom_worker.llm.anthropic_request import SHAPES, native_schema, request_body
 from loom_worker.llm.anthropic_stream import MessageAssembly
 from loom_worker.llm.assembly import Assembly
-from loom_worker.llm.http_model import NO_KEY, CallOptions, HttpModel, ModelServer
+from loom_worker.llm.http_model import NO_KEY, CallOptions, HttpModel, ModelServer, without_others
 from loom_worker.llm.prices import plain_name
+from loom_worker.llm.provider_errors import ADVICE, IN_FILE
 from loom_worker.llm.shaped import as_tool
 
 if TYPE_CHECKING:
@@ -33,11 +35,22 @@ class Anthropic(HttpModel):
     """A Model behind the Messages API; cheap to make, all with the same key and address share one client."""
 
     def __init__(
-        self, *, model: str, api_key: str | None = None, base_url: str | None = None, **options: Unpack[CallOptions]
+        self,
+        *,
+        model: str,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        in_file: bool = False,
+        **options: Unpack[CallOptions],
     ) -> None:
-        """Args: base_url: None: Anthropic's own. Other makers' addresses end in ``/v1``, which Loom adds itself."""
+        """Nothing is imported or connected before the first reply.
+
+        Args:
+            base_url: None: Anthropic's own. Other makers' addresses end in ``/v1``, which Loom adds itself.
+            in_file: an agent's file names the address or the key.
+        """
         address = re.sub(r"(?:/v1(?:/messages)?)?/*$", "", base_url) if base_url else None
-        server = AnthropicServer(api_key or (NO_KEY if base_url else None), address)
+        server = AnthropicServer(api_key or (NO_KEY if base_url else None), address, in_file)
         super().__init__(server, model=model, **options)
 
 
@@ -64,6 +77,12 @@ class AnthropicServer(MessagesServer):
 
     api_key: str | None = field(repr=False)
     base_url: str | None
+    in_file: bool = False
+    """An agent's file names its address or its key."""
+
+    @property
+    def advice(self) -> Mapping[int, str]:
+        return IN_FILE if self.in_file else ADVICE
 
     @property
     def secret(self) -> str | None:
@@ -73,6 +92,8 @@ class AnthropicServer(MessagesServer):
     def new_client(self, http_client: "httpx2.Client") -> "SdkClient":
         import anthropic
 
+        if self.in_file:
+            http_client.event_hooks["request"].append(without_others)
         client = anthropic.Anthropic(
             api_key=self.api_key, base_url=self.base_url, max_retries=0, http_client=http_client
         )

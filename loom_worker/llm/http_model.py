@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+HEADERS = frozenset(
+    "host accept accept-encoding connection content-type content-length user-agent authorization x-api-key".split()
+)
+"""All that is sent to an address of an agent's file, beside the SDK's own ``x-stainless-…`` and ``anthropic-…``."""
 NO_KEY = "no-key"
 """Sent to a self-hosted server that needs no key; the SDK refuses to send none."""
 CONNECT_S = 10.0
@@ -165,6 +169,13 @@ def _sdk_errors(sdk: str) -> tuple[type[Exception], ...]:
     import anthropic
 
     return (anthropic.AnthropicError,)
+
+
+def without_others(request: "httpx2.Request") -> None:
+    """Leave out what the SDK adds from variables for its maker's address, such as ANTHROPIC_CUSTOM_HEADERS."""
+    for name in list(request.headers):
+        if name not in HEADERS and not name.startswith(("x-stainless-", "anthropic-")):
+            del request.headers[name]
 
 
 def _ask_before_sending(request: Any) -> None:

@@ -14,12 +14,12 @@ from loom_worker.core.errors import LoomError, ProviderFailed
 from loom_worker.core.values.chat import Reply, Request
 from loom_worker.core.values.json import Json
 from loom_worker.llm.assembly import Assembly
-from loom_worker.llm.http_model import NO_KEY, CallOptions, HttpModel, ModelServer, error_response
+from loom_worker.llm.http_model import NO_KEY, CallOptions, HttpModel, ModelServer, error_response, without_others
 from loom_worker.llm.openai_chat import ChatAssembly, chat_body
 from loom_worker.llm.openai_responses import ResponseAssembly, fits, responses_body
 from loom_worker.llm.presets import Preset, preset
 from loom_worker.llm.prices import with_cost
-from loom_worker.llm.provider_errors import ADVICE, safe_detail
+from loom_worker.llm.provider_errors import ADVICE, IN_FILE, safe_detail
 from loom_worker.llm.shaped import as_tool
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-HEADERS = frozenset({"host", "accept", "accept-encoding", "connection", "content-type", "content-length", "user-agent"})
-"""All that is sent beside the key and the SDK's own ``x-stainless-…``."""
 MOST_BLANK = 400
 """Blank characters in a row with which a small model is stuck: one wrote line breaks for ten minutes (measured). The
 usage, which comes last, is then not known; elsewhere, where it has a price, the model is heard out."""
@@ -50,6 +48,7 @@ class OpenAi(HttpModel):
         preset: str = "openai",
         base_url: str | None = None,
         api_key: str | None = None,
+        in_file: bool = False,
         **options: Unpack[CallOptions],
     ) -> None:
         """Nothing is imported or connected before the first reply; BadSettings: the address is none, or is lacking.
@@ -58,14 +57,15 @@ class OpenAi(HttpModel):
             preset: of presets.json.
             base_url: None: the preset's own; for Ollama as in OLLAMA_HOST.
             api_key: goes to that address alone. None: there is none, whatever the environment holds.
+            in_file: an agent's file names the address or the key.
         """
-        super().__init__(server(preset, base_url, api_key), model=model, **options)
+        super().__init__(server(preset, base_url, api_key, in_file=in_file), model=model, **options)
 
 
-def server(name: str, base_url: str | None, api_key: str | None) -> "OpenAiServer":
+def server(name: str, base_url: str | None, api_key: str | None, *, in_file: bool = False) -> "OpenAiServer":
     """The server of a provider at its own address, or at another; raises as Preset.at."""
     found, url = preset(name).at(base_url)
-    return OpenAiServer(found, url, api_key, name)
+    return OpenAiServer(found, url, api_key, name, in_file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,8 @@ class OpenAiServer(ModelServer):
     api_key: str | None = field(repr=False)
     provider: str
     """The prefix of its models' names in Loom."""
+    in_file: bool = False
+    """An agent's file names its address or its key."""
 
     sdk = "openai"
 
@@ -87,12 +89,12 @@ class OpenAiServer(ModelServer):
     def advice(self) -> Mapping[int, str]:
         """In the words of its preset, or by its variables."""
         own, key = self.preset, self.preset.key or "its key"
-        told = {
+        told = ADVICE | {
             401: f"It does not accept the API key: set {key}.",
             403: f"The API key ({key}) has no permission for this, or not for this model.",
             404: f"It does not know the model {{model!r}}, or the address is wrong: set LOOM_MODEL{_or(own.address)}.",
         }
-        return ADVICE | told | {int(status): text for status, text in own.advice.items()}
+        return (IN_FILE if self.in_file else told) | {int(status): text for status, text in own.advice.items()}
 
     @property
     def bad_address(self) -> str:
@@ -169,8 +171,6 @@ def _or(variable: str) -> str:
 
 def _strip(request: "httpx2.Request", key: str) -> None:
     """Leave out headers that the SDK takes from variables of OpenAI's, and send no key but the server's own."""
-    for name in list(request.headers):
-        if name not in HEADERS and name != "authorization" and not name.startswith("x-stainless-"):
-            del request.headers[name]
+    without_others(request)
     if "authorization" in request.headers:  # after a redirect to another host there is none
         request.headers["authorization"] = f"Bearer {key}"

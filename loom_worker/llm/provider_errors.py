@@ -63,6 +63,12 @@ ADVICE = {
     404: "It does not know the model {model!r}, or the address is wrong: set LOOM_MODEL or ANTHROPIC_BASE_URL.",
     413: "The request is too large: lower LOOM_MAX_CONTEXT_TOKENS.",
 }
+IN_FILE = ADVICE | {
+    401: "It does not accept the API key: set llm.api_key in the agent's file, or its secret.",
+    403: "The API key (llm.api_key in the agent's file) has no permission for this, or not for this model.",
+    404: "It does not know the model {model!r}, or the address is wrong: see llm in the agent's file.",
+}
+"""In place of ADVICE, where an agent's file names the address or the key."""
 TOO_LONG = "The request is longer than the model's window: lower LOOM_MAX_CONTEXT_TOKENS."
 RATE_LIMIT = "rate-limit"
 """Third argument of an Overloaded that is about the account's limits, not about the provider's health."""

@@ -190,11 +190,11 @@ def adapter(settings: Settings, chosen: ModelChoice, stopping: Stopping) -> Mode
 
         return Bedrock(model=name, **options)
     if provider == "anthropic":
-        return Anthropic(model=name, api_key=key, base_url=url, **options)
+        return Anthropic(model=name, api_key=key, base_url=url, in_file=chosen.is_in_file, **options)
     from loom_worker.llm.openai import OpenAi
 
     address = url or (llm.ollama_host if provider == "ollama" else None)
-    return OpenAi(model=name, preset=provider, base_url=address, api_key=key, **options)
+    return OpenAi(model=name, preset=provider, base_url=address, api_key=key, in_file=chosen.is_in_file, **options)
 
 
 def _call_timeout_s(llm: LlmSettings, chosen: ModelChoice) -> float:

@@ -124,7 +124,8 @@ class Terms:
             return True  # what it costs is paid elsewhere
         usual = self._settings.llm.usual
         judge = found.beside(found.judge_model if found.has_llm_judges else ModelChoice(), usual, above)
-        asked = (found.answering(usual, above), judge)
+        chosen = found.answering(usual, above)
+        asked = (chosen, *chosen.fallbacks, judge, *judge.fallbacks)
         return all(each.provider == "scripted" or has_price(each.name) for each in asked)
 
     def _agent(self, name: str) -> Agent:

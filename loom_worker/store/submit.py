@@ -276,8 +276,8 @@ class _Entrance:
         ):
             raise Invalid(
                 f"A budget in USD applies to this turn, and Loom does not know the price of its model "
-                f"({owner['model'] or f'that of the agent {agent!r}'}), or of its judges': a budget in tokens can be "
-                "kept, another model named, or its price added to the file of LOOM_PRICES.",
+                f"({owner['model'] or f'that of the agent {agent!r}'}), of one of its fallbacks, or of its judges': a "
+                "budget in tokens can be kept, another model named, or its price added to the file of LOOM_PRICES.",
                 (Flaw("/budget/usd", "the model has no known price"),),
                 "model-without-price",
             )

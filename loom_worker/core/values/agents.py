@@ -91,6 +91,11 @@ class ModelChoice:
         plain = self.provider in ("anthropic", "bedrock", "scripted")
         return f"{self.model}" if plain else self.id
 
+    @property
+    def is_in_file(self) -> bool:
+        """True if an agent's file names its address or its key."""
+        return (self.base_url or self.secret) is not None
+
 
 NO_CHOICE = ModelChoice()
 SCRIPTED = ModelChoice("scripted", "scripted-demo")
@@ -110,7 +115,7 @@ def resolved(block: ModelChoice, *below: ModelChoice, above: ModelChoice = NO_CH
     own = [next(filter(None, (each.named_provider for each in layers[n:]))) for n in range(len(layers))]
     provider, is_own = own[0], own[0] == own[1]
     model = next(each.model for each in layers if each.model)
-    at = next((each for each, its in zip(layers, own, strict=True) if its == provider and _has_access(each)), above)
+    at = next((each for each, its in zip(layers, own, strict=True) if its == provider and each.is_in_file), above)
     fallbacks = [resolved(each, block, *below) for each in block.fallbacks]
     is_local = block.is_local if is_own else None
     return replace(
@@ -124,10 +129,6 @@ def resolved(block: ModelChoice, *below: ModelChoice, above: ModelChoice = NO_CH
         sampling=block.sampling if is_own else replace(block.sampling, extra={}),
         is_local=provider in LOCAL if is_local is None else is_local,
     )
-
-
-def _has_access(choice: ModelChoice) -> bool:
-    return (choice.base_url or choice.secret) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,16 @@ def test_a_refusal_names_its_remedy_and_never_the_key(server, status, kind, name
     assert "verysecret" not in str(caught.value)
 
 
+def test_an_agents_file_has_its_own_settings_named_and_gets_nothing_of_the_environment(server, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Tenant: another-secret")
+    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "another-secret")
+    for in_file, named in ((True, "llm.api_key in the agent's file"), (False, "ANTHROPIC_API_KEY")):
+        with pytest.raises(ProviderFailed, match=named):
+            reply_of(server, failure(401, "authentication_error", "refused"), in_file=in_file)
+    assert ["another-secret" in str(headers) for headers in server.headers] == [False, True]
+    assert KEY in str(server.headers[0])
+
+
 @pytest.mark.parametrize("body", [b'{"error": "no such model"}', b"no such model", b"[]", b""])
 def test_a_refusal_of_another_shape_is_a_refusal_too(server, body):
     with pytest.raises(ProviderFailed, match="LOOM_MODEL"):

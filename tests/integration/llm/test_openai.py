@@ -113,6 +113,12 @@ def test_an_error_says_what_to_do_with_the_preset_it_is_of(stub, name, status, a
     assert "sk-own" not in str(caught.value)
 
 
+@pytest.mark.cases(("status", "setting"), [(401, "llm.api_key"), (403, "llm.api_key"), (404, "llm in")])
+def test_an_error_at_an_address_of_an_agents_file_names_the_files_settings(stub, status, setting):
+    with pytest.raises(ProviderFailed, match=f"{setting}.*agent's file"):
+        reply_of(stub, refusal(status, "no good"), in_file=True)
+
+
 def test_a_server_that_is_not_there_says_how_to_start_it():
     with Stub() as gone:
         pass

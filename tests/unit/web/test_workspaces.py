@@ -62,13 +62,17 @@ def test_an_agent_s_servers_are_not_asked_before_its_turn_is_accepted(make_stage
     assert [ask(client, budget={"tokens": most}).status_code for most in (10, 100)] == [429, 202]
 
 
+NAMELESS = ModelChoice("anthropic", "nobody-knows-its-price")
+
+
 @pytest.mark.cases("rules", [{}, {"model": "claude-sonnet-4-5", "provider": "anthropic"}])
-def test_a_budget_in_usd_needs_a_model_with_a_price(make_stage: MakeStage, rules: Any) -> None:
-    nameless = Agent("default", backend=None, llm=ModelChoice("anthropic", "nobody-knows-its-price"))
+@pytest.mark.cases("llm", [NAMELESS, ModelChoice("anthropic", "claude-haiku-4-5", fallbacks=(NAMELESS,))])
+def test_a_budget_in_usd_needs_models_with_prices(make_stage: MakeStage, rules: Any, llm: ModelChoice) -> None:
+    nameless = Agent("default", backend=None, llm=llm)
     client = create_app(make_stage(agents=(nameless,)).service).test_client()
     change(client, **rules)
     answer = ask(client, budget={"usd": 1})
-    if rules:
+    if rules and not llm.fallbacks:
         assert answer.status_code == 202
     else:
         assert problem(answer) == (422, "model-without-price")
