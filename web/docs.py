@@ -50,8 +50,9 @@ def _operation(method: str, path: str, operation: Json) -> str:
         for each in operation["parameters"]
     ]
     body = ""
-    if "requestBody" in operation:
-        body = f"<p>Body: {_link(operation['requestBody']['content']['application/json']['schema'])}</p>"
+    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+        schema = _link(content["schema"]) if kind == "application/json" else escape(kind)
+        body = f"<p>Body: {schema}</p>"
     return "".join(
         (
             f'<section id="{escape(operation["operationId"])}">',

@@ -102,7 +102,7 @@ class Operation:
         def served(views: Views, *ids: str, **named: str) -> Response:
             if self.begins_turn:
                 rate_limits.admit(views.service.rate_limits.look_at_tokens(caller().holder))
-            with self._large_body(views.service.settings.web.max_body_bytes):
+            with self._large_body():
                 return view(views, *ids, **named, **{name: model.read() for name, model in models.items()})
 
         body = next((each for each in models.values() if issubclass(each, Body)), self.body)
@@ -112,10 +112,10 @@ class Operation:
         return served
 
     @contextmanager
-    def _large_body(self, usual_bytes: int) -> Iterator[None]:
+    def _large_body(self) -> Iterator[None]:
         """Let a body be large while the view runs, a few at a time: it is held several times over."""
-        length = request.content_length
-        if self.streams != "large" or (length is not None and length <= usual_bytes):
+        usual_bytes, length = current_app.config["MAX_CONTENT_LENGTH"], request.content_length
+        if self.streams != "large" or usual_bytes is None or (length is not None and length <= usual_bytes):
             yield
             return
         if not _LARGE.acquire(timeout=LARGE_WAIT_S):

@@ -1,6 +1,5 @@
 """Turns: submit one, look at it, wait for its end, cancel it, run it again, list them."""
 
-import json
 import re
 import time
 from collections.abc import Iterator
@@ -127,13 +126,14 @@ class NewTurnBody(Body):
     )
 
     @classmethod
-    def of(cls, given: Json) -> Self:
-        """Check what was sent; what is not base64 keeps within the usual bound."""
-        usual_bytes, length = current_app.config["MAX_CONTENT_LENGTH"], request.content_length
-        is_large = usual_bytes is not None and (length is None or length > usual_bytes)
-        if is_large and len(json.dumps(_without_data(given), ensure_ascii=False).encode()) > usual_bytes:
+    def read(cls) -> Self:
+        """The body of the current request; what is not base64 in it keeps within the usual bound."""
+        size_bytes = len(request.get_data())
+        found, usual_bytes = super().read(), current_app.config["MAX_CONTENT_LENGTH"]
+        packed = sum((len(part.data) + 2) // 3 * 4 for part in found.parts if part.data is not None)
+        if usual_bytes is not None and size_bytes - packed > usual_bytes:
             raise RequestEntityTooLarge
-        return super().of(given)
+        return found
 
     @classmethod
     def further_flaws(cls, given: Json) -> Iterator[Flaw]:
@@ -142,12 +142,17 @@ class NewTurnBody(Body):
         if not re.search(SESSION_ID, session_id):
             yield Flaw("/session_id", f"in the path: {expected_of(SESSION_ID)}")
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of its input; a text has none."""
+        return () if isinstance(self.input, str) else self.input
+
     def value(self, session_id: str) -> NewTurn:
         """As the service takes it; ``agent`` belongs to the session."""
         at = self.channel
         return NewTurn(
             input=self.input if isinstance(self.input, str) else "",
-            parts=() if isinstance(self.input, str) else self.input,
+            parts=self.parts,
             webhook=self.webhook,
             deadline_s=self.deadline_s,
             max_attempts=self.max_attempts,
@@ -159,15 +164,6 @@ class NewTurnBody(Body):
             said_ms=self.said_at,
             **request_fields(session_id, self.given),
         )
-
-
-def _without_data(given: Json) -> Json:
-    """A body without what stands in base64 in it."""
-    parts = given.get("input")
-    if not isinstance(parts, list):
-        return given
-    bare = [{**each, "data": None} if isinstance(each, dict) and "data" in each else each for each in parts]
-    return {**given, "input": bare}
 
 
 class CancelTurnBody(Body):

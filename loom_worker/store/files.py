@@ -12,12 +12,12 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from loom_worker.core.errors import Conflict, Flaw, Invalid, NotFound
 from loom_worker.core.values.media import File, Part
 from loom_worker.core.values.pages import Page
-from loom_worker.core.values.tenants import Tenant, session_of, user_of, workspace_of
+from loom_worker.core.values.tenants import Tenant, WorkspaceUser, session_of, user_of, workspace_of
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions
 from loom_worker.store.sessions import find_lane
 from loom_worker.store.tables import file_uses, files
-from loom_worker.store.tenants import checked_cursor, newest_first, ours, paged
+from loom_worker.store.tenants import checked_cursor, newest_first, of_user, ours, paged
 
 UNUSED_MS = 24 * 3600 * 1000
 """How long a file is kept that no session has used."""
@@ -120,6 +120,13 @@ def take(tx: Connection, owner: Any, parts: Iterable[Part], *, most_bytes: int) 
         _insert(tx, added, most_bytes=most_bytes)
     if used := [*(file.id for file in added), *ids]:
         _use(tx, used, owner["lane"], owner["id"])
+
+
+def abandon(tx: Connection, who: WorkspaceUser) -> None:
+    """Let the sweep remove the files of a user who is deleted, but for those that sessions of others use."""
+    is_theirs = and_(*of_user(files, who))
+    tx.execute(update(files).where(is_theirs, ~files.c.is_used).values(created_ms=0))
+    tx.execute(update(files).where(is_theirs).values(user=None))
 
 
 def _insert(tx: Connection, new: list[File], *, most_bytes: int) -> None:

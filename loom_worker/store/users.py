@@ -13,6 +13,7 @@ from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.fact_changes import remove_of_user
+from loom_worker.store.files import abandon
 from loom_worker.store.removal import DELETED_REASON, Deleted, remove
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.tables import api_keys, audit, pairings, session_tokens, user_deletions, workflow_runs
@@ -112,6 +113,7 @@ class Users:
             while _remove_runs(tx, who):
                 pass  # those whose sessions went before them
             remove_of_user(tx, who)  # what its sessions said while they were deleted
+            abandon(tx, who)
             counts = [{"kind": "count", "name": name, "outcome": row[name]} for name in _COUNTED]
             tx.execute(delete(user_deletions).where(*of_user(user_deletions, who)))
             _note(tx, "user.deleted", who, row["key_id"], at_ms=now_ms, subject=who.user, decisions=counts)

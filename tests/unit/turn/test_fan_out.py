@@ -125,7 +125,7 @@ def test_a_result_outlives_a_database_that_is_away_while_it_is_kept(stage: Stage
             return super().with_outcome(call, outcome, caller)
 
     turn = begun(stage, [("pay", {})])
-    by = stage.worker("w2", tools=KeepsInTheEnd(1.0, {}, stage.failures, stage.references))
+    by = stage.worker("w2", tools=KeepsInTheEnd(1.0, {}, stage.failures, stage.files))
     stage.answer_calls(turn, by)
     turn = stage.serve(turn, by)
     assert (turn.status, stage.ran, turn.calls[0].content) == ("completed", ["pay"], "paid")

@@ -175,7 +175,7 @@ def test_a_call_whose_turn_has_ended_meanwhile_was_cancelled(stage: Stage, notes
             assert stage.serve(turn, worker).status == "cancelled"
             return super().run(tool, arguments, caller)
 
-    tools: Any = Late(1.0, {}, stage.failures, stage.references)
+    tools: Any = Late(1.0, {}, stage.failures, stage.files)
     stage.answer_calls(turn, replace(worker, tools=tools))
     assert notes.of("tool") == [("started", 1, ""), ("cancelled", 1, "too late: its turn has ended or went on")]
     assert notes.of("turn")[-1] == ("cancelled", 2, "cancelled: interrupt")

@@ -113,9 +113,9 @@ class Unreadable:
     readline = read
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_a_body_over_the_limit_is_413_before_it_is_read(client: FlaskClient, path: str) -> None:
-    environ = {"wsgi.input": Unreadable(), "CONTENT_LENGTH": str(10 * MIB)}
+@pytest.mark.cases(("path", "mib"), [(PATHS[0], 2), (PATHS[1], 29)])
+def test_a_body_over_the_limit_is_413_before_it_is_read(client: FlaskClient, path: str, mib: int) -> None:
+    environ = {"wsgi.input": Unreadable(), "CONTENT_LENGTH": str(mib * MIB)}
     answer = client.post(path, content_type="application/json", environ_overrides=environ)
     assert (answer.status_code, answer.mimetype) == (413, PROBLEM)
 

@@ -43,7 +43,7 @@ def places(model: type[Body], body: dict[str, Any]) -> list[str]:
         ({"input": " \n\t\u2003"}, "/input"),
         ({"input": None}, "/input"),
         ({"input": 7}, "/input"),
-        ({"input": ["hello"]}, "/input"),
+        ({"input": ["hello"]}, "/input/0"),
         ({"colour": "red"}, "/colour"),
         ({"a/b~c": 1}, "/a~1b~0c"),
         ({"metadata": []}, "/metadata"),
@@ -144,7 +144,7 @@ def test_a_text_that_may_not_be_empty_is_told_so_in_words() -> None:
 
 
 WORDS: list[tuple[type[Body], dict[str, Any], dict[str, str]]] = [
-    (NewTurnBody, {"input": 7, "metadata": []}, {"/input": "expected string", "/metadata": "expected object"}),
+    (NewTurnBody, {"input": 7, "metadata": []}, {"/input": "expected string or array", "/metadata": "expected object"}),
     (NewTurnBody, {"input": "x", "deadline_s": "3"}, {"/deadline_s": "expected number or null"}),
     (NewTurnBody, {"input": "x", "deadline_s": 0}, {"/deadline_s": "must be more than 0"}),
     (NewTurnBody, {"input": "x", "webhook": 5}, {"/webhook": "expected string or object or null"}),

@@ -253,5 +253,5 @@ def test_every_list_with_cursors_may_refuse_one() -> None:
         for operation in OPERATIONS
         if operation.query and issubclass(operation.query, PageQuery)
     }
-    assert len(told) == 25
+    assert len(told) == 26
     assert [path for path, statuses in told.items() if "422" not in statuses] == []

@@ -52,7 +52,7 @@ def swept(stage: WebStage) -> None:
     stage.events.forget(dict.fromkeys(sessions.deleted_turns(limit=999), False))
     while sessions.purge():
         pass
-    while stage.service.references.tidy(now_ms()):
+    while stage.service.references.tidy(now_ms()) + stage.service.files.tidy(now_ms()):
         pass
 
 
