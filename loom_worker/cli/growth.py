@@ -24,6 +24,7 @@ BOUNDS = {
         AUDIT: "audit",
         "LOOM_ERROR_DAYS": "agent_errors agent_messages agent_message_refs",
         "LOOM_BLOB_TTL_S": "blobs blob_grants",
+        "the sessions that use them, a day, LOOM_WORKSPACE_FILE_BYTES": "files file_uses",
         "what people had deleted or corrected": "forgotten_facts",
         "the collector, and 100,000 turns": "trace_outbox",
         "the schedules that were ever in a file": "schedules",

@@ -6,9 +6,10 @@ from typing import Any
 
 from loom_worker.agents.load import Agents, load
 from loom_worker.core.errors import LoomError
-from loom_worker.core.values.chat import ToolUse
+from loom_worker.core.values.chat import ChatMessage, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Session
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.lanes.lanes import Lanes
@@ -108,8 +109,8 @@ class Out:
     def left(self, *_question: object, now_ms: int) -> tuple[()]:
         return ()
 
-    def check_fits(self, *question: object) -> None:
-        self.ask("fits", *question)
+    def check_fits(self, tenant: Tenant, session_id: str, agent: str, message: ChatMessage) -> None:
+        self.ask("fits", tenant, session_id, agent, message.text)
 
     def tools(self, agent: str, _version: str | None = None, workspace: str | None = None) -> tuple[Tool, ...]:
         self.ask("tools", agent)

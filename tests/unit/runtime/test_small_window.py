@@ -83,7 +83,7 @@ def test_a_message_of_2000_tokens_fits_beside_tools_system_text_and_the_answers_
     fitted: Components, runtime: AgentRuntime, database: Database
 ) -> None:
     text = sized(runtime, MESSAGE_TOKENS)
-    context_report_of(fitted, database).check_fits("default", "s1", "default", text)
+    context_report_of(fitted, database).check_fits("default", "s1", "default", ChatMessage("user", text))
     rom = new_rom(runtime, fitted.knowledge).text
     current = (ChatMessage("user", text),)
     layers = layers_of(runtime, Remembered(), rom=rom, kernel={}, recalled="", current=current)
@@ -96,8 +96,9 @@ def test_a_message_of_2000_tokens_fits_beside_tools_system_text_and_the_answers_
 def test_a_message_that_does_not_fit_is_refused_when_it_is_sent(
     fitted: Components, runtime: AgentRuntime, database: Database
 ) -> None:
+    message = ChatMessage("user", sized(runtime, 5_000))
     with pytest.raises(Invalid):
-        context_report_of(fitted, database).check_fits("default", "s1", "default", sized(runtime, 5_000))
+        context_report_of(fitted, database).check_fits("default", "s1", "default", message)
 
 
 def test_tools_that_can_be_of_no_use_yet_are_not_shown(runtime: AgentRuntime) -> None:

@@ -11,6 +11,7 @@ from loom_worker.agents.load import Agents
 from loom_worker.core.errors import Invalid, NotFound
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.chat import ChatMessage
 from loom_worker.core.values.memory import MemoryPolicy
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.tiers import MemoryTiers
@@ -74,10 +75,10 @@ def test_a_message_that_can_never_be_sent_is_refused_with_what_is_free(
     context_report: ContextReport, agent: str, text: str, fits: bool
 ) -> None:
     if fits:
-        context_report.check_fits(made.WORKSPACE, "new", agent, text)
+        context_report.check_fits(made.WORKSPACE, "new", agent, ChatMessage("user", text))
         return
     with pytest.raises(Invalid) as caught:
-        context_report.check_fits(made.WORKSPACE, "new", agent, text)
+        context_report.check_fits(made.WORKSPACE, "new", agent, ChatMessage("user", text))
     assert caught.value.slug == "message-too-large"
 
 
@@ -86,7 +87,7 @@ def test_a_message_is_held_against_the_window_of_its_session_s_agent_whoever_is_
 ) -> None:
     context_report.sessions.create(made.WORKSPACE, NewSession("s1", agent="small"), now_ms=1)
     with pytest.raises(Invalid) as caught:
-        context_report.check_fits(made.WORKSPACE, "s1", "huge", "鯨" * 1_500)
+        context_report.check_fits(made.WORKSPACE, "s1", "huge", ChatMessage("user", "鯨" * 1_500))
     assert caught.value.slug == "message-too-large"
 
 
