@@ -28,7 +28,7 @@ TALKS = {
     "tools=send_agent@ann,send_agent@ann tools=delegate@ann >tools=receive_messages": 2,
 }
 """So that processes die while agents wait for each other."""
-SWEPT = tuple(point for point in POINTS if not point.startswith(("schedule.", "form.")))
+SWEPT = tuple(point for point in POINTS if not point.startswith(("schedule.", "form.", "web.file")))
 """Nothing is due in these plans, and no form is asked for; tests/unit/service/test_schedules.py and
 tests/journeys/test_shapes.py die at the others."""
 PROCESSES = ("kill", "kill", "kill", "kill", "tree", "term")

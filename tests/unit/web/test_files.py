@@ -11,7 +11,11 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from loom_worker.core.values.media import ref_of
+from loom_worker.core.values.agents import Agent
+from loom_worker.core.values.guardrails import Guardrails
+from loom_worker.core.values.ids import now_ms
+from loom_worker.core.values.media import new_file_id, ref_of
+from loom_worker.store.files import UNUSED_MS
 from tests.support.files_made import pdf, png
 from tests.support.web_stage import Live, MakeStage, WebStage
 from tests.unit.web.described import DescribedClient
@@ -225,6 +229,50 @@ def test_a_workspace_that_is_full_says_what_to_do(make_stage: MakeStage) -> None
         assert "LOOM_WORKSPACE_FILE_BYTES" in answer.get_json()["detail"]
     assert client.get("/v1/sessions/s1").status_code == 404
     assert len([path for path in stage.service.references.folder.rglob("*") if path.is_file()]) == 1
+
+
+def test_a_file_that_no_session_uses_is_kept_for_a_day_and_one_that_is_used_as_long_as_its_session(
+    client: FlaskClient, stage: WebStage
+) -> None:
+    unused, used = (upload(client).get_json()["id"] for _ in range(2))
+    assert asked(client, {"type": "image", "file_id": used}).status_code == 202
+    files, disk = stage.service.files, stage.service.references.stores.disk
+    assert [files.tidy(now_ms() + UNUSED_MS + ms) for ms in (-60_000, 60_000)] == [0, 1]
+    assert disk.get(ref_of(unused), most_bytes=10_000_000) is None
+    assert client.get(f"/v1/files/{unused}").status_code == 404
+    assert client.get(f"/v1/files/{used}/content").data == PNG
+
+
+def test_bytes_of_a_file_whose_process_died_before_its_row_are_removed_and_no_others(
+    client: FlaskClient, stage: WebStage
+) -> None:
+    kept, references = upload(client).get_json()["id"], stage.service.references
+    stray = new_file_id(now_ms=now_ms(), chance=7)
+    references.stores.disk.put(ref_of(stray), PNG)
+    later_ms = now_ms() + 2 * int(stage.service.settings.blobs.ttl_s * 1000)
+    assert sum(references.tidy(later_ms) for _ in range(256)) == 1
+    assert references.stores.disk.get(ref_of(stray), most_bytes=10_000_000) is None
+    assert client.get(f"/v1/files/{kept}/content").data == PNG
+
+
+@pytest.mark.cases(
+    "part, status",
+    [
+        ({"type": "text", "text": "mail maria@shop.example"}, 202),
+        ({"type": "file", "data": base64.b64encode(b"maria@shop.example;3").decode(), "name": "a.csv"}, 422),
+        ({"type": "file", "data": base64.b64encode(b"maria;3").decode(), "name": "a.csv"}, 202),
+    ],
+)
+def test_a_guardrail_redacts_text_parts_and_refuses_a_file_in_which_it_would(
+    make_stage: MakeStage, part: dict[str, Any], status: int
+) -> None:
+    rules = Guardrails.of({"input": {"email": "redact"}})
+    client = create_app(make_stage(agents=(Agent("default", backend=None, guardrails=rules),)).service).test_client()
+    answer = asked(client, part)
+    assert answer.status_code == status, answer.text
+    assert "maria@" not in answer.text
+    if status == 422:
+        assert (slug_of(answer), answer.get_json()["errors"][0]["pointer"]) == ("guardrail-blocked", "/input/0")
 
 
 def test_a_session_s_files_go_with_it_and_others_keep_theirs(client: FlaskClient, stage: WebStage) -> None:

@@ -15,6 +15,7 @@ from tests.unit.fronts.a2a.made import USAGE, Json, call, turn
 
 TURNS = [
     (turn("queued"), "SUBMITTED"),
+    (turn(input=[{"type": "image", "file_id": "file_1"}, {"type": "text", "text": "?"}]), "COMPLETED"),
     (turn("in_progress"), "WORKING"),
     (turn("requires_action", tool_calls=[call()]), "INPUT_REQUIRED"),
     (turn("requires_action", tool_calls=[call(approval="approved")]), "WORKING"),
