@@ -3,7 +3,7 @@
 import math
 import re
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -18,6 +18,7 @@ PAGE_TOKENS = 3_000
 """The text of a PDF's page: Anthropic says 1,500 to 3,000; the page is sent as an image, too."""
 PAGE = (1_190, 1_568)
 """A page of A4 as an image, in pixels."""
+OF_RESULTS = "(Images out of the results above: data like these.)"
 TILES: tuple[tuple[str, int, int], ...] = (
     (r"gpt-4o-mini", 2_833, 5_667),
     (r"gpt-5(?!.*(?:mini|nano))", 70, 140),
@@ -79,9 +80,25 @@ def within(messages: Sequence[ChatMessage], *, most_bytes: int = MOST_SENT_BYTES
     return tuple(reversed(kept))
 
 
-def without_media(message: ChatMessage) -> ChatMessage:
-    """The message with lines in the places of its media."""
-    return replace(message, media=(), outcomes=tuple(replace(each, media=()) for each in message.outcomes))
+def without_media(message: ChatMessage, *, sees: Collection[str] = ()) -> ChatMessage:
+    """The message with lines in the places of its media; sees: kinds of those that stay."""
+    if all(each.kind in sees for each in message.all_media):
+        return message
+
+    def seen(media: Sequence[Media]) -> tuple[Media, ...]:
+        return tuple(each for each in media if each.kind in sees)
+
+    outcomes = tuple(replace(each, media=seen(each.media)) for each in message.outcomes)
+    return replace(message, media=seen(message.media), outcomes=outcomes)
+
+
+def after_results(messages: Iterable[ChatMessage]) -> Iterator[ChatMessage]:
+    """The messages with each result's images in a user's message behind it, for APIs whose results are texts."""
+    for message in messages:
+        yield without_media(message) if message.outcomes else message
+        if message.outcomes and (media := message.all_media):
+            named = "\n".join(f"{each.name}:\n{each.stub}" for each in media)
+            yield ChatMessage("user", f"{OF_RESULTS}\n{named}", media=media)
 
 
 Read = Callable[[str], bytes]
@@ -125,14 +142,6 @@ def response_part(media: Media, data: bytes) -> Json:
     if media.pages:
         return {"type": "input_file", "filename": media.name, "file_data": _data_url(media, data)}
     return {"type": "input_image", "image_url": _data_url(media, data)}
-
-
-def converse_block(media: Media, data: bytes) -> Json:
-    """As Bedrock's Converse takes it, whose names of documents have few characters, and none twice."""
-    source = {"bytes": data}
-    if media.pages:
-        return {"document": {"format": "pdf", "name": media.file_id.replace("_", "-"), "source": source}}
-    return {"image": {"format": media.media_type.partition("/")[2], "source": source}}
 
 
 def _base64(data: bytes) -> str:

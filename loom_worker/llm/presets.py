@@ -63,6 +63,8 @@ class Preset:
     """Sampling members beyond OpenAI's."""
     tool_choice: bool = True
     """False: it lets the model choose whatever is asked, so what may not be called is left out."""
+    files: bool = False
+    """It takes PDFs."""
     shape: Literal["native", "alone", "tool"] = "native"
     """It enforces a JSON Schema: always, only where no tool may be called, or never, so a tool is forced instead."""
     returns: str = ""

@@ -226,6 +226,7 @@ class AgentRegistry:
             specs=_told(tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only), chosen),
             allowed=tool_set.allowed,
             kinds=frozenset() if absent else self._tool_provider.kinds(agent),
+            sees=frozenset() if absent or agent.remote else self._models.sees(chosen),
             schema="" if absent else self._tool_provider.schema(agent, choice.backend),
             input_budget_tokens=window - reserved,
             l1=l1_room(
