@@ -37,7 +37,7 @@ FAMILIES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
     (r"openai/gpt-oss|.*/openai/gpt-oss", 65_536, ("tools", "thinking", "json_schema")),
     (r"(?:openai|azure)/gpt-4\.1", 32_768, ("tools", "images", "files", "json_schema")),
     (r"(?:openai|azure)/(?:chatgpt-4o|gpt-4o)", 16_384, ("tools", "images", "files", "json_schema")),
-    (r"(?:openai|azure)/gpt-[5-9]", 128_000, ALL),
+    (r"(?:openai|azure)/(?:gpt-[5-9]|(?:gpt-[a-z-]*)?latest|chat-latest)", 128_000, ALL),
     (r"(?:openai|azure)/o[134](?!-(?:mini|preview))|(?:openai|azure)/o4-mini", 100_000, ALL),
     (r"(?:openai|azure)/o3-mini", 100_000, ("tools", "thinking", "json_schema")),
     (r"(?:openai|azure)/gpt-(?:3\.5|4)", 4_096, ("tools",)),
@@ -49,7 +49,11 @@ FAMILIES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
     (r"deepseek/deepseek-(?:reasoner|v4|flash)", None, ("tools", "thinking")),
     (r"groq/meta-llama/llama-4", 8_192, ("tools", "images", "json_schema")),
     (r"bedrock/amazon\.nova-(?:lite|pro|premier|2)", 10_000, ("tools", "images", "files")),
-    (r"claude-(?:fable|mythos|opus-[4-9]-[5-9]|opus-5|sonnet-[4-9]-[5-9]|sonnet-5|haiku-[4-9]|[a-z]+-latest)", 64_000, ALL),
+    (
+        r"claude-(?:fable|mythos|opus-[4-9]-[5-9]|opus-5|sonnet-[4-9]-[5-9]|sonnet-5|haiku-[4-9]|[a-z]+-latest)",
+        64_000,
+        ALL,
+    ),
     (r"claude-(?:opus-4-1)", 32_000, ALL),
     (r"claude-opus-4", 32_000, ("tools", "images", "files", "thinking")),
     (r"claude-(?:3-7|sonnet-4)", 64_000, ("tools", "images", "files", "thinking")),
@@ -63,7 +67,13 @@ SEE = re.compile(
     re.IGNORECASE,
 )
 """Further models that are shown images, by a part of their names."""
-MAKERS = {"anthropic/": "", "google/": "gemini/", "x-ai/": "xai/", "mistralai/": "mistral/", "amazon/": "bedrock/amazon."}
+MAKERS = {
+    "anthropic/": "",
+    "google/": "gemini/",
+    "x-ai/": "xai/",
+    "mistralai/": "mistral/",
+    "amazon/": "bedrock/amazon.",
+}
 WINDOWS = ((r"claude-mythos", 1_000_000), (r"claude-(?:3|opus-4|sonnet-4)", 200_000))
 """Those that genai-prices does not name."""
 

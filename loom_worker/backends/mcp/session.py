@@ -39,7 +39,10 @@ def value(result: Mapping[str, Any]) -> object:
     content = result.get("content")
     parts = [_part(block) for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     if result.get("isError"):
-        raise ToolFailed(_text([part for part in parts if isinstance(part, str) or "url" not in part]) or "the server says that it failed, and not why")
+        raise ToolFailed(
+            _text([part for part in parts if isinstance(part, str) or "url" not in part])
+            or "the server says that it failed, and not why"
+        )
     if result.get("structuredContent") is not None:
         return _bounded(_with_bytes(result["structuredContent"], parts))
     texts = [part if isinstance(part, str) else part.get("url") for part in parts]
