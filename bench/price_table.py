@@ -49,11 +49,7 @@ FAMILIES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
     (r"deepseek/deepseek-(?:reasoner|v4|flash)", None, ("tools", "thinking")),
     (r"groq/meta-llama/llama-4", 8_192, ("tools", "images", "json_schema")),
     (r"bedrock/amazon\.nova-(?:lite|pro|premier|2)", 10_000, ("tools", "images", "files")),
-    (
-        r"claude-(?:fable|mythos|opus-[4-9]-[5-9]|opus-5|sonnet-[4-9]-[5-9]|sonnet-5|haiku-[4-9]|[a-z]+-latest)",
-        64_000,
-        ALL,
-    ),
+    (r"claude-(?:fable|mythos|(?:opus|sonnet)-(?:[4-9]-[5-9]|5)|haiku-[4-9]|[a-z]+-latest)", 64_000, ALL),
     (r"claude-(?:opus-4-1)", 32_000, ALL),
     (r"claude-opus-4", 32_000, ("tools", "images", "files", "thinking")),
     (r"claude-(?:3-7|sonnet-4)", 64_000, ("tools", "images", "files", "thinking")),

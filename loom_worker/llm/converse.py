@@ -12,9 +12,9 @@ from itertools import count
 from typing import Any
 
 from loom_worker.core.errors import StreamBroken
-from loom_worker.core.values.chat import AS_USUAL, ChatMessage, Effort, Request
+from loom_worker.core.values.chat import AS_USUAL, EFFORT_TOKENS, ChatMessage, Effort, Request
 from loom_worker.core.values.json import Json
-from loom_worker.llm.anthropic_request import BUDGETS, effort_of, merged, native_schema, request_body
+from loom_worker.llm.anthropic_request import merged, native_schema, request_body
 from loom_worker.llm.assembly import well_formed
 from loom_worker.llm.conversation import as_text
 from loom_worker.llm.media import after_results
@@ -67,15 +67,16 @@ ANY, BOTH = frozenset({"any"}), frozenset({"any", "tool"})
 NOVA = Family(BOTH, caches=True, has_results=True, top_k=("inferenceConfig", "topK"))
 NOVA_EFFORTS: Mapping[Effort, Json] = {
     each: {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low" if each == "low" else "medium"}}
-    for each in BUDGETS
+    for each in EFFORT_TOKENS
 }
 """Nova's highest effort takes no limit of tokens, without which no budget would hold."""
+WORDS: Mapping[Effort, Json] = {each: {"reasoning_effort": each} for each in EFFORT_TOKENS}
 FAMILIES: tuple[tuple[str, Family], ...] = (
     (r"amazon\.nova-2", replace(NOVA, efforts=NOVA_EFFORTS)),
     (r"amazon\.nova", NOVA),
     (r"mistral\.(?:mistral-large-2|pixtral)", Family(ANY)),
     (r"meta\.llama|writer\.palmyra", Family(streams_calls=False)),
-    (r"openai\.gpt", Family(BOTH, has_shapes=True, efforts={each: {"reasoning_effort": each} for each in BUDGETS})),
+    (r"openai\.gpt", Family(BOTH, has_shapes=True, efforts=WORDS)),
     (r"deepseek\.v|mistral\.mistral-large", Family(ANY, has_shapes=True)),
     (r"(?:qwen|google|nvidia|minimax|moonshot(?:ai)?)\.|mistral\.(?:mini|magi|vox|dev)", Family(has_shapes=True)),
 )
@@ -144,7 +145,7 @@ def _models_own(request: Request, family: Family) -> Json:
     """The model's own fields, for what not every model has."""
     fields: Json = {}
     if request.thinking and family.efforts and not request.must_call:
-        fields = dict(family.efforts[effort_of(request.thinking)])
+        fields = dict(family.efforts[request.thinking.nearest_effort])
     if request.sampling.top_k is not None:
         top_k: Any = request.sampling.top_k
         for name in reversed(family.top_k):

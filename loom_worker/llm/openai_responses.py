@@ -38,7 +38,7 @@ from loom_worker.llm.openai_chat import (
     usage_of,
     user_content,
 )
-from loom_worker.llm.presets import Preset, effort
+from loom_worker.llm.presets import Preset
 from loom_worker.llm.sanitize import clean, json_error
 
 LEAST_TOKENS = 16
@@ -70,7 +70,7 @@ def responses_body(request: Request, name: str, preset: Preset) -> Json:
     if preset.reasons(model) or request.thinking:
         body["include"] = [ENCRYPTED]
     if request.thinking:
-        body["reasoning"] = {"effort": effort(request.thinking), "summary": "auto"}
+        body["reasoning"] = {"effort": request.thinking.nearest_effort, "summary": "auto"}
     return body | common(request, preset)
 
 

@@ -30,8 +30,8 @@ MAX_IMAGE_CHARS = 7_000_000
 def value(result: Mapping[str, Any]) -> object:
     """Text, or a JSON value, from a CallToolResult as JSON.
 
-    Structured content is the result; the text next to it says the same. Images that models take stay, as ``data:`` URLs.
-    Other bytes are not for a model: only their kind and number stay.
+    Structured content is the result; the text next to it says the same. Images that models take stay, as ``data:``
+    URLs. Other bytes are not for a model: only their kind and number stay.
 
     Raises:
         ToolFailed: the tool says that it failed.
@@ -39,10 +39,8 @@ def value(result: Mapping[str, Any]) -> object:
     content = result.get("content")
     parts = [_part(block) for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     if result.get("isError"):
-        raise ToolFailed(
-            _text([part for part in parts if isinstance(part, str) or "url" not in part])
-            or "the server says that it failed, and not why"
-        )
+        told = [part for part in parts if isinstance(part, str) or "url" not in part]
+        raise ToolFailed(_text(told) or "the server says that it failed, and not why")
     if result.get("structuredContent") is not None:
         return _bounded(_with_bytes(result["structuredContent"], parts))
     texts = [part if isinstance(part, str) else part.get("url") for part in parts]
