@@ -37,7 +37,7 @@ FAMILIES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
     (r"openai/gpt-oss|.*/openai/gpt-oss", 65_536, ("tools", "thinking", "json_schema")),
     (r"(?:openai|azure)/gpt-4\.1", 32_768, ("tools", "images", "files", "json_schema")),
     (r"(?:openai|azure)/(?:chatgpt-4o|gpt-4o)", 16_384, ("tools", "images", "files", "json_schema")),
-    (r"(?:openai|azure)/gpt-[5-9]", 128_000, ALL),
+    (r"(?:openai|azure)/(?:gpt-[5-9]|(?:gpt-[a-z-]*)?latest|chat-latest)", 128_000, ALL),
     (r"(?:openai|azure)/o[134](?!-(?:mini|preview))|(?:openai|azure)/o4-mini", 100_000, ALL),
     (r"(?:openai|azure)/o3-mini", 100_000, ("tools", "thinking", "json_schema")),
     (r"(?:openai|azure)/gpt-(?:3\.5|4)", 4_096, ("tools",)),
@@ -49,12 +49,29 @@ FAMILIES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
     (r"deepseek/deepseek-(?:reasoner|v4|flash)", None, ("tools", "thinking")),
     (r"groq/meta-llama/llama-4", 8_192, ("tools", "images", "json_schema")),
     (r"bedrock/amazon\.nova-(?:lite|pro|premier|2)", 10_000, ("tools", "images", "files")),
-    (r"claude-(?:fable|mythos|opus-[4-9]-[5-9]|opus-5|sonnet-[4-9]-[5-9]|sonnet-5|haiku-[4-9])", 64_000, ALL),
+    (r"claude-(?:fable|mythos|(?:opus|sonnet)-(?:[4-9]-[5-9]|5)|haiku-[4-9]|[a-z]+-latest)", 64_000, ALL),
     (r"claude-(?:opus-4-1)", 32_000, ALL),
-    (r"claude-(?:3-7|opus-4|sonnet-4)", 32_000, ("tools", "images", "files", "thinking")),
+    (r"claude-opus-4", 32_000, ("tools", "images", "files", "thinking")),
+    (r"claude-(?:3-7|sonnet-4)", 64_000, ("tools", "images", "files", "thinking")),
+    (r"claude-3-5", 8_192, ("tools", "images", "files")),
     (r"claude-3", 4_096, ("tools", "images", "files")),
 )
 """Names to the most tokens of a reply, and what the models can do; the first match applies, and others call tools."""
+SEE = re.compile(
+    r"llama-?4-|llama-?3[.-]2-(?:11|90)b(?!.*text)|vision|[-/.]vl\b|pixtral|llava|gemma-?(?:3-(?!1b)|4)|qwen3\.[5-9]|"
+    r"glm-[\d.]+v|kimi-k(?:2\.[5-9]|[3-9])|mistral-large-3|ministral-3-|nova-(?:2-)?(?:lite|pro|premier)|openai\.gpt-[5-9]",
+    re.IGNORECASE,
+)
+"""Further models that are shown images, by a part of their names."""
+MAKERS = {
+    "anthropic/": "",
+    "google/": "gemini/",
+    "x-ai/": "xai/",
+    "mistralai/": "mistral/",
+    "amazon/": "bedrock/amazon.",
+}
+WINDOWS = ((r"claude-mythos", 1_000_000), (r"claude-(?:3|opus-4|sonnet-4)", 200_000))
+"""Those that genai-prices does not name."""
 
 
 def main() -> None:
@@ -107,8 +124,23 @@ def _price(price: Any) -> Json:
 
 
 def _facts(name: str, window: int | None) -> Json:
-    found = next((family[1:] for family in FAMILIES if re.match(family[0], name)), (None, ("tools",)))
-    return {"context_tokens": window, "max_output_tokens": found[0], "can": list(found[1])}
+    own = _own(name)
+    most, can = next((family[1:] for family in FAMILIES if re.match(family[0], own)), (None, ("tools",)))
+    if SEE.search(name) and "images" not in can:
+        can = ("tools", "images", *can[1:])
+    window = window or next((tokens for prefix, tokens in WINDOWS if re.match(prefix, own)), None)
+    return {"context_tokens": window, "max_output_tokens": most, "can": list(can)}
+
+
+def _own(name: str) -> str:
+    """A model of a gateway by its maker's own name."""
+    found = re.fullmatch(r"openrouter/~?(\w[\w-]*/|)(.*)", name)
+    if found is None:
+        return name
+    plain = MAKERS.get(found[1], found[1]) + found[2]
+    if plain.startswith("claude-"):
+        plain = re.sub(r"claude-([4-9](?:-\d)?)-([a-z]+)", r"claude-\2-\1", plain.replace(".", "-"))
+    return plain
 
 
 def _write(file: str, head: Json, models: Json) -> None:

@@ -45,7 +45,8 @@ def model_choice(fields: Fields, *, fallbacks: tuple[ModelChoice, ...] = ()) -> 
     whole = {"top_k": fields.whole("top_k"), "seed": fields.whole("seed", least=0)}
     sampling, window = Sampling(**present(**shares, **whole, extra=_extra(fields))), fields.whole("max_context_tokens")
     thinking, is_local = _thinking(fields), fields.flag("local")
-    return ModelChoice(provider, model, window, url, secret, fallbacks, thinking, sampling, is_local)
+    can_see = fields.flag("vision")
+    return ModelChoice(provider, model, window, url, secret, fallbacks, thinking, sampling, is_local, can_see)
 
 
 def stop_sequences(llm: Fields) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from loom_worker.core.values.chat import ChatMessage, Effort, Request, Shape, Thinking, ToolUse
+from loom_worker.core.values.chat import ChatMessage, Request, Shape, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.media import Media
 from loom_worker.llm.conversation import fit_to_send
@@ -28,7 +28,8 @@ of the reply. A block without the key goes first.
 """
 NO_CONTENT = "(no output)"
 EARLIER = "(The conversation began earlier.)"
-MOST_IMAGE_BYTES = 5 * 1024 * 1024
+MOST_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4
+"""The API takes 5 MB of base64."""
 GO_ON = "(Go on.)"
 """Follows a reply that is to be continued: newer models take no conversation that ends with a reply."""
 THINKS: tuple[tuple[str, str], ...] = (
@@ -43,8 +44,8 @@ Models that take nothing but adaptive thinking refuse ``temperature``, ``top_p``
 https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking, and recordings."""
 SHAPES = re.compile(r"claude-[a-z]+-(?:4-[5-9]|[5-9]|[1-9]\d)\b")
 """Models with a mode for shapes: https://platform.claude.com/docs/en/build-with-claude/structured-outputs."""
-BUDGETS: dict[Effort, int] = {"low": 1024, "medium": 4096, "high": 16_384}
-"""Tokens of thinking at an effort, for models that know one of the two. Ours; the API takes no fewer than 1,024."""
+LEAST_THINKING = 1024
+"""Tokens; the API takes no smaller budget."""
 ANSWER_TOKENS = 1024
 """Of ``max_tokens``, kept for the answer."""
 
@@ -92,13 +93,6 @@ def merged(body: Json, more: Mapping[str, Any]) -> Json:
     return {**body, **more, **both}
 
 
-def effort_of(thinking: Thinking) -> Effort:
-    """The effort asked for, or the one nearest to the budget."""
-    budget = thinking.budget_tokens or 0
-    reached: list[Effort] = [each for each, tokens in BUDGETS.items() if budget >= tokens]
-    return thinking.effort or (reached[-1] if reached else "low")
-
-
 def _thinking(request: Request, form: str) -> Json:
     """How much the model is to think; nothing where it must call a tool, which excludes thinking."""
     asked = request.thinking
@@ -107,11 +101,10 @@ def _thinking(request: Request, form: str) -> Json:
     if form == "adaptive" or (form == "both" and asked.effort):
         # Newer models show nothing of their thinking unless a summary is asked for.
         thinking = {"type": "adaptive", "display": "summarized"}
-        return {"thinking": thinking, "output_config": {"effort": effort_of(asked)}}
+        return {"thinking": thinking, "output_config": {"effort": asked.nearest_effort}}
     # max_tokens is what the budget and the window leave, so the thinking and the answer share it.
-    budget = max(asked.budget_tokens or BUDGETS[effort_of(asked)], BUDGETS["low"])
-    budget = min(budget, request.max_tokens - ANSWER_TOKENS)
-    return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= BUDGETS["low"] else {}
+    budget = min(max(asked.tokens, LEAST_THINKING), request.max_tokens - ANSWER_TOKENS)
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= LEAST_THINKING else {}
 
 
 def native_schema(shape: Shape | None) -> Json | None:

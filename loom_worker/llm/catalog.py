@@ -5,9 +5,12 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from loom_worker.core.values.agents import ModelChoice, provider_and_model
+from loom_worker.core.values.agents import OWN_PROTOCOL, ModelChoice, provider_and_model
 from loom_worker.core.values.json import Json
+from loom_worker.llm.presets import preset
 from loom_worker.llm.prices import nearest, plain_name, price_of
+
+MEDIA = frozenset({"images", "files"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,29 @@ class ModelFacts:
 def known(model_name: str) -> ModelFacts | None:
     """A model's facts by its name in Loom or with its provider before it; a dated snapshot has those of its family."""
     return nearest(_facts(), model_name) or nearest(_facts(), f"anthropic/{plain_name(model_name)}")
+
+
+def sees(chosen: ModelChoice, address: str | None) -> frozenset[str]:
+    """Kinds of media that a resolved model is shown: images, files.
+
+    Of a model that is not known only one on a machine of the user's own is taken to see nothing.
+
+    Args:
+        address: where it is asked; None: at its provider's own.
+
+    Raises:
+        BadSettings: it is no address.
+    """
+    provider, facts = f"{chosen.provider}", known(chosen.name)
+    found = MEDIA if facts is None else MEDIA & frozenset(facts.can)
+    if chosen.can_see:
+        found |= {"images"}
+    elif chosen.can_see is not None or provider == "scripted" or (facts is None and chosen.is_local):
+        return frozenset()
+    if provider in OWN_PROTOCOL:
+        return found
+    own = preset(provider)
+    return found if (own.at(address)[0] if address else own).files else found - {"files"}
 
 
 def all_of(provider: str) -> tuple[str, ...]:

@@ -29,7 +29,11 @@ _ABOUT_EFFORT = re.compile(
 )
 """A wish for thinking, which not every model takes in this form; blocks of thinking are another matter."""
 _ABOUT_CALLS = re.compile(r"\bmessages?[.\[]\d|\btool.(?:use|result|call)|\bfunction.?call", re.IGNORECASE)
-_ABOUT_MEDIA = re.compile(r"\bimages?\b|\bpdf\b|\bdocuments?\b|\bmedia_type\b|\binput_(?:image|file)\b", re.IGNORECASE)
+_ABOUT_MEDIA = re.compile(
+    r"\b(?:input_)?(?:images?|pdf|documents?|files?)(?:\b|_)|\bmedia_type\b|multi-?modal|\bvision\b|\bmmproj\b"
+    r"|content\b.{0,60}\bstring\b|expected a string",
+    re.IGNORECASE,
+)
 _ABOUT_OTHERS = re.compile(r"\btools?[.\[]\d|stop_sequences|max_tokens|system[.\[]\d", re.IGNORECASE)
 """Fields that no other form of the conversation makes better."""
 
@@ -112,15 +116,16 @@ def without_what_is_refused(request: Request, complaint: str, *, is_certain: boo
         return replace(request, must_call="", tools=request.tools if request.may_call_tools else ())
     if (plainer := _with_fewer_options(request, complaint)) is not None:
         return plainer
-    if any(each.all_media for each in request.messages) and _ABOUT_MEDIA.search(complaint):
-        return replace(request, messages=tuple(map(without_media, request.messages)))
+    plain = replace(request, messages=tuple(map(without_media, request.messages)))
+    if _ABOUT_MEDIA.search(complaint) and plain != request:
+        return plain
     if is_certain and _ABOUT_OTHERS.search(complaint):
         return None
     if (signed := proofs(request)) and (is_certain or _ABOUT_THINKING.search(complaint)):
         return without_thinking(request, signed)
     if any(each.tool_uses for each in request.messages) and (is_certain or _ABOUT_CALLS.search(complaint)):
         return replace(request, messages=tuple(map(as_text, request.messages)))
-    return None
+    return plain if is_certain and plain != request else None
 
 
 def _with_fewer_options(request: Request, complaint: str) -> Request | None:
@@ -149,4 +154,5 @@ def as_text(message: ChatMessage) -> ChatMessage:
     told = [f"[Called {use.name} with {json.dumps(use.arguments)}]" for use in message.tool_uses]
     given = [f"[{outcome.name} gave] {outcome.content}" for outcome in message.outcomes]
     role: Role = "user" if message.outcomes else message.role
-    return ChatMessage(role, "\n".join(filter(None, (message.text, *told, *given))), message.context)
+    text = "\n".join(filter(None, (message.text, *told, *given)))
+    return ChatMessage(role, text, message.context, media=message.all_media)

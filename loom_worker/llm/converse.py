@@ -8,19 +8,25 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from loom_worker.core.errors import StreamBroken
-from loom_worker.core.values.chat import AS_USUAL, ChatMessage, Effort, Request
+from loom_worker.core.values.chat import AS_USUAL, EFFORT_TOKENS, ChatMessage, Effort, Request
 from loom_worker.core.values.json import Json
-from loom_worker.llm.anthropic_request import BUDGETS, effort_of, merged, native_schema, request_body
+from loom_worker.llm.anthropic_request import merged, native_schema, request_body
 from loom_worker.llm.assembly import well_formed
 from loom_worker.llm.conversation import as_text
+from loom_worker.llm.media import after_results
 from loom_worker.llm.response import MALFORMED
 from loom_worker.llm.shaped import ANY_TOOL
 
 MAX_NAME = 64
 """Characters of a tool's name."""
+MOST_NAME_CHARS = 190
+"""Characters of a document's name, of 200, before its number: letters, digits, hyphens, brackets and single spaces."""
+AS_GIVEN = "(A file.)"
+"""The text that a document must have beside it."""
 CACHE_POINT: Json = {"cachePoint": {"type": "default"}}
 CALL_IT = "(Answer with a call of the tool {name}, without any other text.)"
 CALL_ONE = "(Answer with a call of one of the tools, without any other text.)"
@@ -46,8 +52,8 @@ class Family:
     choices: frozenset[str] = frozenset()
     """Kinds of ``toolChoice``: a model without any is told in words what to call."""
     caches: bool = False
-    tells_failed: bool = False
-    """A tool's result may have a status."""
+    has_results: bool = False
+    """A tool's result may have a status, and images."""
     streams_calls: bool = True
     """False: with tools, its whole reply comes as one piece."""
     has_shapes: bool = False
@@ -58,18 +64,19 @@ class Family:
 
 
 ANY, BOTH = frozenset({"any"}), frozenset({"any", "tool"})
-NOVA = Family(BOTH, caches=True, tells_failed=True, top_k=("inferenceConfig", "topK"))
+NOVA = Family(BOTH, caches=True, has_results=True, top_k=("inferenceConfig", "topK"))
 NOVA_EFFORTS: Mapping[Effort, Json] = {
     each: {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low" if each == "low" else "medium"}}
-    for each in BUDGETS
+    for each in EFFORT_TOKENS
 }
 """Nova's highest effort takes no limit of tokens, without which no budget would hold."""
+WORDS: Mapping[Effort, Json] = {each: {"reasoning_effort": each} for each in EFFORT_TOKENS}
 FAMILIES: tuple[tuple[str, Family], ...] = (
     (r"amazon\.nova-2", replace(NOVA, efforts=NOVA_EFFORTS)),
     (r"amazon\.nova", NOVA),
     (r"mistral\.(?:mistral-large-2|pixtral)", Family(ANY)),
     (r"meta\.llama|writer\.palmyra", Family(streams_calls=False)),
-    (r"openai\.gpt", Family(BOTH, has_shapes=True, efforts={each: {"reasoning_effort": each} for each in BUDGETS})),
+    (r"openai\.gpt", Family(BOTH, has_shapes=True, efforts=WORDS)),
     (r"deepseek\.v|mistral\.mistral-large", Family(ANY, has_shapes=True)),
     (r"(?:qwen|google|nvidia|minimax|moonshot(?:ai)?)\.|mistral\.(?:mini|magi|vox|dev)", Family(has_shapes=True)),
 )
@@ -86,13 +93,15 @@ def converse_body(request: Request, model: str) -> Json:
     """The JSON body of ``POST /model/…/converse-stream``, or of ``…/converse``."""
     family = family_of(model)
     form, choice = _demanding(_with_tools_or_words(request), family)
+    if not family.has_results:
+        form = replace(form, messages=tuple(after_results(form.messages)))
     plain = replace(form, thinking=None, sampling=AS_USUAL, shape=None, cache_marks=form.cache_marks and family.caches)
     given = request_body(plain, model)
     sampling = {"temperature": form.sampling.temperature, "topP": form.sampling.top_p}
     body: Json = {
-        "messages": [
-            {"role": each["role"], "content": list(_contents(each["content"], family))} for each in given["messages"]
-        ],
+        "messages": _with_names(
+            [{"role": each["role"], "content": list(_contents(each["content"], family))} for each in given["messages"]]
+        ),
         "inferenceConfig": {"maxTokens": form.max_tokens} | {k: v for k, v in sampling.items() if v is not None},
     }
     if "system" in given:
@@ -136,7 +145,7 @@ def _models_own(request: Request, family: Family) -> Json:
     """The model's own fields, for what not every model has."""
     fields: Json = {}
     if request.thinking and family.efforts and not request.must_call:
-        fields = dict(family.efforts[effort_of(request.thinking)])
+        fields = dict(family.efforts[request.thinking.nearest_effort])
     if request.sampling.top_k is not None:
         top_k: Any = request.sampling.top_k
         for name in reversed(family.top_k):
@@ -167,14 +176,32 @@ def _content(block: Json, family: Family) -> Json:
         case "tool_result":
             given = block["content"]
             parts = [{"text": given}] if isinstance(given, str) else [_content(each, family) for each in given]
-            status = {"status": "error"} if block.get("is_error") and family.tells_failed else {}
+            status = {"status": "error"} if block.get("is_error") and family.has_results else {}
             return {"toolResult": {"toolUseId": block["tool_use_id"], "content": parts, **status}}
         case "thinking":
             text = {"text": block["thinking"], "signature": block["signature"]}
             return {"reasoningContent": {"reasoningText": text}}
         case "redacted_thinking":
             return {"reasoningContent": {"redactedContent": block["data"]}}
+        case "image":
+            kind, data = block["source"]["media_type"].partition("/")[2], block["source"]["data"]
+            return {"image": {"format": kind, "source": {"bytes": data}}}
+        case "document":
+            name = " ".join(re.sub(r"[^A-Za-z0-9()\[\]-]+", " ", block["title"]).split())
+            return {"document": {"format": "pdf", "name": name, "source": {"bytes": block["source"]["data"]}}}
     return {"text": block["text"]}
+
+
+def _with_names(messages: list[Json]) -> list[Json]:
+    """Messages whose documents have names of which none comes twice, and a text beside each."""
+    numbers = count(1)
+    for message in messages:
+        documents = [block["document"] for block in message["content"] if "document" in block]
+        for document in documents:
+            document["name"] = f"{document['name'][:MOST_NAME_CHARS]} {next(numbers)}".strip()
+        if documents and not any("text" in block for block in message["content"]):
+            message["content"].insert(0, {"text": AS_GIVEN})
+    return messages
 
 
 def message_events(events: Iterable[tuple[str, Json]]) -> Iterator[Json]:

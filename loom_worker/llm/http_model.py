@@ -22,7 +22,9 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import Reply, ReplyEvent, Request, Restarted, Watch
 from loom_worker.core.values.json import Json
 from loom_worker.llm.assembly import MAX_REPLY_BYTES, Assembly, ErrorEvent
+from loom_worker.llm.catalog import MEDIA
 from loom_worker.llm.conversation import proofs, without_thinking, without_what_is_refused
+from loom_worker.llm.media import without_media
 from loom_worker.llm.model import NotSent
 from loom_worker.llm.prices import with_cost
 from loom_worker.llm.provider_errors import ADVICE, ErrorResponse, is_refusal, read_error, translated
@@ -199,6 +201,8 @@ class CallOptions(TypedDict, total=False):
     """Of text, thinking and tool arguments; a longer reply is cut there."""
     cache_marks: bool
     """False: ``cache_control`` is left out, for servers that refuse it."""
+    sees: Collection[str]
+    """Kinds of media that the model is shown; a line stands for others."""
 
 
 class HttpModel:
@@ -213,13 +217,15 @@ class HttpModel:
         stopping: Stopping | None = None,
         max_reply_bytes: int = MAX_REPLY_BYTES,
         cache_marks: bool = True,
+        sees: Collection[str] = MEDIA,
     ) -> None:
         """Nothing is imported or connected before the first reply.
 
         Args:
             model: as the provider names it.
-            call_timeout_s, stopping, max_reply_bytes, cache_marks: as CallOptions says.
+            call_timeout_s, stopping, max_reply_bytes, cache_marks, sees: as CallOptions says.
         """
+        self._sees = sees
         self._cache_marks = cache_marks
         self._server = server
         self._max_reply_bytes = max_reply_bytes
@@ -238,7 +244,8 @@ class HttpModel:
 
     def _reply(self, request: Request) -> Iterator[ReplyEvent]:
         deadline = time.monotonic() + self._call_timeout_s
-        plain = request if self._cache_marks else replace(request, cache_marks=False)
+        messages = tuple(without_media(each, sees=self._sees) for each in request.messages)
+        plain = replace(request, messages=messages, cache_marks=request.cache_marks and self._cache_marks)
         form: Request | None = without_thinking(plain, _refused)
         dropped: Collection[str] = ()
         while form is not None:

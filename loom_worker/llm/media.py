@@ -3,7 +3,7 @@
 import math
 import re
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -18,6 +18,7 @@ PAGE_TOKENS = 3_000
 """The text of a PDF's page: Anthropic says 1,500 to 3,000; the page is sent as an image, too."""
 PAGE = (1_190, 1_568)
 """A page of A4 as an image, in pixels."""
+OF_RESULTS = "(Images out of the results above: data like these.)"
 TILES: tuple[tuple[str, int, int], ...] = (
     (r"gpt-4o-mini", 2_833, 5_667),
     (r"gpt-5(?!.*(?:mini|nano))", 70, 140),
@@ -25,11 +26,19 @@ TILES: tuple[tuple[str, int, int], ...] = (
     (r"", 85, 170),
 )
 """OpenAI's models that see in tiles of 512 pixels: tokens of an image, and of each tile; the first match applies."""
-PATCHES = ((r"(?:gpt-5|gpt-4\.1).*nano", 2.46), (r"(?:gpt-5|gpt-4\.1).*mini", 1.62), (r"o4-mini", 1.72))
-"""Those that see in patches of 32 pixels, 1,536 at most: tokens of a patch (platform.openai.com, Images and vision)."""
-_CLAUDE = re.compile(r"(?:.*[./])?claude-")
-_EARLIER_CLAUDE = re.compile(r"(?:.*[./])?claude-(?:[1-3]\b|instant|(?:opus|sonnet|haiku)-4(?:-[0-6])?(?:[-@]|$))")
-_OPENAI = re.compile(r"(?:openai|azure)/|gpt-|o\d")
+PATCHES: tuple[tuple[str, int, float], ...] = (
+    (r"gpt-(?:5[.-][4-9]|[6-9]|[a-z-]*latest)|chat-latest", 2_500, 2.46),
+    (r"(?:gpt-5|gpt-4\.1).*nano", 1_536, 2.46),
+    (r"(?:gpt-5|gpt-4\.1).*mini|codex-mini", 1_536, 1.62),
+    (r"o4-mini", 1_536, 1.72),
+)
+"""Those that see in patches of 32 pixels: how many at most, and the tokens of one (platform.openai.com, Images and
+vision). The latest are not known one by one: they have the highest number of both."""
+_CLAUDE = re.compile(r"(?:.*[./])?(claude-.*)")
+_EARLIER_CLAUDE = re.compile(r"claude-(?:[1-3]\b|instant|(?:opus|sonnet|haiku)-4(?:-[0-6])?(?:[-@]|$))")
+_OPENAI = re.compile(r"(?:.*[./]openai[./]|openai/|azure/|openai\.)(?!gpt-oss)|gpt-|o\d")
+_GEMINI = re.compile(r"gemini/|.*google[./]gemini")
+_MISTRAL = re.compile(r"(?:.*[./])?(?:mistral(?:ai)?[./]|pixtral)")
 
 
 def media_tokens(media: Media, model: str) -> int:
@@ -41,13 +50,22 @@ def media_tokens(media: Media, model: str) -> int:
 
 def _image_tokens(width: int, height: int, model: str) -> int:
     name = plain_name(model)
-    if _CLAUDE.match(name):
-        return _claude_tokens(width, height, *((1_568, 1_600) if _EARLIER_CLAUDE.match(name) else (2_576, 4_784)))
+    if claude := _CLAUDE.match(name):
+        is_earlier = _EARLIER_CLAUDE.match(claude[1].replace(".", "-"))
+        return _claude_tokens(width, height, *((1_568, 1_600) if is_earlier else (2_576, 4_784)))
     own = name.rpartition("/")[2]
     if _OPENAI.match(name):
-        patch = next((tokens for pattern, tokens in PATCHES if re.match(pattern, own)), None)
-        return _tile_tokens(width, height, own) if patch is None else _patch_tokens(width, height, patch)
-    return max(_claude_tokens(width, height, 1_568, 1_600), _tile_tokens(width, height, own))
+        most, tokens = next((rest for pattern, *rest in PATCHES if re.match(pattern, own)), (0, 0.0))
+        patches = min(most, _patches(width, height, 32))
+        return math.ceil(patches * tokens) if most else _tile_tokens(width, height, own)
+    if _GEMINI.match(name):  # tiles of two thirds of the shorter side; Gemini 3 has the same number for every image
+        return max(1_120, 258 * _patches(width, height, max(256, min(width, height) * 2 // 3)))
+    if _MISTRAL.match(name):
+        scale = min(1.0, 1_024 / max(width, height))
+        return _patches(width * scale, height * scale, 16) + 64
+    # Open models see in patches of 28 pixels at least (Qwen: 16,384 at most), xAI's count 1,792 tokens at most, Nova's
+    # a token for some 600 pixels.
+    return max(1_792, min(16_384, _patches(width, height, 24)))
 
 
 def _claude_tokens(width: int, height: int, longest: int, most: int) -> int:
@@ -64,8 +82,8 @@ def _tile_tokens(width: int, height: int, name: str) -> int:
     return base + tile * tiles
 
 
-def _patch_tokens(width: int, height: int, tokens: float) -> int:
-    return math.ceil(min(1_536, math.ceil(width / 32) * math.ceil(height / 32)) * tokens)
+def _patches(width: float, height: float, side: int) -> int:
+    return math.ceil(width / side) * math.ceil(height / side)
 
 
 def within(messages: Sequence[ChatMessage], *, most_bytes: int = MOST_SENT_BYTES) -> tuple[ChatMessage, ...]:
@@ -79,9 +97,25 @@ def within(messages: Sequence[ChatMessage], *, most_bytes: int = MOST_SENT_BYTES
     return tuple(reversed(kept))
 
 
-def without_media(message: ChatMessage) -> ChatMessage:
-    """The message with lines in the places of its media."""
-    return replace(message, media=(), outcomes=tuple(replace(each, media=()) for each in message.outcomes))
+def without_media(message: ChatMessage, *, sees: Collection[str] = ()) -> ChatMessage:
+    """The message with lines in the places of its media; sees: kinds of those that stay."""
+    if all(each.kind in sees for each in message.all_media):
+        return message
+
+    def seen(media: Sequence[Media]) -> tuple[Media, ...]:
+        return tuple(each for each in media if each.kind in sees)
+
+    outcomes = tuple(replace(each, media=seen(each.media)) for each in message.outcomes)
+    return replace(message, media=seen(message.media), outcomes=outcomes)
+
+
+def after_results(messages: Iterable[ChatMessage]) -> Iterator[ChatMessage]:
+    """The messages with each result's images in a user's message behind it, for APIs whose results are texts."""
+    for message in messages:
+        yield without_media(message) if message.outcomes else message
+        if message.outcomes and (media := message.all_media):
+            named = "\n".join(f"{each.name}:\n{each.stub}" for each in media)
+            yield ChatMessage("user", f"{OF_RESULTS}\n{named}", media=media)
 
 
 Read = Callable[[str], bytes]
@@ -125,14 +159,6 @@ def response_part(media: Media, data: bytes) -> Json:
     if media.pages:
         return {"type": "input_file", "filename": media.name, "file_data": _data_url(media, data)}
     return {"type": "input_image", "image_url": _data_url(media, data)}
-
-
-def converse_block(media: Media, data: bytes) -> Json:
-    """As Bedrock's Converse takes it, whose names of documents have few characters, and none twice."""
-    source = {"bytes": data}
-    if media.pages:
-        return {"document": {"format": "pdf", "name": media.file_id.replace("_", "-"), "source": source}}
-    return {"image": {"format": media.media_type.partition("/")[2], "source": source}}
 
 
 def _base64(data: bytes) -> str:

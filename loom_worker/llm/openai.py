@@ -152,7 +152,8 @@ class OpenAiServer(ModelServer):
     def finished(self, reply: Reply, body: Json) -> Reply:
         """At the price that the server told, or else that of the table; with a warning if the prompt was cut."""
         own, read_tokens = self.preset, reply.usage.sent_tokens
-        sent_chars = len(json.dumps(body, ensure_ascii=False)) if own.window and read_tokens else 0
+        sent = json.dumps(body, ensure_ascii=False) if own.window and read_tokens else ""
+        sent_chars = 0 if '"image_url"' in sent else len(sent)
         if sent_chars > MOST_CHARS_A_TOKEN * read_tokens:
             log.warning(CUT, self.provider, sent_chars, read_tokens, own.window)
         return with_cost(reply) if reply.usage.cost_usd is None else reply

@@ -15,6 +15,7 @@ from typing import Any
 from loom_worker.core.errors import StreamBroken
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, Shape, ToolUse, Usage
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.media import Media
 from loom_worker.llm.anthropic_request import EARLIER, GO_ON, NO_CONTENT, POSITION_KEY
 from loom_worker.llm.assembly import (
     INCOMPLETE,
@@ -30,6 +31,7 @@ from loom_worker.llm.assembly import (
     well_formed,
 )
 from loom_worker.llm.conversation import fit_to_send
+from loom_worker.llm.media import Form, after_results, blocks, chat_part
 from loom_worker.llm.presets import Preset
 from loom_worker.llm.sanitize import clean, json_error, sendable
 from loom_worker.llm.shaped import ANY_TOOL
@@ -146,7 +148,29 @@ def _digest(text: str, length: int) -> str:
 
 def user_text(message: ChatMessage) -> str:
     """A user's message with what stands before it."""
-    return "\n\n".join(clean(part) for part in (message.context, message.text) if part.strip())
+    return clean(_together(message.context, message.text))
+
+
+def parts_of(text: str, media: Sequence[Media], request: Request, form: Form, *, before: str = "") -> list[Json]:
+    """A text and its media as parts of a message.
+
+    Args:
+        form: the part of an image or a PDF.
+        before: another text, which has none.
+    """
+    kind = "text" if form is chat_part else "input_text"
+
+    def say(text: str) -> Sequence[Json]:
+        return [{"type": kind, "text": clean(text)}] if text.strip() else ()
+
+    return [*say(before), *blocks(text, media, request.read_file, say=say, form=form)]
+
+
+def user_content(message: ChatMessage, request: Request, form: Form) -> str | list[Json]:
+    """A user's message as it is sent: a text, unless it has media."""
+    if not message.media:
+        return user_text(message)
+    return parts_of(message.text, message.media, request, form, before=message.context)
 
 
 def own_thinking(message: ChatMessage, name: str) -> list[Json]:
@@ -162,9 +186,7 @@ def turns(request: Request) -> Iterator[ChatMessage]:
     waiting = ChatMessage("user", clean(request.memory)) if request.memory.strip() else None
     for message in fit_to_send(request.messages):
         if message.role == "user":
-            text = user_text(message)
-            message = ChatMessage("user", text)
-            if not text:
+            if not user_text(message):
                 continue
         elif not (message.text.strip() or message.tool_uses or message.outcomes):
             continue
@@ -183,15 +205,21 @@ def turns(request: Request) -> Iterator[ChatMessage]:
 
 
 def _joined(first: ChatMessage, second: ChatMessage) -> ChatMessage:
-    text = "\n\n".join(filter(str.strip, (first.text, second.text)))
-    return replace(second, text=text, opaque=second.opaque)
+    if second.role == "user" and not first.media:  # what came before may speak of its media, whose place it is not
+        return replace(second, context=_together(first.context, first.text, second.context))
+    text, media = _together(first.text, second.context, second.text), (*first.media, *second.media)
+    return replace(second, context=first.context, text=text, media=media)
+
+
+def _together(*texts: str) -> str:
+    return "\n\n".join(filter(str.strip, texts))
 
 
 def _messages(request: Request, name: str, preset: Preset) -> list[Json]:
     messages: list[Json] = []
     if request.system.strip():
         messages.append({"role": "system", "content": clean(request.system)})
-    for message in turns(request):
+    for message in turns(replace(request, messages=tuple(after_results(request.messages)))):
         if message.role == "assistant":
             messages.append(_assistant(message, name, preset))
         elif message.role == "tool":
@@ -206,7 +234,7 @@ def _messages(request: Request, name: str, preset: Preset) -> list[Json]:
         else:
             if preset.after_results and messages and messages[-1]["role"] == "tool":
                 messages.append({"role": "assistant", "content": preset.after_results})
-            messages.append({"role": "user", "content": message.text})
+            messages.append({"role": "user", "content": user_content(message, request, chat_part)})
     return messages
 
 

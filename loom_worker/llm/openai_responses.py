@@ -21,6 +21,7 @@ from loom_worker.llm.assembly import (
     read_tool_use,
     well_formed,
 )
+from loom_worker.llm.media import response_part
 from loom_worker.llm.openai_chat import (
     arguments,
     common,
@@ -29,13 +30,15 @@ from loom_worker.llm.openai_chat import (
     offered,
     outcome_text,
     own_thinking,
+    parts_of,
     shape_format,
     short,
     tool_choice,
     turns,
     usage_of,
+    user_content,
 )
-from loom_worker.llm.presets import Preset, effort
+from loom_worker.llm.presets import Preset
 from loom_worker.llm.sanitize import clean, json_error
 
 LEAST_TOKENS = 16
@@ -67,7 +70,7 @@ def responses_body(request: Request, name: str, preset: Preset) -> Json:
     if preset.reasons(model) or request.thinking:
         body["include"] = [ENCRYPTED]
     if request.thinking:
-        body["reasoning"] = {"effort": effort(request.thinking), "summary": "auto"}
+        body["reasoning"] = {"effort": request.thinking.nearest_effort, "summary": "auto"}
     return body | common(request, preset)
 
 
@@ -80,10 +83,12 @@ def _items(request: Request, name: str) -> Iterator[Json]:
                 yield {
                     "type": "function_call_output",
                     "call_id": each.tool_use_id,
-                    "output": outcome_text(each.content),
+                    "output": parts_of(each.content, each.media, request, response_part)
+                    if each.media
+                    else outcome_text(each.content),
                 }
         else:
-            yield {"role": "user", "content": message.text}
+            yield {"role": "user", "content": user_content(message, request, response_part)}
 
 
 def _assistant(message: ChatMessage, name: str) -> Iterator[Json]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from loom_worker.core.errors import BadSettings
-from loom_worker.core.values.chat import Effort, Thinking
+from loom_worker.core.values.chat import Thinking
 from loom_worker.core.values.json import Json
 
 HOST = "127.0.0.1"
@@ -23,8 +23,6 @@ ADDRESS = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9a-fA-F:.]+\]|[\w
 EVERYWHERE = {"0.0.0.0": HOST, "[::]": "[::1]", "": HOST}  # noqa: S104  # addresses to listen on, which no client can call
 MOST_ID_CHARS = 40
 """Of the id of a call, at OpenAI's."""
-LOW_TOKENS, MEDIUM_TOKENS = 2_048, 8_192
-"""A budget of thinking up to these is a low, or a medium, effort; the shares that OpenRouter converts with."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +61,8 @@ class Preset:
     """Sampling members beyond OpenAI's."""
     tool_choice: bool = True
     """False: it lets the model choose whatever is asked, so what may not be called is left out."""
+    files: bool = False
+    """It takes PDFs."""
     shape: Literal["native", "alone", "tool"] = "native"
     """It enforces a JSON Schema: always, only where no tool may be called, or never, so a tool is forced instead."""
     returns: str = ""
@@ -110,7 +110,7 @@ class Preset:
         """Members of a request that ask for thinking, by the nearest means that the maker has."""
         if thinking.budget_tokens is not None and "budget" in self.thinking:
             return dict(_filled(self.thinking["budget"], thinking.budget_tokens))
-        return dict(_filled(self.thinking["effort"], effort(thinking)))
+        return dict(_filled(self.thinking["effort"], thinking.nearest_effort))
 
     def call_id(self, given: str) -> str:
         """The id of a call in the form that the maker takes; the same for the same id."""
@@ -129,14 +129,6 @@ def _filled(template: Any, value: str | int) -> Any:
     if isinstance(template, dict):
         return {name: _filled(each, value) for name, each in template.items()}
     return value if template in ("$effort", "$tokens") else template
-
-
-def effort(thinking: Thinking) -> Effort:
-    """How much is to be thought, in a word."""
-    if thinking.effort is not None:
-        return thinking.effort
-    tokens = thinking.budget_tokens or 0
-    return "low" if tokens <= LOW_TOKENS else "medium" if tokens <= MEDIUM_TOKENS else "high"
 
 
 @cache

@@ -54,6 +54,8 @@ _BAD_CALL = re.compile(
     r"tool.?call validation failed|did not call a tool|failed to (?:call|parse) a (?:function|tool)", re.I
 )
 """Groq's words for calls of its model's that it refuses itself: another try may do better."""
+_NO_MEDIA = re.compile(r"support (?:image|file|pdf)", re.IGNORECASE)
+"""OpenRouter's words about a model that sees nothing."""
 WAIT_STATUS = frozenset({429, 529})
 """These are about the limits of the whole account, however they are worded."""
 ADVICE = {
@@ -203,6 +205,8 @@ def is_refusal(response: ErrorResponse) -> bool | None:
 
     False for what says something of keys, credit, models, or what may be said.
     """
+    if response.status == 404 and _NO_MEDIA.search(response.message):
+        return None
     is_other = _final_by_text(response.message) is not None or _BAD_CALL.search(response.message)
     if is_other or response.status not in (200, 400, 422, 500) or _final(response) not in (None, 400, 422):
         return False

@@ -11,7 +11,7 @@ from loom_worker.agents.load import Agents
 from loom_worker.core.errors import BadFile, LoomError
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.agents import Agent, ModelChoice
-from loom_worker.core.values.chat import Thinking, ToolSpec, ToolUse
+from loom_worker.core.values.chat import ToolSpec, ToolUse
 from loom_worker.core.values.guardrails import Stage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.sessions import Choice, Session
@@ -66,8 +66,6 @@ prefix is worth more than their room."""
 AS_AGENT = Choice()
 LOCAL_JUDGE_S = 300.0
 """Least time of a judge whose model is on the user's own machine."""
-THINKING_TOKENS = {"low": 2_048, "medium": 8_192, "high": 16_384}
-"""Room of a reply for what is thought before it, by the effort that is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +224,7 @@ class AgentRegistry:
             specs=_told(tool_set.registry.specs(tool_set.allowed, read_only=agent.is_read_only), chosen),
             allowed=tool_set.allowed,
             kinds=frozenset() if absent else self._tool_provider.kinds(agent),
+            sees=frozenset() if absent or agent.remote else self._models.sees(chosen),
             schema="" if absent else self._tool_provider.schema(agent, choice.backend),
             input_budget_tokens=window - reserved,
             l1=l1_room(
@@ -234,7 +233,7 @@ class AgentRegistry:
                 most_tokens=self._settings.llm.l1_tokens,
                 typical=tokens.typical(chosen.name),
             ),
-            max_tokens=min((agent.max_tokens or 8192) + _thinking_tokens(chosen.thinking), reserved),
+            max_tokens=min((agent.max_tokens or 8192) + (chosen.thinking.tokens if chosen.thinking else 0), reserved),
             typical=tokens.typical(chosen.name),
             frame=tokens.frame(chosen.name),
             compressor=None if absent else self._models.compressor(agent, choice),
@@ -408,12 +407,6 @@ def _permitted(names: NameRules, tools: Sequence[Tool], *, standing: Sequence[To
 def _why_absent(name: str, agents: Agents) -> str:
     """Why there is no such agent; its turns end with that."""
     return agents.fault(name) or f"There is no agent {name!r} any more; put its file back into LOOM_AGENTS_DIR."
-
-
-def _thinking_tokens(thinking: Thinking | None) -> int:
-    if thinking is None:
-        return 0
-    return thinking.budget_tokens or THINKING_TOKENS[thinking.effort or "medium"]
 
 
 def _told(specs: tuple[ToolSpec, ...], chosen: ModelChoice) -> tuple[ToolSpec, ...]:

@@ -22,6 +22,7 @@ from loom_worker.llm import prices, tokens
 from loom_worker.llm.a2a import A2aAgent
 from loom_worker.llm.a2a_http import RemoteAddress
 from loom_worker.llm.anthropic import Anthropic
+from loom_worker.llm.catalog import sees
 from loom_worker.llm.http_model import CallOptions
 from loom_worker.llm.model import Fallbacks, Metered, Model, Tuned, is_refused
 from loom_worker.llm.prices import small_model
@@ -134,6 +135,10 @@ class Models:
     def _beside(self, agent: Agent, block: ModelChoice, choice: Choice) -> ModelChoice:
         return agent.beside(block, self._settings.llm.usual, ModelChoice(choice.provider, choice.model))
 
+    def sees(self, chosen: ModelChoice) -> frozenset[str]:
+        """Kinds of media that a resolved model is shown; BadSettings: its address is none."""
+        return sees(chosen, chosen.base_url or self._settings.access(f"{chosen.provider}")[0])
+
     def count(self, name: str) -> Count:
         """How a model counts tokens, never too few."""
         if name not in self._counts:
@@ -184,6 +189,7 @@ def adapter(settings: Settings, chosen: ModelChoice, stopping: Stopping) -> Mode
         "stopping": stopping,
         "max_reply_bytes": llm.max_reply_bytes,
         "cache_marks": llm.cache_marks,
+        "sees": sees(chosen, url),
     }
     if provider == "bedrock":
         from loom_worker.llm.bedrock import Bedrock

@@ -51,8 +51,8 @@ class AgentRuntime:
     """The model by its resolved name, with what else its block says."""
     kinds: frozenset[str] = frozenset()
     """What the agent works on, in the words of patterns' backend_type: ``sql`` and the database's name, ``rest``…"""
-    can_see: bool = True
-    """False: the model takes no images and PDFs; a line stands for each."""
+    sees: frozenset[str] = frozenset()
+    """Kinds of media that the model is shown; a line stands for others."""
     compressor: Model | None = None
     """Writes summaries and ranks what a search found; None: there is no LLM to do it."""
     compressor_budget_tokens: int = 0

@@ -16,7 +16,7 @@ from loom_worker.core.values.memory import Remembered
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tools import Occasion
 from loom_worker.core.values.turns import Claim
-from loom_worker.llm.media import media_tokens
+from loom_worker.llm.media import media_tokens, without_media
 from loom_worker.memory.fit import Context, fit
 from loom_worker.memory.kernel import facts_tokens
 from loom_worker.memory.layers import REQUEST_OVERHEAD_TOKENS, Layers, corrected, rom, tools_tokens, usual_tokens
@@ -275,16 +275,21 @@ def _as_sent(runtime: AgentRuntime, message: Message) -> Message:
 
 
 def seen(runtime: AgentRuntime, chat: ChatMessage) -> ChatMessage:
-    """A message with its media as the model counts them; without them if it sees none, so that lines stand there."""
+    """A message with the media that the model sees, as it counts them; lines stand for the others."""
+    return without_media(counted(runtime, chat), sees=runtime.sees)
 
-    def counted(media: tuple[Media, ...]) -> tuple[Media, ...]:
-        name = runtime.model.name
-        return tuple(replace(each, tokens=media_tokens(each, name)) for each in media) if runtime.can_see else ()
+
+def counted(runtime: AgentRuntime, chat: ChatMessage) -> ChatMessage:
+    """A message with its media as the model counts them; those that it does not see are none."""
+
+    def each_counted(media: tuple[Media, ...]) -> tuple[Media, ...]:
+        name, sees = runtime.model.name, runtime.sees
+        return tuple(replace(each, tokens=media_tokens(each, name) if each.kind in sees else 0) for each in media)
 
     if not chat.all_media:
         return chat
-    outcomes = tuple(replace(each, media=counted(each.media)) for each in chat.outcomes)
-    return replace(chat, media=counted(chat.media), outcomes=outcomes)
+    outcomes = tuple(replace(each, media=each_counted(each.media)) for each in chat.outcomes)
+    return replace(chat, media=each_counted(chat.media), outcomes=outcomes)
 
 
 def summaries_as_data(rom: str) -> Callable[[str], str]:

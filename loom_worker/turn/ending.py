@@ -28,7 +28,7 @@ from loom_worker.store.journal import Final
 from loom_worker.trace.call_spans import last_request
 from loom_worker.turn.channel import parts_of
 from loom_worker.turn.children import by_reference, tell_others
-from loom_worker.turn.context import is_pressed, kernel_of, over_bound, seen
+from loom_worker.turn.context import counted, is_pressed, kernel_of, over_bound
 from loom_worker.turn.reporting import tell_end
 from loom_worker.turn.state import TurnState
 from loom_worker.turn.transcript import said, usage_of
@@ -243,8 +243,8 @@ def _messages(state: TurnState, execution: Execution, now_ms: int) -> tuple[Mess
             id=new_id("msg_"),
             session_id=turn.session_id,
             turn_id=turn.id,
-            chat=seen(runtime, chat) if runtime.can_see else chat,
-            token_count=message_tokens(seen(runtime, chat), runtime.count),
+            chat=counted(runtime, chat),
+            token_count=message_tokens(counted(runtime, chat), runtime.count),
             created_ms=now_ms if turn.said_ms is None else turn.said_ms,
             usage=usage_of(usage),
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from loom_worker import __version__
 from loom_worker.core.errors import LoomError, ToolFailed
 from loom_worker.core.values.json import Json
+from loom_worker.core.values.media import IMAGES
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
 
 MAX_RESULT_BYTES = 10_000_000
 """Of a result in UTF-8; more is cut."""
+MAX_IMAGE_CHARS = 7_000_000
+"""Characters of an image in base64; most providers take no longer one."""
 
 
 def value(result: Mapping[str, Any]) -> object:
     """Text, or a JSON value, from a CallToolResult as JSON.
 
-    Structured content is the result; the text next to it says the same. Bytes are not for a model: only
-    their kind and number stay.
+    Structured content is the result; the text next to it says the same. Images that models take stay, as ``data:``
+    URLs. Other bytes are not for a model: only their kind and number stay.
 
     Raises:
         ToolFailed: the tool says that it failed.
@@ -36,11 +39,13 @@ def value(result: Mapping[str, Any]) -> object:
     content = result.get("content")
     parts = [_part(block) for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     if result.get("isError"):
-        raise ToolFailed(_text(parts) or "the server says that it failed, and not why")
+        told = [part for part in parts if isinstance(part, str) or "url" not in part]
+        raise ToolFailed(_text(told) or "the server says that it failed, and not why")
     if result.get("structuredContent") is not None:
         return _bounded(_with_bytes(result["structuredContent"], parts))
-    if all(isinstance(part, str) for part in parts):
-        return cut("\n".join(map(str, parts)))
+    texts = [part if isinstance(part, str) else part.get("url") for part in parts]
+    if None not in texts:
+        return cut("\n".join(map(str, texts)))
     return _bounded([{"type": "text", "text": part} if isinstance(part, str) else part for part in parts])
 
 
@@ -71,7 +76,10 @@ def _part(block: Json) -> str | Json:
 
 
 def _bytes(kind: str, mime_type: object, data: str) -> Json:
-    """How many bytes the base64 text stands for, without decoding it."""
+    """An image, or how many bytes the base64 text stands for, without decoding it."""
+    image = str(mime_type).lower().replace("/jpg", "/jpeg")
+    if image in IMAGES and len(data) <= MAX_IMAGE_CHARS:
+        return {"type": "image", "url": f"data:{image};base64,{''.join(data.split())}"}
     return {"type": kind, "mime_type": mime_type, "bytes": len(data) * 3 // 4 - data[-2:].count("=")}
 
 

@@ -74,6 +74,8 @@ class ModelChoice:
     sampling: Sampling = AS_USUAL
     is_local: bool | None = None
     """True: it runs on a machine of the user's own, slowly; None: what serves it is one of LOCAL."""
+    can_see: bool | None = None
+    """Whether it takes images; None: as far as is known of the model."""
 
     @property
     def named_provider(self) -> str | None:
@@ -128,6 +130,7 @@ def resolved(block: ModelChoice, *below: ModelChoice, above: ModelChoice = NO_CH
         fallbacks=tuple(each for each in fallbacks if above.provider in (None, each.provider)),
         sampling=block.sampling if is_own else replace(block.sampling, extra={}),
         is_local=provider in LOCAL if is_local is None else is_local,
+        can_see=block.can_see if is_own and above.model is None else None,
     )
 
 

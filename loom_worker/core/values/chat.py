@@ -123,6 +123,8 @@ class ChatMessage:
 
 
 Effort = Literal["low", "medium", "high"]
+EFFORT_TOKENS: dict[Effort, int] = {"low": 2_048, "medium": 8_192, "high": 16_384}
+"""Tokens of thinking at an effort, where one stands for the other; the shares that OpenRouter converts with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,17 @@ class Thinking:
 
     effort: Effort | None = None
     budget_tokens: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """The budget, or that of the effort."""
+        return self.budget_tokens or EFFORT_TOKENS[self.effort or "medium"]
+
+    @property
+    def nearest_effort(self) -> Effort:
+        """The effort, or the least one that has the budget's tokens."""
+        enough = (each for each, tokens in EFFORT_TOKENS.items() if self.tokens <= tokens)
+        return next(enough, "high") if self.effort is None else self.effort
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,11 @@ class Media:
     """The most that it takes of the model that is asked; 0: not counted yet."""
 
     @property
+    def kind(self) -> str:
+        """What a model must be able to see for it, as the catalog of models says it: ``images`` or ``files``."""
+        return "files" if self.pages else "images"
+
+    @property
     def stub(self) -> str:
         """What stands for it in the text, and is sent where the model cannot see it."""
         pages = "1 page" if self.pages == 1 else f"{self.pages} pages"

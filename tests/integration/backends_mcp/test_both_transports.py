@@ -61,7 +61,7 @@ def test_what_a_tool_gives_arrives(scene: Scene) -> None:
 def test_every_kind_of_content_has_its_value(scene: Scene) -> None:
     assert run(scene.tools["mixed"]) == [
         {"type": "text", "text": "see"},
-        {"type": "image", "mime_type": "image/png", "bytes": 5},
+        {"type": "image", "url": "data:image/png;base64,MTIzNDU="},
         {"type": "audio", "mime_type": "audio/wav", "bytes": 5},
         {"type": "resource", "uri": "file:///a.txt", "mime_type": "text/plain", "text": "inside"},
         {"type": "resource", "mime_type": "application/x", "bytes": 5, "uri": "file:///a.bin"},

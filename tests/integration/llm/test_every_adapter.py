@@ -1,5 +1,7 @@
 """What each adapter keeps to, with its real SDK against a server that is cut off, slow or given up."""
 
+import base64
+import json
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,16 +13,27 @@ import pytest
 
 from loom_worker.core.errors import Interrupted, Overloaded, ProviderFailed, StreamBroken
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.chat import ChatMessage, Reply, Request, TextDelta, ThinkingDelta, ToolSpec
+from loom_worker.core.values.chat import (
+    ChatMessage,
+    Reply,
+    Request,
+    TextDelta,
+    ThinkingDelta,
+    ToolOutcome,
+    ToolSpec,
+    ToolUse,
+)
+from loom_worker.core.values.media import Media
 from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.bedrock import Bedrock
 from loom_worker.llm.http_model import HttpModel
-from loom_worker.llm.model import Model, NotSent
+from loom_worker.llm.model import Fallbacks, Model, NotSent
 from loom_worker.llm.openai import OpenAiServer
 from loom_worker.llm.presets import preset
 from loom_worker.llm.provider_errors import is_rate_limit
 from tests.support import openai_server
 from tests.support.bedrock_wire import BedrockServer, Frames, converse_frames, conversed, frames, give_credentials
+from tests.support.files_made import pdf, png
 from tests.support.messages_server import Cut, Drip, Hang, MessagesServer, Plain, Stream
 from tests.support.messages_wire import WireCall, answer, error_event, sse
 from tests.support.openai_server import chat, chunk, responses
@@ -94,7 +107,24 @@ def responses_events(text: str = "", calls: Sequence[WireCall] = (), *, stop: st
     return responses(text, calls, incomplete=stop, **fields)
 
 
+PNG, PAGES = png(), pdf(1)
+PIXELS, SHEET = base64.b64encode(PNG).decode(), base64.b64encode(PAGES).decode()
+PNG_URL, PDF_URL = f"data:image/png;base64,{PIXELS}", f"data:application/pdf;base64,{SHEET}"
+SHELF = Media("file_" + "a" * 32, "image/png", "shelf.png", len(PNG), 3, 2)
+LIST = Media("file_" + "b" * 32, "application/pdf", "list [1].pdf", len(PAGES), pages=1)
+FILES = {SHELF.file_id: PNG, LIST.file_id: PAGES}
+LOOK = ChatMessage("user", f"Look at\n\n{SHELF.stub}\n\n{LIST.stub}\n\nand compare.", "today", media=(SHELF, LIST))
+SHOWN = ChatMessage("tool", outcomes=(ToolOutcome("c1", "find", f"It is\n{SHELF.stub}", media=(SHELF,)),))
+CALLED = ChatMessage("assistant", "", tool_uses=(ToolUse("c1", "find", {}),))
+ASKED = Request("You help.", (LOOK,), memory=f"Of {SHELF.stub}", tools=(TOOL,), read_file=FILES.__getitem__)
+ANSWERED = replace(ASKED, messages=(ChatMessage("user", "hello"), CALLED, SHOWN, ChatMessage("user", "Well?")))
 OF_MESSAGES = {
+    "image": {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXELS}},
+    "pdf": {
+        "type": "document",
+        "source": {"type": "base64", "media_type": "application/pdf", "data": SHEET},
+        "title": LIST.name,
+    },
     "cut": "max_tokens",
     "refused": "refusal",
     "failure": error_event("overloaded_error"),
@@ -102,6 +132,8 @@ OF_MESSAGES = {
     "unknown": {"type": "brand_new", "delta": {"type": "newer"}},
 }
 OF_CHAT = {
+    "image": {"type": "image_url", "image_url": {"url": PNG_URL}},
+    "pdf": {"type": "file", "file": {"filename": LIST.name, "file_data": PDF_URL}},
     "cut": "length",
     "refused": "content_filter",
     "failure": {"error": {"message": "Overloaded", "type": "server_error", "code": 503}},
@@ -109,6 +141,8 @@ OF_CHAT = {
     "unknown": chunk({"brand_new": {"a": [1]}, "content": None}, moderation={"results": []}),
 }
 OF_RESPONSES = {
+    "image": {"type": "input_image", "image_url": PNG_URL},
+    "pdf": {"type": "input_file", "filename": LIST.name, "file_data": PDF_URL},
     "cut": "max_output_tokens",
     "refused": "content_filter",
     "failure": {"type": "error", "code": "server_error", "message": "Overloaded"},
@@ -116,6 +150,8 @@ OF_RESPONSES = {
     "unknown": {"type": "response.brand_new", "output_index": 3, "item": {"type": "newer"}},
 }
 OF_CONVERSE = {
+    "image": {"image": {"format": "png", "source": {"bytes": PIXELS}}},
+    "pdf": {"document": {"format": "pdf", "name": "list [1] pdf 1", "source": {"bytes": SHEET}}},
     "cut": "max_tokens",
     "refused": "guardrail_intervened",
     "failure": {"modelStreamErrorException": {"message": "Overloaded"}},
@@ -308,3 +344,73 @@ def test_what_is_not_known_is_passed_over(provider, server):
 def test_no_tool_is_called_where_none_may_be(provider, server):
     reply_of(provider, server, provider.says("one"), request=replace(REQUEST, may_call_tools=False))
     assert "none" in str(server.requests[-1].get("tool_choice", "none"))
+
+
+def texts(parts):
+    """The parts of a message, each text as it is and everything else without marks."""
+    plain = ({key: each for key, each in part.items() if key != "cache_control"} for part in parts)
+    return [part.get("text", part) for part in plain if "cachePoint" not in part]
+
+
+def sent(server):
+    """All messages of the latest request, as the list of their contents."""
+    body = server.requests[-1]
+    return [each.get("content", each.get("output", "")) for each in body.get("messages", body.get("input"))]
+
+
+def test_an_image_and_a_pdf_are_sent_where_they_stand_in_a_message(provider, server):
+    reply_of(provider, server, provider.says("one"), request=ASKED)
+    *before, told, image, document, after = texts(sent(server)[-1])
+    assert "\n\n".join(before) == f"Of {SHELF.stub}\n\ntoday"
+    assert [told, image, document, after] == ["Look at", provider.words["image"], provider.words["pdf"], "and compare."]
+
+
+def test_an_image_in_a_result_is_sent_after_its_words_and_before_the_next_message(provider, server):
+    reply_of(provider, server, provider.says("one"), request=ANSWERED)
+    parts = json.dumps(sent(server))
+    places = [parts.index(json.dumps(each)[1:-1]) for each in ("It is", provider.words["image"], "Well?")]
+    assert places == sorted(places)
+    assert parts.count(PIXELS) == 1
+
+
+@pytest.mark.cases("request_", [ASKED, ANSWERED])
+def test_lines_stand_for_what_a_model_cannot_see_and_for_what_is_gone(provider, server, request_):
+    server.then(*[provider.says("one")] * 3)
+    list(provider.model(server, sees=()).reply(request_))
+    list(provider.model(server).reply(replace(request_, read_file=lambda _file_id: b"")))
+    list(provider.model(server, sees=("images",)).reply(request_))
+    assert [PIXELS in json.dumps(each) for each in server.requests[-3:]] == [False, False, True]
+    assert not any(SHEET in json.dumps(each) for each in server.requests[-3:])
+    assert all(each.stub in str(server.requests[-3]) for message in request_.messages for each in message.all_media)
+
+
+@pytest.mark.cases(
+    ("status", "says"),
+    [
+        (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+        (400, "This model doesn't support the image content block that you provided. Remove it and try again."),
+        (400, "Failed to deserialize the JSON body: messages[0]: unknown variant `image_url`, expected `text`"),
+        (400, "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum"),
+        (404, "No endpoints found that support image input"),
+        (422, "Input should be a valid string"),
+        (400, "Provider returned error"),
+    ],
+)
+def test_what_a_server_refuses_of_images_is_asked_once_more_without_them(provider, server, status, says):
+    body = json.dumps({"error": {"message": says, "type": "invalid_request_error"}, "message": says}).encode()
+    seen = len(server.requests)
+    reply = reply_of(provider, server, Plain(status, body), provider.says("one"), request=ASKED)
+    assert (reply.text, len(server.requests) - seen) == ("one", 2)
+    assert SHELF.stub in str(sent(server)[-1])
+    assert PIXELS not in str(server.requests[-1])
+
+
+def test_a_history_with_images_goes_to_whoever_stands_in_and_back(provider, server):
+    busy = Plain(529, b'{"error": {"type": "overloaded_error", "message": "Overloaded"}}')
+    with openai_server.OpenAiServer() as other:
+        other.then(Stream(openai_server.sse(chat("two"))))
+        server.then(busy, provider.says("one"))
+        model = Fallbacks((provider.model(server), openai("openrouter", other)))
+        assert [list(model.reply(ANSWERED))[-1].text for _ in range(2)] == ["two", "one"]
+        assert str(OF_CHAT["image"]) in str(other.requests)
+    assert str(provider.words["image"])[1:-1] in str(server.requests[-1])

@@ -239,7 +239,7 @@ ADAPTIVE = {"type": "adaptive", "display": "summarized"}
         ("claude-opus-4-7", Thinking(budget_tokens=2000), ADAPTIVE, "low"),
         ("claude-sonnet-5-5", Thinking(budget_tokens=20_000), ADAPTIVE, "high"),
         ("global.anthropic.claude-opus-5", Thinking("medium"), ADAPTIVE, "medium"),
-        ("claude-haiku-4-5", Thinking("low"), {"type": "enabled", "budget_tokens": 1024}, None),
+        ("claude-haiku-4-5", Thinking("low"), {"type": "enabled", "budget_tokens": 2048}, None),
         ("claude-haiku-4-5", Thinking(budget_tokens=50_000), {"type": "enabled", "budget_tokens": 8976}, None),
         ("kimi-k2", Thinking(budget_tokens=2000), ENABLED, None),
         ("claude-3-5-haiku-latest", Thinking("high"), None, None),

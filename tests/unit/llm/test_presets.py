@@ -6,7 +6,7 @@ from loom_worker.core.errors import BadSettings
 from loom_worker.core.values.agents import PROVIDERS
 from loom_worker.core.values.chat import Thinking
 from loom_worker.llm.openai import OpenAi
-from loom_worker.llm.presets import address, effort, preset
+from loom_worker.llm.presets import address, preset
 
 OTHERS = {"anthropic", "bedrock", "scripted"}
 
@@ -97,7 +97,8 @@ def test_geminis_budget_goes_where_google_reads_it():
 
 
 def test_a_budget_is_an_effort_where_there_are_but_words():
-    assert [effort(Thinking(budget_tokens=n)) for n in (1, 2_048, 8_192, 8_193)] == ["low", "low", "medium", "high"]
+    for tokens, effort in ((1, "low"), (2_048, "low"), (8_192, "medium"), (8_193, "high"), (99_999, "high")):
+        assert Thinking(budget_tokens=tokens).nearest_effort == effort
 
 
 @pytest.mark.cases(

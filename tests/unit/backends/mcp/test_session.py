@@ -25,8 +25,28 @@ def test_what_no_text_says_is_kept_beside_structured_content() -> None:
     found = value({"content": [image], "structuredContent": {"a": 1}})
     assert found == {
         "structured": {"a": 1},
-        "content": [{"type": "image", "mime_type": "image/png", "bytes": 3}],
+        "content": [{"type": "image", "url": "data:image/png;base64,AAAA"}],
     }
+
+
+@pytest.mark.cases(
+    ("kind", "given"),
+    [
+        ("image/png", "data:image/png;base64,AAAA"),
+        ("image/JPG", "data:image/jpeg;base64,AAAA"),
+        ("image/svg+xml", None),
+        (None, None),
+    ],
+)
+def test_an_image_that_models_take_stays_in_its_place(kind: str | None, given: str | None) -> None:
+    first, last = ({"type": "text", "text": each} for each in "ab")
+    blob = {"type": "resource", "resource": {"uri": "file:///a", "blob": "AA\nAA", "mimeType": kind}}
+    for image in ({"type": "image", "data": "AAAA", "mimeType": kind}, blob):
+        found = value({"content": [first, image, last]})
+        assert found == f"a\n{given}\nb" if given else isinstance(found, list) and "AAAA" not in str(found)
+        with pytest.raises(ToolFailed) as caught:
+            value({"content": [first, image, last], "isError": True})
+        assert "base64" not in str(caught.value)
 
 
 @pytest.mark.cases(("data", "size"), [("", 0), ("QQ==", 1), ("QUI=", 2), ("QUJD", 3)])
