@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loom_worker.core.values.agents import OWN_PROTOCOL, ModelChoice, provider_and_model
 from loom_worker.core.values.json import Json
-from loom_worker.llm.presets import preset
+from loom_worker.llm.presets import preset_at
 from loom_worker.llm.prices import nearest, plain_name, price_of
 
 MEDIA = frozenset({"images", "files"})
@@ -47,8 +47,7 @@ def sees(chosen: ModelChoice, address: str | None) -> frozenset[str]:
         return frozenset()
     if provider in OWN_PROTOCOL:
         return found
-    own = preset(provider)
-    return found if (own.at(address)[0] if address else own).files else found - {"files"}
+    return found if preset_at(provider, address).files else found - {"files"}
 
 
 def all_of(provider: str) -> tuple[str, ...]:

@@ -454,7 +454,8 @@ class ChatAssembly(Assembly):
         if call is not None and not is_whole:
             is_other = call_id and call.id and call_id != call.id
             # Servers without indices, or with the same one for all, begin a call with its name.
-            if is_other or (name and not (call_id and call_id == call.id) and call.is_whole):
+            has_new_name = name != call.name and not (call_id or call.id)
+            if is_other or (name and not (call_id and call_id == call.id) and (call.is_whole or has_new_name)):
                 call = None
         if call is None or is_whole:
             if len(self._calls) >= MAX_BLOCKS:

@@ -61,6 +61,8 @@ class Preset:
     """Sampling members beyond OpenAI's."""
     tool_choice: bool = True
     """False: it lets the model choose whatever is asked, so what may not be called is left out."""
+    small: str = ""
+    """Its current small model, for summaries; empty: none, or whoever asks is at home."""
     files: bool = False
     """It takes PDFs."""
     shape: Literal["native", "alone", "tool"] = "native"
@@ -141,6 +143,11 @@ def _all() -> Mapping[str, Preset]:
 def preset(name: str) -> Preset:
     """The preset of a provider; KeyError: it has none."""
     return _all()[name]
+
+
+def preset_at(name: str, address: str | None) -> Preset:
+    """The preset that holds for a provider's models at an address; None: the usual one. Raises as ``Preset.at``."""
+    return preset(name).at(address)[0] if address else preset(name)
 
 
 def address(host: str | None) -> str:

@@ -116,12 +116,16 @@ def small_model(name: str) -> str | None:
         None if none is known: for another vendor's model, a name that does not say which model it is, or a model that
         is no more expensive itself.
     """
-    vendors = plain_name(name)
-    own, small = _price(vendors), packaged()[1][SMALL]
-    if not vendors.startswith("claude-") or (own and own.tokens.input <= small.tokens.input):
+    if not plain_name(name).startswith("claude-") or not is_cheaper(SMALL, name):
         return None
     region = BEDROCK_REGION.search(name)
     return f"{region[0]}{SMALL}" if region else SMALL
+
+
+def is_cheaper(model: str, than: str) -> bool:
+    """True if the first model costs less by the package's table, or the price of the other is not known."""
+    own, other = _price(model), _price(plain_name(than))
+    return own is not None and (other is None or own.tokens.input < other.tokens.input)
 
 
 def with_cost(reply: Reply) -> Reply:

@@ -13,7 +13,7 @@ from loom_worker.core.errors import BadSettings, Interrupted, LoomError, Provide
 from loom_worker.core.settings import Settings
 from loom_worker.core.settings_tree import LlmSettings
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.values.agents import Agent, ModelChoice, RemoteAgent, sdk
+from loom_worker.core.values.agents import OWN_PROTOCOL, Agent, ModelChoice, RemoteAgent, sdk
 from loom_worker.core.values.chat import ReplyEvent, Request
 from loom_worker.core.values.sessions import Choice
 from loom_worker.demo.scripted import Scripted
@@ -25,7 +25,8 @@ from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.catalog import sees
 from loom_worker.llm.http_model import CallOptions
 from loom_worker.llm.model import Fallbacks, Metered, Model, Tuned, is_refused
-from loom_worker.llm.prices import small_model
+from loom_worker.llm.presets import preset_at
+from loom_worker.llm.prices import is_cheaper, small_model
 from loom_worker.llm.retry import Guarded, Measured, Retrying, RetryPolicy
 from loom_worker.memory.layers import Count
 
@@ -116,7 +117,7 @@ class Models:
         chosen = self._beside(agent, agent.compressor, choice)
         if chosen.provider == "scripted":
             return None
-        small = None if agent.compressor.model else small_model(chosen.name)
+        small = None if agent.compressor.model else self._small(chosen)
         own = self.model(chosen)
         return own if small is None else Fallbacks((self.model(replace(chosen, model=small)), own), falls=is_refused)
 
@@ -137,7 +138,17 @@ class Models:
 
     def sees(self, chosen: ModelChoice) -> frozenset[str]:
         """Kinds of media that a resolved model is shown; BadSettings: its address is none."""
-        return sees(chosen, chosen.base_url or self._settings.access(f"{chosen.provider}")[0])
+        return sees(chosen, self._address(chosen))
+
+    def _address(self, chosen: ModelChoice) -> str | None:
+        return chosen.base_url or self._settings.access(f"{chosen.provider}")[0]
+
+    def _small(self, chosen: ModelChoice) -> str | None:
+        """The small model of a resolved model's provider; None: none is known, or it is no cheaper."""
+        if chosen.provider in OWN_PROTOCOL:
+            return small_model(chosen.name)
+        small = preset_at(f"{chosen.provider}", self._address(chosen)).small
+        return small if small and is_cheaper(f"{chosen.provider}/{small}", chosen.name) else None
 
     def count(self, name: str) -> Count:
         """How a model counts tokens, never too few."""

@@ -118,7 +118,7 @@ def resolved(block: ModelChoice, *below: ModelChoice, above: ModelChoice = NO_CH
     provider, is_own = own[0], own[0] == own[1]
     model = next(each.model for each in layers if each.model)
     at = next((each for each, its in zip(layers, own, strict=True) if its == provider and each.is_in_file), above)
-    fallbacks = [resolved(each, block, *below) for each in block.fallbacks]
+    fallbacks = [_like(resolved(each, block, *below), block, provider=own[1]) for each in block.fallbacks]
     is_local = block.is_local if is_own else None
     return replace(
         block,
@@ -132,6 +132,15 @@ def resolved(block: ModelChoice, *below: ModelChoice, above: ModelChoice = NO_CH
         is_local=provider in LOCAL if is_local is None else is_local,
         can_see=block.can_see if is_own and above.model is None else None,
     )
+
+
+def _like(fallback: ModelChoice, block: ModelChoice, *, provider: str) -> ModelChoice:
+    """A fallback that is asked as its block says where it says nothing itself."""
+    sampling = block.sampling if fallback.provider == provider else replace(block.sampling, extra={})
+    given: Json = {
+        name: value for name in Sampling.__slots__ if (value := getattr(fallback.sampling, name)) not in (None, {})
+    }
+    return replace(fallback, thinking=fallback.thinking or block.thinking, sampling=replace(sampling, **given))
 
 
 @dataclass(frozen=True, slots=True)

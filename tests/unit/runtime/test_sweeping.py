@@ -14,16 +14,18 @@ from loom_worker.service.users import UserDeletions
 from loom_worker.store.agent_errors import AgentErrors
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.retention import Retention
+from loom_worker.tools.files import Files
 from loom_worker.tools.references import References
 
 
 @pytest.fixture
 def stores() -> Any:
     """With as many large results to remove as ``references.tidy.return_value`` says."""
-    references = create_autospec(References, instance=True)
+    references, files = (create_autospec(kind, instance=True) for kind in (References, Files))
+    files.tidy.return_value = 0
     parts = (create_autospec(kind, instance=True) for kind in (Retention, UserDeletions))
     errors, messages = (create_autospec(kind, instance=True) for kind in (AgentErrors, AgentMessages))
-    return ExpiringStores(references, errors, messages, 1, *parts)
+    return ExpiringStores(references, files, errors, messages, 1, *parts)
 
 
 def test_large_results_are_looked_through_with_each_sweep_while_some_can_go_and_seldom_otherwise(
