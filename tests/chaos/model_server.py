@@ -1,5 +1,7 @@
 """A model provider on loopback, as a process: the Messages API, with faults, and a log of every request.
 
+Chat Completions are served, too (chat_wire.py), logged as what they are in the Messages API.
+
     python -m tests.chaos.model_server --port 9000 --log model.jsonl --seed 7 [--latency-s 0.02]
         [--fault-rate 0.02 --faults rate429,cut,drip]
 
@@ -61,6 +63,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.asyncio_http import Asked, Connection, Log, announce, serve
+from tests.chaos.chat_wire import as_messages, chat_sse
 from tests.chaos.model_faults import RESPOND, Saying, drip, refuse
 from tests.chaos.model_log import ModelLog, Request
 from tests.chaos.model_script import (
@@ -76,8 +79,12 @@ from tests.chaos.model_script import (
 from tests.chaos.panels import is_judging, look_of
 from tests.chaos.summaries import is_summary, part_of
 from tests.support import messages_rules
+from tests.support.messages_wire import sse
 
 Json = dict[str, Any]
+MESSAGES, CHAT = "/v1/messages", "/v1/chat/completions"
+DOWN_S = 3.0
+"""For so long the Messages API is down at a time, if it is to be down now and then."""
 SLOW_PIECES = 20
 """Of a reply that ``slow=`` spreads out."""
 SUMMARY_S = 0.3
@@ -99,29 +106,35 @@ class ModelServer:
         latency_s: float = 0.0,
         fault_rate: float = 0.0,
         faults: tuple[str, ...] = (),
+        is_down_at_times: bool = False,
     ) -> None:
         """
         Args:
             latency_s: before every reply.
             fault_rate: share (0-1) of requests that get one of the faults.
+            is_down_at_times: the Messages API refuses all requests every other DOWN_S; Chat Completions does not.
         """
         self._log = log
         self._seed, self._latency_s = seed, latency_s
         self._fault_rate, self._faults = fault_rate, faults
+        self._is_down_at_times = is_down_at_times
         self._asked: Counter[str] = Counter()
 
     async def answer(self, asked: Asked, connection: Connection) -> None:
         """Serve one request. Its end is logged however it ends, the client's going away included."""
-        if asked.method != "POST" or asked.path.split("?")[0] != "/v1/messages":
+        path = asked.path.split("?")[0]
+        if asked.method != "POST" or path not in (MESSAGES, CHAT):
             refuse(connection, 404, "not_found_error")
             return
         body = json.loads(asked.body)
+        if path == CHAT:
+            body = as_messages(body)
         mark, script = _script(body)
         self._asked[script.mark] += 1
         request = Request(self._asked.total(), mark, self._asked[script.mark])
         self._log.began(request, body, connection=connection.number, at_s=asked.at_s)
         try:
-            await self._respond(request, script, body, connection)
+            await self._respond(request, script, body, connection, path)
         finally:
             self._log.ended(request, at_s=request.ended_s or connection.gone_s or time.time())
 
@@ -129,7 +142,7 @@ class ModelServer:
         """Log the end of a connection: the death of a client shows as the end of all of its connections."""
         self._log.closed(connection.number, at_s=connection.gone_s or time.time())
 
-    async def _respond(self, request: Request, script: Script, body: Json, connection: Connection) -> None:
+    async def _respond(self, request: Request, script: Script, body: Json, connection: Connection, path: str) -> None:
         request.complaint = messages_rules.complaint(body)
         if request.complaint is not None:
             request.status = 400
@@ -137,11 +150,13 @@ class ModelServer:
             return
         rate = self._fault_rate * (SUMMARY_FAULTS if is_summary(body) else 1)
         request.fault = script.fault(request.nth, seed=self._seed, rate=rate, among=self._faults)
+        if path == MESSAGES and self._is_down_at_times and int(time.time() / DOWN_S) % 2:
+            request.fault = "overloaded529"
         if pause_s := self._latency_s + _own_pause_s(script, body):
             await asyncio.sleep(pause_s)
         reply = _reply(request, script, body)
         request.said, request.tokens = reply.text, reply.tokens
-        saying = Saying(request, reply, connection, self._seed)
+        saying = Saying(request, reply, connection, self._seed, chat_sse if path == CHAT else sse)
         if script.slow_s and not request.fault:
             await drip(saying, over_s=script.slow_s, pieces=SLOW_PIECES)
         else:
@@ -183,6 +198,7 @@ def main() -> None:
     parser.add_argument("--latency-s", type=float, default=0.0)
     parser.add_argument("--fault-rate", type=float, default=0.0)
     parser.add_argument("--faults", default="", help=",".join(name for name in RESPOND if name))
+    parser.add_argument("--down-at-times", action="store_true")
     given = parser.parse_args()
     faults = tuple(name for name in given.faults.split(",") if name)
     if unknown := set(faults) - set(RESPOND):
@@ -193,6 +209,7 @@ def main() -> None:
         latency_s=given.latency_s,
         fault_rate=given.fault_rate,
         faults=faults,
+        is_down_at_times=given.down_at_times,
     )
     asyncio.run(serve(server.answer, port=given.port, on_gone=server.gone, is_listening=announce))
 
