@@ -1,12 +1,26 @@
-"""The Chat Completions side of the model server: its requests as the Messages API's, and the replies back."""
+"""The Chat Completions side of the model server: its requests as the Messages API's, and the replies back.
+
+The log, and with it every check, knows requests in the Messages API's form alone. What one form has and the other lacks
+is put right here: the model bears its name in Loom, a schema stands where the Messages API has it, and the text of a
+user's message, of which Chat Completions has one, is parted again into what stands beside a question and the question.
+"""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
+from tests.chaos.marks import MARK
+from tests.chaos.panels import CORRECTS, is_judging
+from tests.chaos.summaries import is_summary
+
 Json = dict[str, Any]
+MAKER = "openai/"
+"""How Loom's names of the models begin that are asked in this form."""
 STOPS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
+BLOCK = re.compile(rf"\n\n(?={MARK.pattern}|Today is |{re.escape(CORRECTS)})")
+"""Where another block begins in a user's text: a question, what stands beside it, or a correction."""
 
 
 def as_messages(body: Json) -> Json:
@@ -19,7 +33,7 @@ def as_messages(body: Json) -> Json:
     ]
     choice = body.get("tool_choice", "auto")
     made: Json = {
-        "model": body["model"],
+        "model": MAKER + body["model"],
         "max_tokens": body.get("max_completion_tokens") or body.get("max_tokens", 4096),
         "system": [block for message in told for block in _texts(message["content"])],
         "messages": messages,
@@ -34,7 +48,17 @@ def as_messages(body: Json) -> Json:
     if choice != "auto":
         kinds = {"none": {"type": "none"}, "required": {"type": "any"}}
         made["tool_choice"] = kinds.get(str(choice)) or {"type": "tool", "name": choice["function"]["name"]}
+    if shape := body.get("response_format"):
+        made["output_config"] = {"format": {"type": "json_schema", "schema": shape["json_schema"]["schema"]}}
+    if not is_summary(made) and not is_judging(made):  # those quote conversations
+        for message in messages:
+            message["content"] = [part for block in message["content"] for part in _parted(block, message["role"])]
     return made
+
+
+def _parted(block: Json, role: str) -> list[Json]:
+    is_whole = role != "user" or block["type"] != "text"
+    return [block] if is_whole else [{"type": "text", "text": text} for text in BLOCK.split(block["text"])]
 
 
 def _turned(message: Json) -> tuple[str, list[Json]]:

@@ -139,6 +139,16 @@ async def overloaded529(saying: Saying) -> None:
     saying.refuse(529, "overloaded_error")
 
 
+async def unavailable503(saying: Saying) -> None:
+    """A gateway whose servers are down."""
+    saying.refuse(503, "api_error")
+
+
+async def closed(saying: Saying) -> None:
+    """The connection ends without a word."""
+    saying.connection.close()
+
+
 async def server500(saying: Saying) -> None:
     """An error of the provider's."""
     saying.refuse(500, "api_error")
@@ -149,6 +159,8 @@ RESPOND: dict[str, Callable[[Saying], Awaitable[None]]] = {
     "rate429": rate429,
     "rate429_absurd": rate429_absurd,
     "overloaded529": overloaded529,
+    "unavailable503": unavailable503,
+    "closed": closed,
     "server500": server500,
     "hang": hang,
     "drip": drip,

@@ -39,11 +39,12 @@ before (``anew-1``). A reply that has more tokens than ``max_tokens`` is cut the
 are answered 400 before anything else. With ``--fault-rate`` any request may get one of ``--faults``, by (seed, mark, n)
 alone.
 
-Faults: rate429 (Retry-After: 1), rate429_absurd (Retry-After: 4294967), overloaded529, server500, hang (nothing for
-HANG_S, then the connection is closed), drip (a whole reply in small pieces over DRIP_S), reset (RST, before or after
-the head), cut (closed within the stream, at a byte chosen by the seed), early_end (ends as if whole, without a stop
-reason), error_event (overloaded_error after some words), garbage (200 with HTML), bad_tool_json (arguments that are
-no JSON), unknown_tool (``no_such_tool``), fifty_calls (50 calls of ``note`` in one reply).
+Faults: rate429 (Retry-After: 1), rate429_absurd (Retry-After: 4294967), overloaded529, server500, unavailable503, hang
+(nothing for HANG_S, then the connection is closed), closed (at once, without a word), drip (a whole reply in small
+pieces over DRIP_S), reset (RST, before or after the head), cut (closed within the stream, at a byte chosen by the seed),
+early_end (ends as if whole, without a stop reason), error_event (overloaded_error after some words), garbage (200 with
+HTML), bad_tool_json (arguments that are no JSON), unknown_tool (``no_such_tool``), fifty_calls (50 calls of ``note`` in
+one reply).
 
 A request for a summary (summaries.py) is known by its system text, and is of many marks: what it is logged and counted
 by is the part it asks for, what it is answered says which marks that has, and of all directives and faults only those
@@ -78,13 +79,15 @@ from tests.chaos.model_script import (
 )
 from tests.chaos.panels import is_judging, look_of
 from tests.chaos.summaries import is_summary, part_of
-from tests.support import messages_rules
+from tests.support import messages_rules, openai_server
 from tests.support.messages_wire import sse
 
 Json = dict[str, Any]
 MESSAGES, CHAT = "/v1/messages", "/v1/chat/completions"
-DOWN_S = 3.0
+DOWN_S = 2.0
 """For so long the Messages API is down at a time, if it is to be down now and then."""
+DOWN = ("overloaded529", "closed", "hang", "unavailable503")
+"""How, by turns."""
 SLOW_PIECES = 20
 """Of a reply that ``slow=`` spreads out."""
 SUMMARY_S = 0.3
@@ -112,12 +115,13 @@ class ModelServer:
         Args:
             latency_s: before every reply.
             fault_rate: share (0-1) of requests that get one of the faults.
-            is_down_at_times: the Messages API refuses all requests every other DOWN_S; Chat Completions does not.
+            is_down_at_times: the Messages API serves nobody every other DOWN_S; Chat Completions go on.
         """
         self._log = log
         self._seed, self._latency_s = seed, latency_s
         self._fault_rate, self._faults = fault_rate, faults
         self._is_down_at_times = is_down_at_times
+        self._began_s = time.monotonic()
         self._asked: Counter[str] = Counter()
 
     async def answer(self, asked: Asked, connection: Connection) -> None:
@@ -126,14 +130,16 @@ class ModelServer:
         if asked.method != "POST" or path not in (MESSAGES, CHAT):
             refuse(connection, 404, "not_found_error")
             return
-        body = json.loads(asked.body)
+        body = sent = json.loads(asked.body)
         if path == CHAT:
-            body = as_messages(body)
+            body = as_messages(sent)
         mark, script = _script(body)
         self._asked[script.mark] += 1
         request = Request(self._asked.total(), mark, self._asked[script.mark])
         self._log.began(request, body, connection=connection.number, at_s=asked.at_s)
         try:
+            unfit = openai_server.complaint(sent) if path == CHAT else ""
+            request.complaint = messages_rules.complaint(body) or unfit or None
             await self._respond(request, script, body, connection, path)
         finally:
             self._log.ended(request, at_s=request.ended_s or connection.gone_s or time.time())
@@ -143,15 +149,15 @@ class ModelServer:
         self._log.closed(connection.number, at_s=connection.gone_s or time.time())
 
     async def _respond(self, request: Request, script: Script, body: Json, connection: Connection, path: str) -> None:
-        request.complaint = messages_rules.complaint(body)
         if request.complaint is not None:
             request.status = 400
             refuse(connection, 400, "invalid_request_error", message=request.complaint)
             return
         rate = self._fault_rate * (SUMMARY_FAULTS if is_summary(body) else 1)
         request.fault = script.fault(request.nth, seed=self._seed, rate=rate, among=self._faults)
-        if path == MESSAGES and self._is_down_at_times and int(time.time() / DOWN_S) % 2:
-            request.fault = "overloaded529"
+        stretch, is_up = divmod(int((time.monotonic() - self._began_s) / DOWN_S), 2)
+        if path == MESSAGES and self._is_down_at_times and not is_up:
+            request.fault = DOWN[(stretch + self._seed) % len(DOWN)]
         if pause_s := self._latency_s + _own_pause_s(script, body):
             await asyncio.sleep(pause_s)
         reply = _reply(request, script, body)

@@ -109,14 +109,14 @@ def storm(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float = 0.7
 
 
 def two_makers(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float = 0.8) -> Scenario:
-    """The first model's maker is down half of the time, and another maker's model answers in its place."""
+    """The first models' maker is down half of the time, in four ways, and another maker's model stands in for them."""
     return Scenario(
         "two makers",
         Plan(
             seed=seed,
             model=("--down-at-times", *PASSING_FAULTS, "--latency-s", "0.02"),
-            environ=PATIENT_ATTEMPTS,
-            fallbacks=("openai/gpt-chaos",),
+            environ={**PATIENT_ATTEMPTS, "LOOM_LLM_TIMEOUT_S": "3"},  # of which a maker that hangs takes all
+            fallbacks=("openai/gpt-6-luna",),
         ),
         plan(turns, sessions=16, seed=seed, mix=_varied(Mix())),
         deeds=deeds,
@@ -229,7 +229,8 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
             (plan(40, sessions=4, seed=seed, mix=Mix(plain, webhooks=0)), ("kill",), 0.1),
         ),
     }
-    planted = {**_of_runs(seed), **_of_agents(seed)}
+    makers = replace(two_makers(seed, turns=24, deeds=("kill",)), timeout_s=40, rest_s=2)
+    planted = {**_of_runs(seed), **_of_agents(seed), "other_price": with_mutant(makers, "other_price")}
     return planted | {
         name: with_mutant(
             Scenario(
@@ -330,7 +331,7 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
             sweep(seed),
             storm(seed, turns=turns, deeds=deeds),
             forgetful(seed, turns=150, deeds=lossy),
-            two_makers(seed, turns=120, deeds=PROCESSES),
+            two_makers(seed, turns=60, deeds=PROCESSES),
             workflows(seed, runs=60, deeds=mixed),
             agents(seed, turns=60, deeds=mixed),
             *others,

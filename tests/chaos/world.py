@@ -56,6 +56,7 @@ metadata: {name: NAME}
 spec:
   system_prompt: SYSTEM
   llm: {fallbacks: FALLBACKS}
+  compressor_llm: {fallbacks: FALLBACKS}
   backend: false
   tools: {builtin: [pause, die], custom: [user_tools.py]}
   config: {patterns: {enabled: false}}
