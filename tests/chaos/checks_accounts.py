@@ -19,8 +19,8 @@ def check_ledger(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     A turn has used what its journaled replies, its broken calls and its verdicts cost. The ledger has the replies of
     each model once, and the verdicts of each model once; a verdict that came after its turn's end stands in the ledger
     alone, and the model server has given it. A session has used what the ledger has of its turns and its summaries.
-    Replies cost what the model server says, but where a cancel cut them. Every reply and verdict is booked under the name
-    of the model that gave it, at the list price of that very model: who stood in for whom, the model server knows.
+    Replies cost what the model server says, but where a cancel cut them. Every reply and verdict is booked under the
+    name of the model that gave it, at the list price of that very model: who stood in for whom, the server knows.
     """
     asked = grouped(evidence.judge_calls, lambda call: call.mark)
     replied = {(call.mark, call.nth): call.tokens for call in evidence.turn_calls}
@@ -117,7 +117,7 @@ def check_budgets(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         if any(counted[name] < figure for name, figure in _figures(booked).items()):
             yield _i15(f"{limit.name}: {counted} count as spent, {_figures(booked)} are booked")
         is_calm = limit.level == "session" and limit.key not in cancelled and _is_calm(calls, booked, excuses)
-        if is_calm and counted["tokens"] > tokens(booked):
+        if is_calm and any(counted[name] > figure for name, figure in _figures(booked).items()):
             yield _i15(f"{limit.name}: {counted} count as spent, {_figures(booked)} are booked, and no call was lost")
     for turn in facts.turns:
         if turn.row["reason"] == "budget" and not books.limit(turn):

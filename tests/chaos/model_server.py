@@ -40,11 +40,11 @@ are answered 400 before anything else. With ``--fault-rate`` any request may get
 alone.
 
 Faults: rate429 (Retry-After: 1), rate429_absurd (Retry-After: 4294967), overloaded529, server500, unavailable503, hang
-(nothing for HANG_S, then the connection is closed), closed (at once, without a word), drip (a whole reply in small
-pieces over DRIP_S), reset (RST, before or after the head), cut (closed within the stream, at a byte chosen by the seed),
-early_end (ends as if whole, without a stop reason), error_event (overloaded_error after some words), garbage (200 with
-HTML), bad_tool_json (arguments that are no JSON), unknown_tool (``no_such_tool``), fifty_calls (50 calls of ``note`` in
-one reply).
+(nothing for HANG_S, then the connection is closed), closed (without a word), drip (a whole reply in small pieces over
+DRIP_S), reset (RST, before or after the head), cut (closed within the stream, at a byte chosen by the seed), early_end
+(ends as if whole, without a stop reason), error_event (overloaded_error after some words), garbage (200 with HTML),
+bad_tool_json (arguments that are no JSON), unknown_tool (``no_such_tool``), fifty_calls (50 calls of ``note`` in one
+reply).
 
 A request for a summary (summaries.py) is known by its system text, and is of many marks: what it is logged and counted
 by is the part it asks for, what it is answered says which marks that has, and of all directives and faults only those
@@ -71,6 +71,7 @@ from tests.chaos.model_script import (
     SaidReply,
     Script,
     agent_of,
+    chance_of,
     newest_question,
     reply_for,
     script_of,
@@ -88,6 +89,8 @@ DOWN_S = 2.0
 """For so long the Messages API is down at a time, if it is to be down now and then."""
 DOWN = ("overloaded529", "closed", "hang", "unavailable503")
 """How, by turns."""
+DOWN_RATE = 0.9
+"""Share of the requests that meet it meanwhile (0-1): a provider that answers nobody is soon asked nothing any more."""
 SLOW_PIECES = 20
 """Of a reply that ``slow=`` spreads out."""
 SUMMARY_S = 0.3
@@ -115,13 +118,13 @@ class ModelServer:
         Args:
             latency_s: before every reply.
             fault_rate: share (0-1) of requests that get one of the faults.
-            is_down_at_times: the Messages API serves nobody every other DOWN_S; Chat Completions go on.
+            is_down_at_times: the Messages API serves hardly anybody every other DOWN_S; Chat Completions go on.
         """
         self._log = log
         self._seed, self._latency_s = seed, latency_s
         self._fault_rate, self._faults = fault_rate, faults
         self._is_down_at_times = is_down_at_times
-        self._began_s = time.monotonic()
+        self._began_s: float | None = None
         self._asked: Counter[str] = Counter()
 
     async def answer(self, asked: Asked, connection: Connection) -> None:
@@ -144,6 +147,13 @@ class ModelServer:
         finally:
             self._log.ended(request, at_s=request.ended_s or connection.gone_s or time.time())
 
+    def _down(self, request: Request) -> str:
+        """How the provider is down, if it is: for the second DOWN_S since it was first asked, the fourth…"""
+        self._began_s = self._began_s or time.monotonic()
+        stretch, is_down = divmod(int((time.monotonic() - self._began_s) / DOWN_S), 2)
+        is_met = chance_of(self._seed, f"down {request.mark}", request.nth).random() < DOWN_RATE
+        return DOWN[(stretch + self._seed) % len(DOWN)] if is_down and is_met else ""
+
     def gone(self, connection: Connection) -> None:
         """Log the end of a connection: the death of a client shows as the end of all of its connections."""
         self._log.closed(connection.number, at_s=connection.gone_s or time.time())
@@ -155,9 +165,8 @@ class ModelServer:
             return
         rate = self._fault_rate * (SUMMARY_FAULTS if is_summary(body) else 1)
         request.fault = script.fault(request.nth, seed=self._seed, rate=rate, among=self._faults)
-        stretch, is_up = divmod(int((time.monotonic() - self._began_s) / DOWN_S), 2)
-        if path == MESSAGES and self._is_down_at_times and not is_up:
-            request.fault = DOWN[(stretch + self._seed) % len(DOWN)]
+        if path == MESSAGES and self._is_down_at_times:
+            request.fault = self._down(request) or request.fault
         if pause_s := self._latency_s + _own_pause_s(script, body):
             await asyncio.sleep(pause_s)
         reply = _reply(request, script, body)

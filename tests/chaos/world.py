@@ -56,7 +56,6 @@ metadata: {name: NAME}
 spec:
   system_prompt: SYSTEM
   llm: {fallbacks: FALLBACKS}
-  compressor_llm: {fallbacks: FALLBACKS}
   backend: false
   tools: {builtin: [pause, die], custom: [user_tools.py]}
   config: {patterns: {enabled: false}}
@@ -96,7 +95,7 @@ class Plan:
     environ: dict[str, str] = field(default_factory=dict)
     """LOOM_* variables beside the usual ones."""
     fallbacks: tuple[str, ...] = ()
-    """Models that are asked where the first one cannot answer."""
+    """Models that are asked where the first one cannot answer; the first of them judges, too."""
     memory: str = SHORT_MEMORY
     """How the agent's sessions are compressed, as its file says it."""
 
@@ -278,6 +277,7 @@ class World:
     def _write_agent(self, name: str, system: str, more: str) -> None:
         text = AGENT.replace("NAME", name).replace("SYSTEM", system) + more
         text = text.replace("FALLBACKS", json.dumps(self.plan.fallbacks))
+        text = text.replace("JUDGE", next(iter(self.plan.fallbacks), "claude-haiku-4-5"))
         (self.folder / "agents" / f"{name}.yaml").write_text(text)
 
     def _start_servers(self) -> None:
