@@ -20,7 +20,8 @@ def check_ledger(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     each model once, and the verdicts of each model once; a verdict that came after its turn's end stands in the ledger
     alone, and the model server has given it. A session has used what the ledger has of its turns and its summaries.
     Replies cost what the model server says, but where a cancel cut them. Every reply and verdict is booked under the
-    name of the model that gave it, at the list price of that very model: who stood in for whom, the server knows.
+    name of the model that gave it, at the list price of that very model: who stood in for whom, the server knows. A
+    completed turn names the model of its last reply.
     """
     asked = grouped(evidence.judge_calls, lambda call: call.mark)
     replied = {(call.mark, call.nth): call.tokens for call in evidence.turn_calls}
@@ -69,6 +70,8 @@ def _priced(turn: TurnFact, answered: Mapping[tuple[str, int, str], frozenset[st
             yield f"{name} is booked as {model}'s, {', '.join(sorted(models))} gave it"
         if (nano_usd := price_of(model, spent)) != spent["nano_usd"]:
             yield f"{name} is booked at {spent['nano_usd']} billionths of a USD, {model} asks {nano_usd}"
+    if turn.status == "completed" and turn.replies and turn.row["model"] != turn.replies[-1]["model"]:
+        yield f"names {turn.row['model']}, {turn.replies[-1]['model']} gave its last reply"
 
 
 def _late(turn: TurnFact, asked: Sequence[ModelCall]) -> Iterator[str]:
