@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from loom_worker.core.settings_tree import LlmSettings
+from loom_worker.core.settings_tree import USUAL_MODELS
 from loom_worker.llm import tokens
 from tests.chaos.chat_wire import MAKER
 from tests.chaos.excuses import Excuses
@@ -21,7 +21,7 @@ from tests.support.messages_rules import blocks
 Asked = tuple[TurnFact, ModelCall]
 Looked = dict[tuple[int, str], tuple[list[str], list[tuple[str, int]]]]
 """By message and who is asked: the marks of the questions in it, and the replies."""
-FIRST_MODEL = LlmSettings().usual.name
+FIRST_MODEL = USUAL_MODELS["anthropic"]
 
 
 def check_overlap(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
