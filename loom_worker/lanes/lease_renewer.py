@@ -78,9 +78,13 @@ class LeaseRenewer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread; later calls do nothing."""
+        """Send the first heartbeat and start the thread; later calls do nothing.
+
+        What a worker takes that no heartbeat tells of counts as lost: judges would be asked, and paid for, once more.
+        """
         if self._thread is None:
             self._idleness.ends()
+            self._beat()
             self._thread = threading.Thread(target=self._run, name="loom-lease-renewer", daemon=True)
             self._thread.start()
 
@@ -154,10 +158,13 @@ class LeaseRenewer:
 
     def _run(self) -> None:
         while not self._stop.wait(self._settings.renew_s):
-            try:
-                self.renew()
-            except Exception as error:  # the top of a thread: it must outlive every failure of Redis
-                log.warning("Redis did not answer the lease renewer: %s", error)
+            self._beat()
+
+    def _beat(self) -> None:
+        try:
+            self.renew()
+        except Exception as error:  # the top of a thread: it must outlive every failure of Redis
+            log.warning("Redis did not answer the lease renewer: %s", error)
 
 
 class LiveWorkers:

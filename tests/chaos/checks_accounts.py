@@ -9,7 +9,7 @@ from loom_worker.core.values.turns import PAID
 from tests.chaos.excuses import Excuses, cancelled_turns
 from tests.chaos.facts import Facts, Row, TurnFact, grouped
 from tests.chaos.records import Evidence, ModelCall
-from tests.chaos.spent import Limit, Spent, is_in, limits, of_entry, of_usage, tokens, total
+from tests.chaos.spent import Limit, Spent, is_in, limits, of_entry, of_usage, price_of, tokens, total
 from tests.chaos.verdict import Violation
 
 
@@ -19,13 +19,15 @@ def check_ledger(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     A turn has used what its journaled replies, its broken calls and its verdicts cost. The ledger has the replies of
     each model once, and the verdicts of each model once; a verdict that came after its turn's end stands in the ledger
     alone, and the model server has given it. A session has used what the ledger has of its turns and its summaries.
-    Replies cost what the model server says, but where a cancel cut them.
+    Replies cost what the model server says, but where a cancel cut them. Every reply and verdict is booked under the
+    name of the model that gave it, at the list price of that very model: who stood in for whom, the server knows. A
+    completed turn names the model of its last reply.
     """
     asked = grouped(evidence.judge_calls, lambda call: call.mark)
     replied = {(call.mark, call.nth): call.tokens for call in evidence.turn_calls}
-    cancelled = cancelled_turns(evidence, facts)
+    answered, cancelled = _answered(evidence), cancelled_turns(evidence, facts)
     for turn in facts.turns:
-        flaws = [*_entries(turn), *_late(turn, asked.get(turn.mark, ()))]
+        flaws = [*_entries(turn), *_late(turn, asked.get(turn.mark, ())), *_priced(turn, answered)]
         if turn.id not in cancelled:
             flaws += _told(turn, sum(replied.get(name, 0) for name in turn.kept))
         yield from (_i9(f"{turn.name}: {flaw}") for flaw in flaws)
@@ -49,6 +51,27 @@ def _entries(turn: TurnFact) -> Iterator[str]:
         entered = [(row["model"], of_entry(row)) for row in first]
         if sorted(model for model, _ in entered) != sorted(costs) or dict(entered) != costs:
             yield f"used {costs} for kind {kind}, the ledger has {entered}"
+
+
+def _answered(evidence: Evidence) -> Mapping[tuple[str, int, str], frozenset[str]]:
+    """The models that gave a turn's reply, or a judge's verdict on it."""
+    whole = [call for call in evidence.model_calls if call.is_complete and call.part is None]
+    named = grouped(whole, lambda call: call.look.key if call.look else (call.mark, call.nth, ""))
+    return {key: frozenset(call.body["model"] for call in calls) for key, calls in named.items()}
+
+
+def _priced(turn: TurnFact, answered: Mapping[tuple[str, int, str], frozenset[str]]) -> Iterator[str]:
+    booked = [(step["n"], "", step["payload"]) for step in turn.steps if step["kind"] == "reply"]
+    booked += [(row["reply_n"], row["name"], row) for row in turn.verdicts if row["model"]]
+    for reply_n, judge, paid in booked:
+        name, model, spent = f"reply {reply_n} {judge}".strip(), paid["model"], of_usage(paid["usage"])
+        models = answered.get((turn.mark, turn.nth_of(reply_n), judge), frozenset())
+        if models and tokens(spent) and model not in models:
+            yield f"{name} is booked as {model}'s, {', '.join(sorted(models))} gave it"
+        if (nano_usd := price_of(model, spent)) != spent["nano_usd"]:
+            yield f"{name} is booked at {spent['nano_usd']} billionths of a USD, {model} asks {nano_usd}"
+    if turn.status == "completed" and turn.replies and turn.row["model"] != turn.replies[-1]["model"]:
+        yield f"names {turn.row['model']}, {turn.replies[-1]['model']} gave its last reply"
 
 
 def _late(turn: TurnFact, asked: Sequence[ModelCall]) -> Iterator[str]:
@@ -97,7 +120,7 @@ def check_budgets(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
         if any(counted[name] < figure for name, figure in _figures(booked).items()):
             yield _i15(f"{limit.name}: {counted} count as spent, {_figures(booked)} are booked")
         is_calm = limit.level == "session" and limit.key not in cancelled and _is_calm(calls, booked, excuses)
-        if is_calm and counted["tokens"] > tokens(booked):
+        if is_calm and any(counted[name] > figure for name, figure in _figures(booked).items()):
             yield _i15(f"{limit.name}: {counted} count as spent, {_figures(booked)} are booked, and no call was lost")
     for turn in facts.turns:
         if turn.row["reason"] == "budget" and not books.limit(turn):

@@ -5,7 +5,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
+from loom_worker.core.settings_tree import USUAL_MODELS
 from loom_worker.llm import tokens
+from tests.chaos.chat_wire import MAKER
 from tests.chaos.excuses import Excuses
 from tests.chaos.facts import Facts, TurnFact
 from tests.chaos.marks import mark_of, replies_in
@@ -19,6 +21,7 @@ from tests.support.messages_rules import blocks
 Asked = tuple[TurnFact, ModelCall]
 Looked = dict[tuple[int, str], tuple[list[str], list[tuple[str, int]]]]
 """By message and who is asked: the marks of the questions in it, and the replies."""
+FIRST_MODEL = USUAL_MODELS["anthropic"]
 
 
 def check_overlap(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
@@ -84,7 +87,8 @@ def check_budget(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 
     Counted are all texts, names, arguments, results and schemas with cl100k, times the factor that Loom itself takes
     for the model; what the provider adds around them is left out, so this never counts more than Loom must. Requests
-    for summaries and verdicts are held to the same budget.
+    for summaries and verdicts are held to the same budget. A request to a maker that stands in for the first one is
+    counted as if the first one got it: a context is fitted to that one's window once, before it is known who answers.
     """
     counted: dict[int, int] = {}
     for call in evidence.model_calls:
@@ -146,7 +150,8 @@ def body_tokens(body: Mapping[str, object], counted: dict[int, int]) -> int:
     Args:
         counted: cl100k's tokens of parts that were counted before, by identity.
     """
-    factor = tokens.factor(str(body["model"]))
+    model = str(body["model"])
+    factor = tokens.factor(FIRST_MODEL if model.startswith(MAKER) else model)
     parts = [*_list(body, "system"), *_list(body, "tools"), *_list(body, "messages")]
     return math.ceil(factor * sum(_part(part, counted) for part in parts))
 

@@ -3,14 +3,16 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tests.chaos.asyncio_http import LAST_CHUNK, Connection, chunk, head
 from tests.chaos.model_log import Request
 from tests.chaos.model_script import SaidReply, chance_of
 from tests.support.messages_wire import error_event, sse
 
+Json = dict[str, Any]
 HANG_S = 60.0
 """A request that hangs is dropped after this; its client should long be gone."""
 DRIP_S = 1.5
@@ -27,6 +29,8 @@ class Saying:
     reply: SaidReply
     connection: Connection
     seed: int
+    sse: Callable[[Iterable[Json]], bytes] = sse
+    """Writes the events in the form in which they were asked for."""
 
     def begin(self) -> None:
         """The head of a stream."""
@@ -60,12 +64,12 @@ async def whole(saying: Saying) -> None:
     if saying.connection.gone_s is None:
         saying.request.status = 200
         saying.request.is_whole_at(time.time())
-        saying.connection.send(STREAM + chunk(sse(saying.reply.events)) + LAST_CHUNK)
+        saying.connection.send(STREAM + chunk(saying.sse(saying.reply.events)) + LAST_CHUNK)
 
 
 async def drip(saying: Saying, *, over_s: float = DRIP_S, pieces: int = DRIP_PIECES) -> None:
     """A correct reply in small pieces over some time; the first comes at once."""
-    body = sse(saying.reply.events)
+    body = saying.sse(saying.reply.events)
     size = len(body) // pieces + 1
     saying.begin()
     for start in range(0, len(body), size):
@@ -87,14 +91,14 @@ async def reset(saying: Saying) -> None:
     """RST: in place of an answer, or in the middle of one."""
     if saying.pick(2) == 2:
         saying.begin()
-        saying.part(sse(saying.reply.events[:4]))
+        saying.part(saying.sse(saying.reply.events[:4]))
         await asyncio.sleep(0.01)
     saying.connection.reset()
 
 
 async def cut(saying: Saying) -> None:
     """The connection ends within the stream, before its last byte."""
-    body = sse(saying.reply.events)
+    body = saying.sse(saying.reply.events)
     saying.begin()
     saying.part(body[: saying.pick(len(body) - 1)])
     saying.connection.close()
@@ -103,14 +107,14 @@ async def cut(saying: Saying) -> None:
 async def early_end(saying: Saying) -> None:
     """The response is whole, the message is not: it lacks its stop reason."""
     saying.begin()
-    saying.part(sse(saying.reply.events[:-2]))
+    saying.part(saying.sse(saying.reply.events[:-2]))
     saying.connection.send(LAST_CHUNK)
 
 
 async def error_in_stream(saying: Saying) -> None:
     """Status 200, some words, and then an error event."""
     saying.begin()
-    saying.part(sse([*saying.reply.events[:5], error_event("overloaded_error")]))
+    saying.part(saying.sse([*saying.reply.events[:5], error_event("overloaded_error")]))
     saying.connection.send(LAST_CHUNK)
 
 
@@ -135,6 +139,16 @@ async def overloaded529(saying: Saying) -> None:
     saying.refuse(529, "overloaded_error")
 
 
+async def unavailable503(saying: Saying) -> None:
+    """A gateway whose servers are down."""
+    saying.refuse(503, "api_error")
+
+
+async def closed(saying: Saying) -> None:
+    """The connection ends without a word."""
+    saying.connection.close()
+
+
 async def server500(saying: Saying) -> None:
     """An error of the provider's."""
     saying.refuse(500, "api_error")
@@ -145,6 +159,8 @@ RESPOND: dict[str, Callable[[Saying], Awaitable[None]]] = {
     "rate429": rate429,
     "rate429_absurd": rate429_absurd,
     "overloaded529": overloaded529,
+    "unavailable503": unavailable503,
+    "closed": closed,
     "server500": server500,
     "hang": hang,
     "drip": drip,

@@ -1,5 +1,7 @@
 """A model provider on loopback, as a process: the Messages API, with faults, and a log of every request.
 
+Chat Completions are served, too (chat_wire.py), logged as what they are in the Messages API.
+
     python -m tests.chaos.model_server --port 9000 --log model.jsonl --seed 7 [--latency-s 0.02]
         [--fault-rate 0.02 --faults rate429,cut,drip]
 
@@ -37,11 +39,12 @@ before (``anew-1``). A reply that has more tokens than ``max_tokens`` is cut the
 are answered 400 before anything else. With ``--fault-rate`` any request may get one of ``--faults``, by (seed, mark, n)
 alone.
 
-Faults: rate429 (Retry-After: 1), rate429_absurd (Retry-After: 4294967), overloaded529, server500, hang (nothing for
-HANG_S, then the connection is closed), drip (a whole reply in small pieces over DRIP_S), reset (RST, before or after
-the head), cut (closed within the stream, at a byte chosen by the seed), early_end (ends as if whole, without a stop
-reason), error_event (overloaded_error after some words), garbage (200 with HTML), bad_tool_json (arguments that are
-no JSON), unknown_tool (``no_such_tool``), fifty_calls (50 calls of ``note`` in one reply).
+Faults: rate429 (Retry-After: 1), rate429_absurd (Retry-After: 4294967), overloaded529, server500, unavailable503, hang
+(nothing for HANG_S, then the connection is closed), closed (without a word), drip (a whole reply in small pieces over
+DRIP_S), reset (RST, before or after the head), cut (closed within the stream, at a byte chosen by the seed), early_end
+(ends as if whole, without a stop reason), error_event (overloaded_error after some words), garbage (200 with HTML),
+bad_tool_json (arguments that are no JSON), unknown_tool (``no_such_tool``), fifty_calls (50 calls of ``note`` in one
+reply).
 
 A request for a summary (summaries.py) is known by its system text, and is of many marks: what it is logged and counted
 by is the part it asks for, what it is answered says which marks that has, and of all directives and faults only those
@@ -61,12 +64,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.asyncio_http import Asked, Connection, Log, announce, serve
+from tests.chaos.chat_wire import as_messages, chat_sse
 from tests.chaos.model_faults import RESPOND, Saying, drip, refuse
 from tests.chaos.model_log import ModelLog, Request
 from tests.chaos.model_script import (
     SaidReply,
     Script,
     agent_of,
+    chance_of,
     newest_question,
     reply_for,
     script_of,
@@ -75,9 +80,17 @@ from tests.chaos.model_script import (
 )
 from tests.chaos.panels import is_judging, look_of
 from tests.chaos.summaries import is_summary, part_of
-from tests.support import messages_rules
+from tests.support import messages_rules, openai_server
+from tests.support.messages_wire import sse
 
 Json = dict[str, Any]
+MESSAGES, CHAT = "/v1/messages", "/v1/chat/completions"
+DOWN_S = 2.0
+"""For so long the Messages API is down at a time, if it is to be down now and then."""
+DOWN = ("overloaded529", "closed", "hang", "unavailable503")
+"""How, by turns."""
+DOWN_RATE = 0.9
+"""Share of the requests that meet it meanwhile (0-1): a provider that answers nobody is soon asked nothing any more."""
 SLOW_PIECES = 20
 """Of a reply that ``slow=`` spreads out."""
 SUMMARY_S = 0.3
@@ -99,49 +112,66 @@ class ModelServer:
         latency_s: float = 0.0,
         fault_rate: float = 0.0,
         faults: tuple[str, ...] = (),
+        is_down_at_times: bool = False,
     ) -> None:
         """
         Args:
             latency_s: before every reply.
             fault_rate: share (0-1) of requests that get one of the faults.
+            is_down_at_times: the Messages API serves hardly anybody every other DOWN_S; Chat Completions go on.
         """
         self._log = log
         self._seed, self._latency_s = seed, latency_s
         self._fault_rate, self._faults = fault_rate, faults
+        self._is_down_at_times = is_down_at_times
+        self._began_s: float | None = None
         self._asked: Counter[str] = Counter()
 
     async def answer(self, asked: Asked, connection: Connection) -> None:
         """Serve one request. Its end is logged however it ends, the client's going away included."""
-        if asked.method != "POST" or asked.path.split("?")[0] != "/v1/messages":
+        path = asked.path.split("?")[0]
+        if asked.method != "POST" or path not in (MESSAGES, CHAT):
             refuse(connection, 404, "not_found_error")
             return
-        body = json.loads(asked.body)
+        body = sent = json.loads(asked.body)
+        if path == CHAT:
+            body = as_messages(sent)
         mark, script = _script(body)
         self._asked[script.mark] += 1
         request = Request(self._asked.total(), mark, self._asked[script.mark])
         self._log.began(request, body, connection=connection.number, at_s=asked.at_s)
         try:
-            await self._respond(request, script, body, connection)
+            unfit = openai_server.complaint(sent) if path == CHAT else ""
+            request.complaint = messages_rules.complaint(body) or unfit or None
+            await self._respond(request, script, body, connection, path)
         finally:
             self._log.ended(request, at_s=request.ended_s or connection.gone_s or time.time())
+
+    def _down(self, request: Request) -> str:
+        """How the provider is down, if it is: for the second DOWN_S since it was first asked, the fourth…"""
+        self._began_s = self._began_s or time.monotonic()
+        stretch, is_down = divmod(int((time.monotonic() - self._began_s) / DOWN_S), 2)
+        is_met = chance_of(self._seed, f"down {request.mark}", request.nth).random() < DOWN_RATE
+        return DOWN[(stretch + self._seed) % len(DOWN)] if is_down and is_met else ""
 
     def gone(self, connection: Connection) -> None:
         """Log the end of a connection: the death of a client shows as the end of all of its connections."""
         self._log.closed(connection.number, at_s=connection.gone_s or time.time())
 
-    async def _respond(self, request: Request, script: Script, body: Json, connection: Connection) -> None:
-        request.complaint = messages_rules.complaint(body)
+    async def _respond(self, request: Request, script: Script, body: Json, connection: Connection, path: str) -> None:
         if request.complaint is not None:
             request.status = 400
             refuse(connection, 400, "invalid_request_error", message=request.complaint)
             return
         rate = self._fault_rate * (SUMMARY_FAULTS if is_summary(body) else 1)
         request.fault = script.fault(request.nth, seed=self._seed, rate=rate, among=self._faults)
+        if path == MESSAGES and self._is_down_at_times:
+            request.fault = self._down(request) or request.fault
         if pause_s := self._latency_s + _own_pause_s(script, body):
             await asyncio.sleep(pause_s)
         reply = _reply(request, script, body)
         request.said, request.tokens = reply.text, reply.tokens
-        saying = Saying(request, reply, connection, self._seed)
+        saying = Saying(request, reply, connection, self._seed, chat_sse if path == CHAT else sse)
         if script.slow_s and not request.fault:
             await drip(saying, over_s=script.slow_s, pieces=SLOW_PIECES)
         else:
@@ -183,6 +213,7 @@ def main() -> None:
     parser.add_argument("--latency-s", type=float, default=0.0)
     parser.add_argument("--fault-rate", type=float, default=0.0)
     parser.add_argument("--faults", default="", help=",".join(name for name in RESPOND if name))
+    parser.add_argument("--down-at-times", action="store_true")
     given = parser.parse_args()
     faults = tuple(name for name in given.faults.split(",") if name)
     if unknown := set(faults) - set(RESPOND):
@@ -193,6 +224,7 @@ def main() -> None:
         latency_s=given.latency_s,
         fault_rate=given.fault_rate,
         faults=faults,
+        is_down_at_times=given.down_at_times,
     )
     asyncio.run(serve(server.answer, port=given.port, on_gone=server.gone, is_listening=announce))
 

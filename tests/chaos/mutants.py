@@ -4,7 +4,7 @@ They replace functions of Loom in memory, in processes of the harness alone.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -16,12 +16,15 @@ from loom_worker.core import child_process
 from loom_worker.core.errors import Conflict
 from loom_worker.core.values.budgets import Account, Amount, Settlement
 from loom_worker.core.values.calls import Call
+from loom_worker.core.values.chat import Reply, ReplyEvent, Request
 from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.facts import LearnedFacts
 from loom_worker.core.values.judges import Verdict
 from loom_worker.core.values.memory import MemoryState
 from loom_worker.core.values.turns import Claim, NewTurn, Turn
 from loom_worker.lanes.lease_renewer import HeldLease, LeaseRenewer
+from loom_worker.llm import model
+from loom_worker.llm.prices import with_cost
 from loom_worker.memory import compress
 from loom_worker.memory.dated import Noted
 from loom_worker.memory.layers import turns as turns_of
@@ -229,6 +232,17 @@ def _repeated_summary() -> None:
     compress._summarized = hasty
 
 
+def _other_price() -> None:
+    """What a model said that stands in for another one is booked as that one's, at its price."""
+    ask = model.Fallbacks.reply
+
+    def hasty(self: model.Fallbacks, request: Request) -> Iterator[ReplyEvent]:
+        for event in ask(self, request):
+            yield with_cost(replace(event, model=self.name)) if isinstance(event, Reply) else event
+
+    model.Fallbacks.reply = hasty  # type: ignore[method-assign]
+
+
 MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "no_fence": (("I2", "I4"), _no_fence),
     "wrong_order": (("I3",), _wrong_order),
@@ -246,6 +260,7 @@ MUTANTS: dict[str, tuple[Sequence[str], Callable[[], None]]] = {
     "forgotten_fact": (("I23",), _forgotten_fact),
     "repeated_summary": (("I23",), _repeated_summary),
     "forgotten_run": (("I16",), _forgotten_run),
+    "other_price": (("I9",), _other_price),
     **RUN_MUTANTS,
     **AGENT_MUTANTS,
 }

@@ -25,7 +25,7 @@ AGENT = f"""
       - {{name: first, type: llm, criteria: "Rubric of first: it says something."}}
       - {{name: second, type: llm, criteria: "Rubric of second: it says it again.", weight: 2}}
       - {{name: words, type: contains, criteria: "says:"}}
-  judge_llm: {{model: claude-haiku-4-5}}
+  judge_llm: {{model: JUDGE}}
   budget: {{tokens: 1000000000, day: {{tokens: 900000000, usd: 90000}}, month: {{usd: 95000}}}}
 """
 """What its file has beside that of other agents: a panel, and budgets that are never spent, to see them kept."""

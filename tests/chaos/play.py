@@ -104,6 +104,9 @@ def play(scenario: Scenario, folder: Path | None = None) -> Outcome:
     }
     own = tuple(Violation("client", text) for text in log.refused)
     own += tuple(Violation("exit", text) for text in exits)
+    asked = {call.body["model"] for call in evidence.model_calls if call.is_complete}
+    idle = [name for name in scenario.plan.fallbacks if name not in asked]
+    own += tuple(Violation("plan", f"{name} stood in for nobody") for name in idle)
     found = (*check(evidence), *own)
     return Outcome(
         scenario, evidence, found, exits, tuple(world.left_out), tuple(recoveries.seconds), numbers, world.folder

@@ -108,6 +108,24 @@ def storm(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float = 0.7
     )
 
 
+def two_makers(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float = 0.8) -> Scenario:
+    """The first models' maker is down half of the time, in four ways, and another maker's model stands in for them."""
+    return Scenario(
+        "two makers",
+        Plan(
+            seed=seed,
+            model=("--down-at-times", *PASSING_FAULTS, "--latency-s", "0.02"),
+            environ={**PATIENT_ATTEMPTS, "LOOM_LLM_TIMEOUT_S": "3"},  # of which a maker that hangs takes all
+            fallbacks=("openai/gpt-6-luna",),
+        ),
+        plan(turns, sessions=16, seed=seed, mix=_varied(Mix())),
+        deeds=deeds,
+        apart_s=apart_s,
+        is_patient=False,
+        timeout_s=600.0 + turns / 8,
+    )
+
+
 def forgetful(seed: int, *, turns: int, deeds: tuple[str, ...]) -> Scenario:
     """A broker without any persistence, killed and emptied."""
     return Scenario(
@@ -211,7 +229,8 @@ def mutants(seed: int) -> Mapping[str, Scenario]:
             (plan(40, sessions=4, seed=seed, mix=Mix(plain, webhooks=0)), ("kill",), 0.1),
         ),
     }
-    planted = {**_of_runs(seed), **_of_agents(seed)}
+    makers = replace(two_makers(seed, turns=24, deeds=("kill",)), timeout_s=40, rest_s=2)
+    planted = {**_of_runs(seed), **_of_agents(seed), "other_price": with_mutant(makers, "other_price")}
     return planted | {
         name: with_mutant(
             Scenario(
@@ -312,6 +331,7 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
             sweep(seed),
             storm(seed, turns=turns, deeds=deeds),
             forgetful(seed, turns=150, deeds=lossy),
+            two_makers(seed, turns=50, deeds=("kill",) * 5),
             workflows(seed, runs=60, deeds=mixed),
             agents(seed, turns=60, deeds=mixed),
             *others,
@@ -336,6 +356,7 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
         sweep(seed, times=3, turns=150),
         storm(seed, turns=turns, deeds=deeds, apart_s=0.2),
         forgetful(seed, turns=500, deeds=lossy),
+        two_makers(seed, turns=1_000, deeds=mixed),
         workflows(seed, runs=500, deeds=mixed, apart_s=0.4),
         agents(seed, turns=500, deeds=mixed, apart_s=0.4),
         *others,

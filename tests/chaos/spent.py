@@ -1,10 +1,13 @@
 """What was spent and what may be, by the harness' own arithmetic. Pure."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 Json = Mapping[str, Any]
@@ -58,6 +61,18 @@ def total(parts: Iterable[Spent]) -> Spent:
     for part in parts:
         found.update(part)
     return found
+
+
+def price_of(model: str, spent: Spent) -> int:
+    """Billionths of a USD for these tokens, by the packaged table; nothing for a model that is not in it."""
+    rates = _prices().get(model, {})
+    return int(sum(spent[name] * Decimal(str(rates.get(name.removesuffix("_tokens"), 0))) * 1000 for name in TOKENS))
+
+
+@cache
+def _prices() -> Json:
+    table: Json = json.loads(files("loom_worker.llm").joinpath("prices.json").read_text())["models"]
+    return table
 
 
 def tokens(spent: Spent) -> int:

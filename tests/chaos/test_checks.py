@@ -33,7 +33,7 @@ def turn(number: int, **more: Any) -> dict[str, Any]:
     """The row of a turn that completed, T00001 as ``t1``."""
     text = {"input": f"T0000{number} plain", "output_text": f"T0000{number}.1 says."}
     place = {"lane": "lane", "session_id": "s1", "seq": number, "agent": "front-desk"}
-    times = {"created_ms": MS, "claimed_us": MS * 1000, "trace": TRACE, "fence": 1}
+    times = {"created_ms": MS, "claimed_us": MS * 1000, "trace": TRACE, "fence": 1, "model": "claude-test"}
     return {"table": "turns", "id": f"t{number}", "status": "completed", **times, **place, **text, **more}
 
 
@@ -58,8 +58,8 @@ def step(n: int, kind: str, payload: Any) -> dict[str, Any]:
     return {"table": "steps", "turn_id": "t1", "n": n, "kind": kind, "payload": payload}
 
 
-def reply(n: int, text: str) -> dict[str, Any]:
-    return step(n, "reply", {"text": text, "tool_uses": [], "usage": {}, "model": "claude-test"})
+def reply(n: int, text: str, **more: Any) -> dict[str, Any]:
+    return step(n, "reply", {"text": text, "tool_uses": [], "usage": {}, "model": "claude-test", **more})
 
 
 def stage(key: str, **more: Any) -> dict[str, Any]:
@@ -212,6 +212,16 @@ ROWS: Mapping[str, tuple[Sequence[Change], Mapping[str, Any], Mapping[str, str]]
         ("""UPDATE turns SET usage = '{"input_tokens": 5}', reason = 'budget' WHERE id = 't1'""",),
         {},
         {"check_ledger": "used Counter({'input_tokens': 5})", "check_budgets": "and none limits it"},
+    ),
+    "a reply is booked as another model's, at the price of none": (
+        (reply(1, "T00001.1 says.", model="claude-opus-5", usage={"input_tokens": 7}),),
+        {},
+        {
+            "check_ledger": "reply 1 is booked as claude-opus-5's, claude-test gave it\n"
+            "T00001 t1 (seq 1 of s1): reply 1 is booked at 0 billionths of a USD, claude-opus-5 asks 35000\n"
+            "T00001 t1 (seq 1 of s1): names claude-test, claude-opus-5 gave its last reply",
+            "check_traces": "has 0 replies, the journal 1",
+        },
     ),
     "a trace has not arrived, and no audit tells of its turn": (
         (f"UPDATE turns SET completed_ms = {MS}, traceparent = '00-a-b-01' WHERE id = 't1'",),

@@ -2,6 +2,7 @@
 
 import base64
 import http.client
+import json
 import os
 import shutil
 import socket
@@ -54,6 +55,7 @@ kind: Agent
 metadata: {name: NAME}
 spec:
   system_prompt: SYSTEM
+  llm: {fallbacks: FALLBACKS}
   backend: false
   tools: {builtin: [pause, die], custom: [user_tools.py]}
   config: {patterns: {enabled: false}}
@@ -92,6 +94,8 @@ class Plan:
     """More arguments of the model server."""
     environ: dict[str, str] = field(default_factory=dict)
     """LOOM_* variables beside the usual ones."""
+    fallbacks: tuple[str, ...] = ()
+    """Models that are asked where the first one cannot answer; the first of them judges, too."""
     memory: str = SHORT_MEMORY
     """How the agent's sessions are compressed, as its file says it."""
 
@@ -272,6 +276,8 @@ class World:
 
     def _write_agent(self, name: str, system: str, more: str) -> None:
         text = AGENT.replace("NAME", name).replace("SYSTEM", system) + more
+        text = text.replace("FALLBACKS", json.dumps(self.plan.fallbacks))
+        text = text.replace("JUDGE", next(iter(self.plan.fallbacks), "claude-haiku-4-5"))
         (self.folder / "agents" / f"{name}.yaml").write_text(text)
 
     def _start_servers(self) -> None:
@@ -345,6 +351,8 @@ class World:
             "LOOM_LOG_FORMAT": "json",
             "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self.model_port}",
             "ANTHROPIC_API_KEY": "none",
+            "OPENAI_BASE_URL": f"http://127.0.0.1:{self.model_port}/v1",
+            "OPENAI_API_KEY": "none",
             equipment.EFFECTS: str(self.effects),
             "LOOM_TOOL_ENV": equipment.EFFECTS,
             **self.plan.environ,

@@ -243,6 +243,14 @@ def test_a_started_keeper_beats_by_itself_and_is_no_longer_alive_once_stopped(va
     assert "loom-lease-renewer" not in [thread.name for thread in threading.enumerate()]
 
 
+def test_a_worker_counts_as_alive_before_it_takes_its_first_task(valkey: redis.Redis) -> None:
+    settings = LaneSettings(lease_s=180, renew_s=60)
+    renewer = LeaseRenewer(valkey, Lanes(valkey, settings), "w1", settings)
+    renewer.start()
+    assert LiveWorkers(valkey).alive() == {"w1"}
+    renewer.stop()
+
+
 def test_a_keeper_without_redis_lives_on_and_its_leases_are_in_doubt(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
