@@ -34,7 +34,8 @@ ENDED_KEY = ProblemDetails(401, "unauthorized", "this key has ended meanwhile", 
 """For a request that waited longer than its key was valid."""
 _CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 ENV_DIGITS = 8
-"""Of the hash of a key of LOOM_API_KEYS, in the audit: enough to tell a few keys apart, too few to guess one by."""
+"""Digits of the hash of a key of LOOM_API_KEYS, in the audit: enough to tell a few keys apart, too few to guess one
+by."""
 PREFLIGHT_S = 600
 """A browser remembers the answer to its preflight so long; Chromium caps it at two hours."""
 _METHODS = ("GET", "HEAD", *sorted(_CHANGES))

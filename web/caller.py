@@ -28,7 +28,7 @@ class ApiCaller:
     trace: TurnTrace = NO_TRACE
     """When the request came, and whether the traceparent is the client's own."""
     address: str = ""
-    """Of the client, as far as trusted proxies tell it."""
+    """Address of the client, as far as trusted proxies tell it."""
 
     @property
     def workspace(self) -> str:

@@ -15,7 +15,7 @@ from web.query import PRINTABLE, PageQuery
 from web.schemas import CUT, list_of, record
 
 AGENT_CHARS = 193
-"""Of an agent's name; one that a workflow defines has the workflow's before its own."""
+"""Characters of an agent's name; one that a workflow defines has the workflow's before its own."""
 
 
 class _AgentMessageQuery(PageQuery):

@@ -25,7 +25,7 @@ from web.query import PageQuery
 from web.schemas import list_of, record
 
 MOST_REQUESTS, MOST_TOKENS = 60_000, 1_000_000_000
-"""Of a key in a minute. The time of each of the latest requests is kept."""
+"""Requests of a key in a minute. The time of each of the latest requests is kept."""
 MAX_GRACE_S = 30 * 86_400
 
 

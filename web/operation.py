@@ -43,7 +43,7 @@ HEADERS: Mapping[str, Member] = {
 TOKEN_PARAMETER = "access_token"  # noqa: S105 - its name
 """Where a browser's EventSource, which sends no header, gives a session's token."""
 PARTS_BYTES = 28 * 1024 * 1024
-"""Of a body with files in base64."""
+"""Bytes of a body with files in base64."""
 LARGE_BODIES, LARGE_WAIT_S = 4, 10.0
 """How many such bodies are taken at once, and how long a further one waits."""
 _LARGE = threading.BoundedSemaphore(LARGE_BODIES)
@@ -68,9 +68,9 @@ class Operation:
     problems: tuple[int, ...] = ()
     """Statuses with a Problem, in addition to those that ``all_problems`` finds."""
     headers: tuple[str, ...] = ()
-    """Of HEADERS."""
+    """Names of HEADERS."""
     media_type: str = "application/json"
-    """Of the answers that have a body."""
+    """Media type of the answers that have a body."""
     by_session_token: bool = False
     """True: a session's token opens it."""
     streams: Literal["never", "large", "always"] = "never"
@@ -83,7 +83,7 @@ class Operation:
     """Heading in the document; empty: that of the views' class."""
     summary: str = ""
     body: type[Body] | None = None
-    """Of a view that reads its body itself."""
+    """The body of a view that reads its body itself."""
     query: type[Query] | None = None
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ MAX_NAME_CHARS = 200
 FETCH_ROWS = 20
 """Rows fetched first: few, as each may be a megabyte."""
 FETCH_BYTES = 250_000
-"""Of JSON text fetched at a time from then on, estimated from the rows so far."""
+"""Bytes of JSON text fetched at a time from then on, estimated from the rows so far."""
 MAX_FETCH_ROWS = 500
 
 

@@ -17,7 +17,7 @@ from loom_worker.core.values.agents import Scope
 from loom_worker.core.values.json import Json
 
 MAX_DESCRIPTION_CHARS = 12_000
-"""Of the schema text in the system prompt; tables that do not fit are only named."""
+"""Characters of the schema text in the system prompt; tables that do not fit are only named."""
 SYSTEM_SCHEMAS = frozenset({"information_schema", "pg_catalog", "mysql", "performance_schema", "sys"})
 """Never read or shown, whatever the scope says: an agent learns about tables from the tools."""
 DUCKDB_SCHEMA = "main"

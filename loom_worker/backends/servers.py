@@ -108,7 +108,7 @@ class Caps:
 
     max_rows: int
     max_bytes: int
-    """Of the result's JSON text in UTF-8."""
+    """Bytes of the result's JSON text in UTF-8."""
     timeout_s: float
 
 

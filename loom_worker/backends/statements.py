@@ -19,9 +19,9 @@ ONLY_READING = "read-only: a statement begins with " + ", ".join(READING)
 ONE_AT_A_TIME = "one statement at a time: send the others in calls of their own"
 """First words a statement may have. Authorizer or read-only transaction of the database judge what follows."""
 SQLITE_BITS = 63
-"""Of a whole number, without its sign."""
+"""Bits of a whole number, without its sign."""
 MOST_DIGITS = 38
-"""Of a whole number on the other databases: what the widest decimal types of all of them hold."""
+"""Digits of a whole number on the other databases: what the widest decimal types of all of them hold."""
 MAX_TABLES = 20
 """Tables that one ``get_schema`` describes."""
 

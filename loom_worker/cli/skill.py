@@ -21,9 +21,9 @@ WORKSPACE = "default"
 """That of requests without an API key from this machine."""
 _MOST_FOUND = 20
 _LEAST_SCORE = 0.05
-"""Of a skill that has not all words; below it are those that share a syllable with the question."""
+"""Score of a skill that has not all words; below it are those that share a syllable with the question."""
 _SEARCHED_CHARS = 20_000
-"""Of instructions, for the likeness."""
+"""Characters of instructions, for the likeness."""
 _LISTED = ("workspace", "name", "trigger", "keywords", "compatibility", "linked_from", "description")
 _FOUND = ("workspace", "name", "score", "terms", "description")
 _KEPT = (

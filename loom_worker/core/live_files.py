@@ -113,7 +113,7 @@ class Follower(ABC):
         self._looking = threading.Lock()
         self._due_s = -math.inf
         self._read_marks: Marks | None = None
-        """Of the files as they were read; None: they are to be read again, whatever their marks."""
+        """Marks of the files as they were read; None: they are to be read again, whatever their marks."""
         self._known: Set[Path] = frozenset()
         self._pending: tuple[Set[Path], float] | None = None
         """Paths that have not settled yet, and since when there are these."""
@@ -215,7 +215,7 @@ class FileSet(Protocol):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Of all files."""
+        """The problems of all files."""
 
     @property
     def refused(self) -> Mapping[str, Problem]:

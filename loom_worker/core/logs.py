@@ -180,7 +180,7 @@ def _shown(value: object) -> str:
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """Of an exception, or of where the record was made if it asks for that; empty for most."""
+    """The traceback of an exception, or of where the record was made if it asks for that; empty for most."""
     parts = [formatter.formatException(record.exc_info)] if record.exc_info and record.exc_info[0] else []
     parts += [formatter.formatStack(record.stack_info)] if record.stack_info else []
     return "\n".join(parts)

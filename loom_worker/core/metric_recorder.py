@@ -14,14 +14,14 @@ from itertools import product
 MOST_VALUES = 100
 """Different values of one label of one family; Prometheus keeps a time series for each."""
 MOST_CHARS = 128
-"""Of a label's value."""
+"""Characters of a label's value."""
 OTHER = "other"
 """Stands for values of a label beyond MOST_VALUES."""
 NO_VALUE = "unknown"
 """Stands for an empty value, which Prometheus takes for a label that is not there."""
 
 Cell = list[float]
-"""Of a counter: how much was counted. Of a histogram: the sum, then how many fell into each bucket, +Inf last."""
+"""For a counter, how much was counted; for a histogram, the sum, then how many fell into each bucket, +Inf last."""
 
 
 @dataclass(frozen=True, slots=True)

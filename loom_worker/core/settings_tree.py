@@ -134,7 +134,7 @@ class EmbeddingSettings:
     folder: Path | None = setting("LOOM_EMBEDDINGS_DIR", Folder(must_exist=True), None)
     """Holds a folder for each local model."""
     timeout_s: float = setting("LOOM_EMBEDDING_TIMEOUT_S", Seconds(), 30.0)
-    """Of a request for a batch of messages, its retries included."""
+    """Time of a request for a batch of messages, its retries included."""
     query_timeout_s: float = setting("LOOM_EMBEDDING_QUERY_TIMEOUT_S", Seconds(), 2.0)
     """For the vector of what a search looks for; it goes on without one then."""
 
@@ -272,7 +272,7 @@ class WebSettings:
     api_keys: Mapping[str, str] = setting("LOOM_API_KEYS", ApiKeys(), {}, is_secret=True)
     """Key to workspace; empty: only loopback clients are served."""
     key_requests_per_minute: int = setting("LOOM_KEY_REQUESTS_PER_MINUTE", Whole(0, 60_000), 0)
-    """Of each key without a limit of its own; 0: no limit."""
+    """Limit of each key without one of its own; 0: no limit."""
     key_tokens_per_minute: int = setting("LOOM_KEY_TOKENS_PER_MINUTE", Whole(0, 1_000_000_000), 0)
     """Likewise, of its turns."""
     trusted_proxies: int = setting("LOOM_TRUSTED_PROXIES", Whole(0, 10), 0)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 NAME_CHARS = 200
-"""Of a name that is shown to a model or in a log."""
+"""Characters of a name that is shown to a model or in a log."""
 
 _CONTROLS = [number for number in (*range(0x20), 0x7F) if chr(number) not in "\t\n\r"]
 _ASCII = dict.fromkeys(_CONTROLS)
@@ -82,7 +82,8 @@ def _joined(text: str) -> str:
 
 
 KEY_LETTERS = "bcdfghjklmnpqrstvwxz"
-"""Of a fence's key. Without vowels and digits it spells no word and is no number, so breaking it up harms no data."""
+"""Letters of a fence's key. Without vowels and digits it spells no word and is no number, so breaking it up harms no
+data."""
 KEY_CHARS = 6
 
 

@@ -42,7 +42,7 @@ class Prompt:
     question: str
     form: Form = "text"
     choices: tuple[str, ...] = ()
-    """Of a ``choice``: the answer is one of them, and nothing else."""
+    """Choices of a ``choice``: the answer is one of them, and nothing else."""
 
 
 def asks_again(text: str) -> bool:

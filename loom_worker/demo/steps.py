@@ -30,7 +30,7 @@ MOST_CHARS = 2_000
 _SPELLED_CALL = re.compile(r"\s*([A-Za-z0-9_-]{1,64})\s+(\{.*\})\s*", re.DOTALL)
 """A tool's name and its arguments as a JSON object."""
 _SHOWN_CHARS = 2_000
-"""Of what a tool returned for a spelled-out call."""
+"""Characters of what a tool returned for a spelled-out call."""
 _NOT_CALLED = "I may call no more tools in this turn, so it was not called, and I have no rows."
 _HELP = re.compile(
     r"(?:what|which(?: questions)?|how) (?:else )?(?:can|could|should|may)(?: (?:ask|know|find out|answer|help|work))*"

@@ -25,7 +25,7 @@ _CHECK = re.compile(
 _SUMMARY = "Several agents have answered. Summarise what they say without repeating it. Give the summary alone."
 _ANSWERS = "\n\nThe answers:\n\n"
 _HISTORY_BEGIN = re.compile(rf"(?:{HISTORY}|\n\s*\n)(?=\[[^\]\n]{{1,140}}\]\n)")
-"""Of the answers: where the engine has put them, or the workflow's file itself."""
+"""Where the answers begin: the engine has put them, or the workflow's file itself."""
 _NAMED = re.compile(r"(?:\A|\n\n)\[(?P<label>[^\]\n]{1,140})\]\n")
 _NUMBERED = re.compile(
     r"(?:\A|\n\n)(?P<n>\d{1,3})\. (?P<label>\S{1,140}?)(?: was asked: (?P<asked>[^\0]*?)\nIt said)?:\n"
@@ -33,7 +33,7 @@ _NUMBERED = re.compile(
 _FIGURE = re.compile(r"\d(?:[\d,]*\d)?(?:\.\d+)?")
 _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 _MOST_LINES = 4
-"""Of one answer in a summary."""
+"""Lines of one answer in a summary."""
 _MOST_NAMED = 10
 """Figures that a check names."""
 

@@ -17,7 +17,7 @@ AFTER_CHARS = 12
 LEAST_DIGITS, MOST_DIGITS = 7, 15
 """Digits of a number; MOST_DIGITS by E.164. Six count right beside a word for a telephone."""
 LEAST_TRUNK_DIGITS = 8
-"""Of a number that is taken for one by its trunk prefix alone."""
+"""Digits of a number that is taken for one by its trunk prefix alone."""
 
 
 MOST_RANGE = 300

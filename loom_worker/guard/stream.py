@@ -6,13 +6,14 @@ from collections.abc import Collection
 from loom_worker.guard.findings import Finding, marker_of, scan
 
 CONTEXT_CHARS = 300
-"""Of what was passed on are kept to be searched with the rest: a word before a number tells what it is."""
+"""Characters of what was passed on that are kept to be searched with the rest: a word before a number tells what it
+is."""
 MOST_HELD_CHARS = 4_352
-"""Of what may yet become a finding: more than an element such as ``<password>`` holds in its longest form. Of a longer
+"""Characters of what may yet become a finding: more than an element such as ``<password>`` holds in its longest form. Of a longer
 finding, such as a key file, only the beginning and the end are kept."""
 MOST_UNKNOWN_CHARS = 256
-"""Of a run without spaces that begins like no finding of great length: a key's needed part, an address and a number are
-shorter. Base64 and languages that write no spaces go on streaming."""
+"""Characters of a run without spaces that begins like no finding of great length: a key's needed part, an address and a
+number are shorter. Base64 and languages that write no spaces go on streaming."""
 _END_CHARS = 1_024
 
 

@@ -17,9 +17,9 @@ from loom_worker.core.values.chat import ChatMessage, Reply, Request, Shape, obj
 from loom_worker.judge.checks import Opinion
 
 VERDICT_TOKENS = 1_024
-"""Of a verdict: a score and some sentences."""
+"""Tokens of a verdict: a score and some sentences."""
 LEAST_CHARS = 200
-"""Of each text that a judge reads at least, however small its window is."""
+"""Characters of each text that a judge reads at least, however small its window is."""
 _FENCE = r"(?:(?:```|~~~)\w*\s|</?\|?/?tool_calls?\|?>|\[TOOL_CALLS\])?"
 _FENCED_JSON = re.compile(rf"(?is)\s*(?:<think>.*</think>\s*)?{_FENCE}\s*([\[{{].*[\]}}])\s*(?:{_FENCE}|```|~~~)\s*")
 _HOLDS = frozenset("arguments parameters input args function tool_calls function_call give_verdict".split())

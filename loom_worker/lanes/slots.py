@@ -41,7 +41,7 @@ class FreeSlots:
         return self._waiting
 
     def new_name(self) -> str:
-        """Of a slot, which is the token of the lease that it may get: never used before."""
+        """A name for a slot, which is the token of the lease that it may get: never used before."""
         return f"{self._process}-{secrets.token_hex(6)}"
 
     def offer(self) -> tuple[str, float]:

@@ -62,7 +62,7 @@ class Outgoing:
     context_id: str | None = None
     """None: the agent begins a new context."""
     task_id: str | None = None
-    """Of the task whose question it answers."""
+    """Id of the task whose question it answers."""
 
 
 def card_urls(url: str) -> tuple[str, ...]:
@@ -132,12 +132,12 @@ class RemoteAddress:
     """Where an agent is, and how it is called."""
 
     url: str
-    """Of the agent, below which its card is, or of the card."""
+    """URL of the agent, below which its card is, or of the card."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with each call, the secret among them."""
     allow_private: bool = False
     timeout_s: float = 120.0
-    """Of one reply, all of it."""
+    """Time of one reply, all of it."""
     max_reply_bytes: int = 4 * 1024 * 1024
     lookup: Lookup = socket.getaddrinfo
 

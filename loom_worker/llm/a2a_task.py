@@ -34,7 +34,7 @@ class Memo:
 
     context_id: str | None = None
     task_id: str | None = None
-    """Of a task that asked something, which the next message answers; None: it begins a task of its own."""
+    """Id of a task that asked something, which the next message answers; None: it begins a task of its own."""
     said: Mapping[str, int] | None = None
     """Characters of each artifact of that task which were given before."""
     marks: Mapping[str, int] | None = field(default=None, compare=False)

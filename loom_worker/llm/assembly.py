@@ -27,14 +27,14 @@ STOP_REASONS: dict[str, StopReason] = {
 """In lower case; those of other makers' formats, which gateways pass on, among them."""
 FINISHED: frozenset[StopReason] = frozenset({"end_turn", "tool_use"})
 MOST_TOKENS = 10**12
-"""Of a usage figure; a larger one is nonsense, which no sum or column could hold."""
+"""Tokens of a usage figure; a larger one is nonsense, which no sum or column could hold."""
 MAX_REPLY_BYTES = 2 * 1024 * 1024
 """The default of LlmSettings.max_reply_bytes."""
 MAX_BLOCKS = 1_000
 """Content blocks of one reply. Each tool call becomes a row, three events and a result that is sent back; more than a
 few dozen calls are refused anyway."""
 BYTES_A_TOKEN = 4
-"""Of English text, to estimate the output of a reply that was cut: the provider reports it only at the end."""
+"""Bytes of English text, to estimate the output of a reply that was cut: the provider reports it only at the end."""
 INCOMPLETE = "The model's reply ended before it was complete."
 
 

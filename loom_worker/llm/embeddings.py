@@ -27,10 +27,11 @@ MayBeSent = Callable[[], bool]
 """False: the session whose texts these are is deleted."""
 
 WINDOW_TOKENS = 8_000
-"""Of one text: OpenAI takes 8,191, Voyage 16,000 and more. What stands behind them in a longer text is not found."""
+"""Tokens of one text: OpenAI takes 8,191, Voyage 16,000 and more. What stands behind them in a longer text is not
+found."""
 BATCH_TEXTS = 64
 BATCH_TOKENS = 60_000
-"""Of one request: Voyage's smallest limit is 120,000 as it counts, OpenAI's 300,000."""
+"""Tokens of one request: Voyage's smallest limit is 120,000 as it counts, OpenAI's 300,000."""
 
 POLICY = RetryPolicy()
 """As of models that answer turns."""

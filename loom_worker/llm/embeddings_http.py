@@ -20,7 +20,7 @@ from loom_worker.llm.provider_errors import safe_detail
 
 OPENAI_URL, VOYAGE_URL = "https://api.openai.com/v1", "https://api.voyageai.com/v1"
 MOST_BYTES = 16 * 1024 * 1024
-"""Of an answer: 64 vectors of 4,096 dimensions with 20 characters each are 5 MB."""
+"""Bytes of an answer: 64 vectors of 4,096 dimensions with 20 characters each are 5 MB."""
 
 
 class EmbeddingApi(Protocol):

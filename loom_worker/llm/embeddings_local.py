@@ -18,7 +18,7 @@ PACKAGES = ("tokenizers", "safetensors", "numpy")
 """What a static model needs."""
 FILES = ("tokenizer.json", "model.safetensors")
 MOST_TOKENS = 2_000
-"""Of a text: the mean of more words says ever less of each."""
+"""Tokens of a text: the mean of more words says ever less of each."""
 
 HASHED = 512
 """Dimensions of hashed words: two of a message's thirty words seldom fall on the same one."""

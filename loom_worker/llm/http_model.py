@@ -198,7 +198,7 @@ class CallOptions(TypedDict, total=False):
     stopping: Stopping | None
     """Asked several times a second during a call, which ends with Interrupted once it is due; None: never."""
     max_reply_bytes: int
-    """Of text, thinking and tool arguments; a longer reply is cut there."""
+    """Bytes of text, thinking and tool arguments; a longer reply is cut there."""
     cache_marks: bool
     """False: ``cache_control`` is left out, for servers that refuse it."""
     sees: Collection[str]

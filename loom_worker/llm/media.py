@@ -13,7 +13,7 @@ from loom_worker.core.values.media import PDF, Media, pieces
 from loom_worker.llm.prices import plain_name
 
 MOST_SENT_BYTES = 20 * 1024 * 1024
-"""Of all media in one request: Anthropic takes requests of 32 MB, and base64 is a third longer."""
+"""Bytes of all media in one request: Anthropic takes requests of 32 MB, and base64 is a third longer."""
 PAGE_TOKENS = 3_000
 """The text of a PDF's page: Anthropic says 1,500 to 3,000; the page is sent as an image, too."""
 PAGE = (1_190, 1_568)

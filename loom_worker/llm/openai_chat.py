@@ -37,7 +37,7 @@ from loom_worker.llm.sanitize import clean, json_error, sendable
 from loom_worker.llm.shaped import ANY_TOOL
 
 MOST_NAME_CHARS = 64
-"""Of a tool's name, and a shape's; Anthropic takes 128."""
+"""Characters of a tool's name, and a shape's; Anthropic takes 128."""
 UNSTRICT = frozenset(
     "allOf oneOf not if then else dependentRequired dependentSchemas patternProperties unevaluatedProperties".split()
 )

@@ -42,7 +42,7 @@ from loom_worker.llm.presets import Preset
 from loom_worker.llm.sanitize import clean, json_error
 
 LEAST_TOKENS = 16
-"""Of ``max_output_tokens``, which refuses fewer."""
+"""Tokens of ``max_output_tokens``, which refuses fewer."""
 ENCRYPTED = "reasoning.encrypted_content"
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 TEXTS = frozenset({"response.output_text.delta", "response.refusal.delta"})

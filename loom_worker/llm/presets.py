@@ -18,11 +18,11 @@ from loom_worker.core.values.json import Json
 HOST = "127.0.0.1"
 PORT = 11434
 PORTS = {"http": 80, "https": 443}
-"""Of an address with a scheme and without a port, as Ollama's own commands read it."""
+"""Port of an address with a scheme and without a port, as Ollama's own commands read it."""
 ADDRESS = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]*)(?::(?P<port>\d{1,5}))?/*")
 EVERYWHERE = {"0.0.0.0": HOST, "[::]": "[::1]", "": HOST}  # noqa: S104  # addresses to listen on, which no client can call
 MOST_ID_CHARS = 40
-"""Of the id of a call, at OpenAI's."""
+"""Characters of the id of a call, at OpenAI's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

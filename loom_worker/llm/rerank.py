@@ -28,7 +28,7 @@ class RankingPrompt:
     candidates: tuple[str, Sequence[Mapping[str, object]]]
     """Their tag, and what the model reads of each."""
     max_tokens: int
-    """Of the answer, which may have the shape in words, too."""
+    """Tokens of the answer, which may have the shape in words, too."""
     shape: Shape
 
     def request(self, *, is_given_up: Callable[[], bool] = lambda: False) -> Request:

@@ -39,7 +39,7 @@ MALFORMED = "The model's provider sent a malformed reply."
 AT_ONCE = struct.pack("ii", 1, 0)
 """For SO_LINGER: closing resets the connection."""
 MAX_ERROR_BYTES = 64 * 1024
-"""Of the body of an error response; the SDK reads all of it. 200 characters of its message are used."""
+"""Bytes of the body of an error response; the SDK reads all of it. 200 characters of its message are used."""
 
 
 class ReplyBody(Protocol):

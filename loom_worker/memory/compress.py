@@ -47,7 +47,8 @@ facts, those last said first, among which those are looked for that a part of a 
 BACKLOG = 400
 """Messages of L1 of which half become one summary, where a policy names smaller batches."""
 READABLE = 0.8
-"""Of what a request to the compressor may hold: the rest is for the instructions, and for who said what and when."""
+"""Share of what a request to the compressor may hold: the rest is for the instructions, and for who said what and
+when."""
 DUE = 50
 """Sessions asked for at a time, when one is done and others are due."""
 STEPS = 20

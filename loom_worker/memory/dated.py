@@ -22,7 +22,7 @@ from loom_worker.memory.summarize import HEURISTIC, LEAST_TOKENS, PART, Compress
 log = logging.getLogger(__name__)
 
 MOST_TOKENS = 600
-"""Of one summary by date: some ten of them fit an answer of the tool that shows them."""
+"""Tokens of one summary by date: some ten of them fit an answer of the tool that shows them."""
 
 AGAIN = "\n\nYour last answer could not be read: give the JSON object alone, whole, and no more than half as long."
 

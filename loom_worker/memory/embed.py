@@ -54,7 +54,7 @@ class EmbeddingRules:
     """The tokens of a text, never too few."""
     agent_budget: Json | None = None
     timeout_s: float = 30.0
-    """Of one request, its retries included."""
+    """Time of one request, its retries included."""
 
 
 class EmbeddingAgents(Protocol):

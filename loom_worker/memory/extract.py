@@ -34,11 +34,11 @@ from loom_worker.memory.layers import Count
 from loom_worker.memory.summarize import between, day, harmless, request, said_by, transcript, words
 
 MOST_FACTS = 40
-"""Of one part of a conversation."""
+"""Facts of one part of a conversation."""
 MOST_KNOWN = 60
 """Facts that the model is shown."""
 FACTS_TOKENS = 1_500
-"""Of the answer, for facts."""
+"""Tokens of the answer, for facts."""
 USUAL_CONFIDENCE = 0.7
 KEPT_OUT = frozenset({"secret", "card"})
 """What no fact may hold, of the kinds that guardrails find."""
@@ -120,7 +120,7 @@ def asked(material: Material, *, most_tokens: int, budget_tokens: int, count: Co
 
 
 def about(known: Sequence[Fact], messages: Sequence[Message], person: str) -> tuple[Fact, ...]:
-    """Of known facts those whose subject is spoken of, at most MOST_KNOWN: the first ones."""
+    """Those known facts whose subject is spoken of, at most MOST_KNOWN: the first ones."""
     spoken = search_words(*(message.chat.text for message in messages))
     near = (each for each in known if each.subject == person or search_words(each.subject) & spoken)
     return tuple(fact for fact, _ in zip(near, range(MOST_KNOWN), strict=False))

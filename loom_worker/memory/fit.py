@@ -45,8 +45,8 @@ class Context:
     l1_messages: int
     """How many of the messages are L1's."""
     tokens: Json
-    """Of tools, rom, kernel, l2, l1, recalled, patterns and turn; their sum is within the budget. ``patterns`` are
-    the texts added to users' messages, without the recalled block; l1 and turn are without them."""
+    """Tokens of tools, rom, kernel, l2, l1, recalled, patterns and turn; their sum is within the budget. ``patterns``
+    are the texts added to users' messages, without the recalled block; l1 and turn are without them."""
     tools: tuple[ToolSpec, ...] = ()
 
 

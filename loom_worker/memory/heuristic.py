@@ -23,11 +23,11 @@ from loom_worker.memory.layers import Count
 from loom_worker.memory.results import call_text, references
 
 READ_CHARS = 150_000
-"""Of a text, two thirds of them its beginning and one its end: what is between is found by search alone."""
+"""Characters of a text, two thirds of them its beginning and one its end: what is between is found by search alone."""
 PIECE_CHARS = 240
 """Longer sentences are taken in parts."""
 NOTE_CHARS = 100
-"""Of the beginning of a tool's result."""
+"""Characters of the beginning of a tool's result."""
 FIGURES_WITHIN = 10_000
 """Characters of a tool's result in which its figures are looked for."""
 RANKED = 300

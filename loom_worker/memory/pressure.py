@@ -14,8 +14,8 @@ MOST_L1_MESSAGES = 800
 LEVELS: tuple[Level, ...] = ("normal", "warning", "critical")
 """In the order of MemoryPolicy.batches."""
 LEFT = {"thrifty": 0.5, "normal": 0.6, "full": 0.6}
-"""Of the first mark (0-1), what a summary leaves of L1. More remembers hardly more and writes the provider's cache anew
-more often: with 0.7 a turn costs 6 % more, with 0.5 as much less."""
+"""Share of the first mark (0-1) that a summary leaves of L1. More remembers hardly more and writes the provider's cache
+anew more often: with 0.7 a turn costs 6 % more, with 0.5 as much less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class L1Room:
     allowance_tokens: int
     """As tokens are counted here."""
     results_tokens: int
-    """Of it, what the tool results of one turn may take."""
+    """Part of it that the tool results of one turn may take."""
     most_tokens: int = 0
     """The allowance at most, by what the agent may spend."""
     left_tokens: int | None = None

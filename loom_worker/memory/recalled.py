@@ -11,9 +11,9 @@ from loom_worker.memory.layers import Count
 from loom_worker.memory.results import call_text
 
 RECALLED_SHARE = 0.15
-"""Of the input budget (0-1), for all messages that are recalled at a time."""
+"""Share of the input budget (0-1), for all messages that are recalled at a time."""
 RESULT_CHARS = 1_000
-"""Of each tool result in the block."""
+"""Characters of each tool result in the block."""
 OPENING = "<recalled>\nSaid earlier in this conversation, and recalled; it is not new:"
 CLOSING = "</recalled>"
 
@@ -63,13 +63,13 @@ def _entry(moment: str, who: str, text: str) -> str:
 
 
 MOST_BYTES = 15_000
-"""Of an answer in UTF-8; tools are cut at 16 KiB."""
+"""Bytes of an answer in UTF-8; tools are cut at 16 KiB."""
 LEGIBLE_CHARS = 120
 """Shortest text of a cut message: its neighbours are left out before less of it is shown."""
 LEAST_CHARS = 20
-"""Of each text: messages are left out before less of them is shown."""
+"""Characters of each text: messages are left out before less of them is shown."""
 RESULT_CHARS = 1_000
-"""Of each tool result in a message; as much as of it will stand in the context."""
+"""Characters of each tool result in a message; as much as of it will stand in the context."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from loom_worker.core.values.sessions import Message
 from loom_worker.memory.layers import Count, chat_tokens, outcome_tokens, tools_tokens, with_added
 
 RESULTS_SHARE = 0.30
-"""Of the input budget (0-1), for the tool results of one turn."""
+"""Share of the input budget (0-1), for the tool results of one turn."""
 STUB_CALL_CHARS = 100
-"""Of a call, in the stub of its result."""
+"""Characters of a call, in the stub of its result."""
 STUB_REFS = 20
 """References in a stub, the latest of its result."""
 _REF = re.compile(r"(?<!\w)ref_[0-9a-f]{32}(?!\w)")
@@ -26,7 +26,7 @@ _REF = re.compile(r"(?<!\w)ref_[0-9a-f]{32}(?!\w)")
 @dataclass(frozen=True, slots=True)
 class _Result:
     place: tuple[int, int]
-    """Of the message in the turn, and of the result in the message."""
+    """Place of the message in the turn, and of the result in the message."""
     stub: ToolOutcome
     tokens: int
 
@@ -156,18 +156,18 @@ _Key = tuple[str, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of one turn as it is sent."""
+    """The size of one turn as it is sent."""
 
     tokens: int
     added_tokens: int
-    """Of them, those of texts that were added to the user's message."""
+    """Those of them that are of texts that were added to the user's message."""
     is_whole: bool
     """False: some of its results leave a stub in their place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of one agent, by the tokens of its model. Any thread may ask."""
+    """The sizes of one agent, by the tokens of its model. Any thread may ask."""
 
     count: Count
     _turns: dict[_Key, Size] = field(default_factory=dict)

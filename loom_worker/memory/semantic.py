@@ -34,7 +34,7 @@ LEAST_DEPTH, WORDS_DEPTH = 10, 30
 """Places of the vectors that count, and of the words, unless more are wanted: what is near and stands in the words'
 second ten may rise, and beyond ten vectors seldom tell one message from the next."""
 SHOWN_CHARS = 500
-"""Of each message that is found; of longer ones what stands around the words."""
+"""Characters of each message that is found; of longer ones what stands around the words."""
 NO_EMBEDDINGS = "sessions.memory.embeddings is not enabled in the agent's file"
 
 

@@ -23,10 +23,10 @@ from loom_worker.store.dated_summaries import DatedSummaries
 from loom_worker.store.facts import Facts
 
 MOST_SUMMARIES, MOST_FACTS = 50, 30
-"""Of one answer."""
+"""Entries of one answer."""
 TOPIC_CHARS = 1_000
 _LEAST_SHARE = 0.3
-"""Of the score of the best fact: what scores less shares only a common word with the topic."""
+"""Share of the score of the best fact: what scores less shares only a common word with the topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def _vectors(patterns: Sequence[Texts], background: Sequence[str]) -> "tuple[Any
 
 
 def _everyday(vectors: Any, weights: "NDArray[float64]", sentences: Sequence[Vector]) -> "NDArray[float64]":
-    """Of each term, how much it tells everyday sentences from the library's texts, by those not near any of these."""
+    """How much each term tells everyday sentences from the library's texts, by those not near any of these."""
     import numpy as np
     from scipy.sparse import csr_matrix, vstack
     from sklearn.svm import LinearSVC
@@ -121,7 +121,7 @@ def _everyday(vectors: Any, weights: "NDArray[float64]", sentences: Sequence[Vec
 def _coefficients(
     vectors: Any, wholes: Any, classes: Sequence[int], weights: "NDArray[float64]", learning: Sequence[bool]
 ) -> Any:
-    """Of each term (row) for each class (column), dense or sparse.
+    """A figure of each term (row) for each class (column), dense or sparse.
 
     Args:
         classes: of each single text.

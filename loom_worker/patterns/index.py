@@ -87,12 +87,12 @@ class Contributions:
 
     terms: tuple[str, ...]
     places: "Numbers"
-    """Of each sum that is added, the place of its term."""
+    """The place of the term of each sum that is added."""
     columns: "Numbers"
     """And the position of its pattern."""
     added: "Floats"
     count: int
-    """Of the patterns."""
+    """Number of the patterns."""
     everyday: float
     """How much the question is like everyday ones (about 1) or like the library's texts (about -1)."""
 
@@ -117,20 +117,20 @@ class Index:
     """Linear models of patterns over terms. Nothing is written after construction; any thread may ask."""
 
     numbers: dict[str, int]
-    """Of the terms: words, and pieces of words."""
+    """The terms' numbers: words, and pieces of words."""
     rarity: "Floats"
     """What each term weighs: smoothed inverse document frequency times its gain."""
     starts: "Numbers"
     """Where the coefficients of each term begin; one more than there are terms."""
     columns: "Numbers"
-    """Of each coefficient, the position of its pattern."""
+    """The position of each coefficient's pattern."""
     values: "Floats"
     rarest: float
     """What a term of gain 1 that no text says would weigh."""
     count: int
-    """Of the patterns."""
+    """Number of the patterns."""
     everyday: "Floats"
-    """Of each term, what it adds to the likeness of a question to everyday ones."""
+    """What each term adds to the likeness of a question to everyday ones."""
 
     @classmethod
     def of(
@@ -151,7 +151,7 @@ class Index:
 
     @classmethod
     def empty(cls, count: int) -> "Index":
-        """Of patterns that say nothing."""
+        """An index of patterns that say nothing."""
         import numpy as np
 
         none = np.zeros(0)

@@ -227,7 +227,7 @@ class LintFinding:
 
     path: Path
     line: int
-    """Of the key it is about, from 1."""
+    """Line of the key it is about, from 1."""
     level: Level
     """error: the pattern, or its file, is left out · warning: it loads, and something in it has no effect."""
     what: str

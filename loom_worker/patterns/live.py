@@ -124,7 +124,7 @@ class LiveLibrary(Follower):
         self._take_up(blocking=True, at_once=True)
 
     def digest(self) -> str | None:
-        """Of all patterns in use; None before the first load."""
+        """The digest of all patterns in use; None before the first load."""
         matcher, (known, digest) = self._state.matcher, self._digest
         if not self._is_loaded:
             return None
@@ -246,7 +246,7 @@ class _LoadedFile:
     content: FileContent
     """The patterns in use, and the problems with what the file says now."""
     good: tuple[Pattern, ...]
-    """Of the last reading without a problem."""
+    """Patterns of the last reading without a problem."""
     is_settled: bool
 
     def staying(self) -> "_LoadedFile":

@@ -61,8 +61,8 @@ log = logging.getLogger(__name__)
 MOST_RUNTIMES = 256
 """Kits a process keeps: every choice of model, tools and database makes one more."""
 TOOLS_SHARE = 0.10
-"""Of the input budget (0-1): tools that take more are not all shown from the start. Where they take less, the cached
-prefix is worth more than their room."""
+"""Share of the input budget (0-1): tools that take more are not all shown from the start. Where they take less, the
+cached prefix is worth more than their room."""
 AS_AGENT = Choice()
 LOCAL_JUDGE_S = 300.0
 """Least time of a judge whose model is on the user's own machine."""

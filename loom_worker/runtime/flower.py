@@ -24,7 +24,7 @@ FLOWER_USER = "loom"
 FLOWER_KEPT_TASKS = 5000
 """Tasks that Flower remembers; its own default of 100,000 costs hundreds of megabytes."""
 COLUMNS = "name,uuid,state,args,result,exception,received,runtime,worker"
-"""Of the page of tasks; Flower's own leave out whose a task is and what became of it."""
+"""Columns of the page of tasks; Flower's own leave out whose a task is and what became of it."""
 READ_ONLY = "This Flower only shows: LOOM_FLOWER_CONTROL=1 lets its password control workers and tasks.\n"
 
 

@@ -45,17 +45,17 @@ log = logging.getLogger(__name__)
 CANDIDATES = 3
 """Patterns considered for a question; the agent's max_patterns_per_turn of them are added to it."""
 STANDING_SHARE = 0.10
-"""Of the input budget: what the system text may say of skills."""
+"""Share of the input budget: what the system text may say of skills."""
 CHARS_PER_TOKEN = 3
-"""Of prose and code by cl100k there are four; texts in denser scripts are cut once more."""
+"""Bytes of prose and code by cl100k there are four; texts in denser scripts are cut once more."""
 MOST_PROBLEM_CHARS = 500
-"""Of a complaint about a skill, in the log."""
+"""Characters of a complaint about a skill, in the log."""
 MOST_FACTS, FACTS_PART = 5, 4
 """Facts beside a message, and of what may be added to it the fourth part that they may take."""
 LEAST_CONFIDENCE = 0.5
-"""Of facts beside a message; what was only hinted at is told to an agent that asks."""
+"""Confidence of facts beside a message; what was only hinted at is told to an agent that asks."""
 ASKED_CHARS = 4_000
-"""Of a message in which facts are looked for."""
+"""Characters of a message in which facts are looked for."""
 RERANK_S = 10.0
 """For the model that settles close calls, its retries included."""
 

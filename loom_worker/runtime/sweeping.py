@@ -96,7 +96,7 @@ class Links(LaneWaker):
     """The ways of a process to the database, to Redis and to other processes."""
 
     name: str
-    """Of the process; never used before."""
+    """Name of the process; never used before."""
     database: Database
     client: Any
     """For questions that Redis answers at once; decodes responses."""
@@ -165,7 +165,7 @@ class ExpiringStores:
     retention: Retention
     users: UserDeletions
     rest: Rest = field(default_factory=Rest)
-    """Of the look for large results that can go."""
+    """Pause of the look for large results that can go."""
 
     @classmethod
     def of(cls, settings: Settings, database: Database) -> Self:

@@ -20,9 +20,9 @@ class Account:
 
     pattern: Pattern
     effect: Effect
-    """Of its text as it reads now."""
+    """Effect of its text as it reads now."""
     all_time: Effect
-    """Of all its texts together."""
+    """Effect of all its texts together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class Package:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files together."""
+        """The bytes of all files together."""
         return sum(map(len, self.files.values()))
 
 

@@ -31,11 +31,11 @@ _TEXTS = ("description", "license", "compatibility")
 MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
 MAX_KEYWORDS, MAX_KEYWORD_CHARS = 100, 100
 MAX_METADATA_CHARS = 16_384
-"""Of all values under ``metadata`` together; Loom's own bound."""
+"""Characters of all values under ``metadata`` together; Loom's own bound."""
 ADVISED_LINES = 500
-"""Of a body: what the format recommends at most."""
+"""Lines of a body: what the format recommends at most."""
 MAX_USED_NAME = 200
-"""Of a name that loads, though the format allows no more than ``MAX_NAME``."""
+"""Characters of a name that loads, though the format allows no more than ``MAX_NAME``."""
 ONLY_IN = "gateway:workspace"
 _TRIGGER, _KEYWORDS = ("metadata", "gateway:trigger"), ("metadata", "gateway:keywords")
 _EXTENSIONS = (_TRIGGER[1], _KEYWORDS[1], ONLY_IN)

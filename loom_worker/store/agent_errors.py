@@ -42,7 +42,7 @@ class NewAgentError:
     """An error that is to be stored; secrets have been redacted."""
 
     lane: str
-    """Of the session that it occurred in."""
+    """Lane of the session that it occurred in."""
     turn_id: str
     tool_name: str
     """Empty: not a call, but the turn itself failed."""

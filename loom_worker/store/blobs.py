@@ -31,7 +31,7 @@ from loom_worker.store.tenants import of_session, ours
 TOUCH_MS = 60_000
 """A use is written down no more often than this."""
 IDS = 500
-"""Of one query: SQLite takes so many values, and more."""
+"""Ids of one query: SQLite takes so many values, and more."""
 
 _FIELDS = tuple(name for name in DataReference.__slots__ if name != "location")
 _HELD = exists().where(sessions.c.lane == blobs.c.lane, sessions.c.workspace == blobs.c.workspace)

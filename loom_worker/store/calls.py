@@ -36,7 +36,7 @@ class CallOwner:
     reply_n: int
     caller: Caller
     rules: Rules = NO_RULES
-    """Of its workspace."""
+    """Rules of its workspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Left:
     told: int
     """The id of the last event that the turn's journal knows; its log may have lost some of them."""
     fence: int
-    """Of the turn's latest owner."""
+    """Fence of the turn's latest owner."""
 
 
 class Calls:

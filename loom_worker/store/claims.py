@@ -93,7 +93,8 @@ _AWAITED_LANES = PreparedStatement(
     )
     .limit(_MOST)
 )
-"""Of turns that wait for another one that has ended, or for messages that there are, or have waited long enough."""
+"""Lanes of turns that wait for another one that has ended, or for messages that there are, or have waited long
+enough."""
 _ANSWERED_LANES = PreparedStatement(
     select(turns.c.lane)
     .where(turns.c.status == "requires_action", turns.c.held_by.is_(None), turns.c.completed_ms.is_(None))

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from loom_worker.core.values.sessions import Message
 
 MOST_CHARS = 32 * 1024 * 1024
-"""Of all texts that are kept together. A message takes about a kilobyte beside its text."""
+"""Characters of all texts that are kept together. A message takes about a kilobyte beside its text."""
 _BESIDE_CHARS = 1_000
 
 

@@ -31,7 +31,7 @@ from loom_worker.store.tables import learned_activations as activations
 from loom_worker.store.tables import learned_layers as layers
 
 MOST_VERSIONS = 1_000
-"""Of one agent."""
+"""Versions of one agent."""
 MOST_TURNS = 500
 """The latest ended turns of a version that its scores are made of."""
 

@@ -20,7 +20,7 @@ class Ended(TypedDict):
     is_success: bool | None
     """None: somebody stopped it, or its end says nothing of patterns; it counts as a use alone."""
     cost_usd: float
-    """Of the whole turn, as ``tokens``; each of its patterns is charged with all of it."""
+    """Cost of the whole turn, as ``tokens``; each of its patterns is charged with all of it."""
     tokens: int
     now_ms: int
 

@@ -22,7 +22,7 @@ from loom_worker.store.search_words import SEARCHED
 Row = Mapping[Any, Any]
 
 CHANGES = 10
-"""Of the latest changes of a session's memory, so many are kept."""
+"""So many of the latest changes of a session's memory are kept."""
 
 _NOT_COLUMNS = {
     *(

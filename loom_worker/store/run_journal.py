@@ -307,7 +307,7 @@ def _earlier(tx: Connection, tenant: Tenant, key: str | None, fingerprint: str |
 
 
 def _smaller(own: Json | None, asked: Json | None) -> Json | None:
-    """Of two budgets the smaller figure of each kind."""
+    """The smaller figure of each kind."""
     both = [budget for budget in (own, asked) if budget]
     names = dict.fromkeys(name for budget in both for name, figure in budget.items() if figure is not None)
     return {name: min(budget[name] for budget in both if budget.get(name) is not None) for name in names} or None

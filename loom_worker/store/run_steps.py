@@ -49,7 +49,7 @@ from loom_worker.store.tables import run_events, run_stages, workflow_runs, work
 from loom_worker.store.turn_records import add_spans
 
 DELETED_REASON = "deleted"
-"""Of a stage whose turn was deleted with its session before it had ended."""
+"""Reason of a stage whose turn was deleted with its session before it had ended."""
 
 _RUN = PreparedStatement(select(workflow_runs).where(workflow_runs.c.id == bindparam("our_id")))
 _TURN = ("id", "status", "reason", "error", "usage", "output_ref", "completed_ms")
@@ -133,7 +133,7 @@ class RunWriter:
 
     tx: Connection
     row: dict[str, Any]
-    """Of ``workflow_runs``, as it will be."""
+    """Row of ``workflow_runs``, as it will be."""
     limits: LimitSettings
     now_ms: int
     stages: dict[int, RunStage] = field(default_factory=dict)

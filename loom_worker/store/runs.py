@@ -27,7 +27,7 @@ _OURS = and_(
 )
 _RUN = select(workflow_runs).where(workflow_runs.c.id == bindparam("our_id"))
 TRACED_TURNS = 500
-"""Of a run, in its trace."""
+"""Turns of a run, in its trace."""
 _CHILDREN = select(turns.c.id).where(turns.c.parent_turn_id.in_(bindparam("ids", expanding=True))).order_by(turns.c.id)
 _STAGES = select(run_stages).where(run_stages.c.run_id == bindparam("our_id")).order_by(run_stages.c.n)
 _ASKS_PERSON = (
@@ -57,7 +57,7 @@ _DUE = (
     .limit(bindparam("most"))
 )
 _LISTED_CHARS = FIELD_BYTES + 1
-"""Of an output in a list: one more than is shown, to see whether it was cut."""
+"""Characters of an output in a list: one more than is shown, to see whether it was cut."""
 _STAGE_FIELDS = tuple(name for name in RunStage.__slots__ if name != "usage")
 _RUN_FIELDS = tuple(name for name in Run.__slots__ if name not in ("stages", "webhook", "trace", "is_cut"))
 

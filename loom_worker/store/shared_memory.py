@@ -20,7 +20,7 @@ from loom_worker.store.tables import run_stages
 
 KEY_CHARS = 256
 VALUE_BYTES = 64 * 1024
-"""Of a value as JSON in UTF-8."""
+"""Bytes of a value as JSON in UTF-8."""
 MOST_KEYS = 10_000
 """Keys of one namespace; about as many deletions are remembered in addition."""
 TRIMMED = 200

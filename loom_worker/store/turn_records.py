@@ -19,7 +19,7 @@ from loom_worker.store.trace_outbox import enqueue_trace
 from loom_worker.store.turns import read_calls, turn_row
 
 LATER_SPANS = 200
-"""Of one turn, the latest: a delivery that is replayed again and again must not fill the database."""
+"""Spans of one turn, the latest: a delivery that is replayed again and again must not fill the database."""
 
 _TURN = select(*turn_columns()).where(turns.c.id == bindparam("our_id"))
 _STEPS = select(steps).where(steps.c.turn_id == bindparam("our_id")).order_by(steps.c.n)
@@ -42,7 +42,7 @@ class TurnRecord:
 
     turn: Turn
     trace_id: str
-    """Of its ``traceparent``; one that follows from its id, where it has none."""
+    """Id of its ``traceparent``; one that follows from its id, where it has none."""
     parent_id: str | None
     """The 16 digits of its ``traceparent`` that name a span; None: it has none."""
     claimed_us: int | None

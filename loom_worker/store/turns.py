@@ -87,7 +87,7 @@ class Turns:
             return {row.turn_id: row.payload for row in tx.execute(query)}
 
     def judged(self, turn_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Of turns whose answer judges look at: since when (ms), and how often one was asked; others are missing."""
+        """For turns whose answer judges look at: since when (ms), and how often one was asked; others are missing."""
         since, sends = func.min(verdicts.c.sent_ms), func.max(verdicts.c.sends)
         query = select(verdicts.c.turn_id, since, sends).group_by(verdicts.c.turn_id)
         query = query.where(verdicts.c.turn_id.in_(turn_ids), verdicts.c.status.in_(OPEN_VERDICT))

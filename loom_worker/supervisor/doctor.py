@@ -18,7 +18,7 @@ from loom_worker.supervisor.launcher import Launcher
 from loom_worker.supervisor.specs import loom_command
 
 STATUSES = (0, 1)
-"""Of a doctor that has looked: all is well, or something is not."""
+"""Exit statuses of a doctor that has looked: all is well, or something is not."""
 SAID_CHARS = 300
 
 

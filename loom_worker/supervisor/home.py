@@ -23,7 +23,7 @@ LOGS = "logs"
 WEB_URL = "web.url"
 """Where a web is that was started by itself, and not by `loom up`."""
 PROBE_BYTES = 1024 * 1024
-"""Of free disk, without which nothing is started. A first start writes 6 MB, and says itself if it cannot."""
+"""Bytes of free disk, without which nothing is started. A first start writes 6 MB, and says itself if it cannot."""
 _LOCK_PATIENCE_S = 0.5
 
 
@@ -36,7 +36,7 @@ class State:
     """What `loom up` records for other commands, in ``<home>/up.json``."""
 
     pid: int
-    """Of the supervisor."""
+    """Process id of the supervisor."""
     url: str
     flower_url: str
     started: str

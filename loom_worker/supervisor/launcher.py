@@ -31,7 +31,7 @@ TITLE_ROOM = " " * 1000
 C_LIBRARY = ("MALLOC_", "GLIBC_")
 """Prefixes of what a fork is too late to be told."""
 PID_BYTES = 4
-"""Of the pid with which a fork answers."""
+"""Bytes of the pid with which a fork answers."""
 
 
 class ForkFailed(Exception):

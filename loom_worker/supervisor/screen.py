@@ -13,7 +13,7 @@ from loom_worker.core.variables import without_password
 
 QUESTION = "Which three products sold best last year, and how much did each bring in?"
 PROBLEM_CHARS = 500
-"""Of a problem, in one line."""
+"""Characters of a problem, in one line."""
 MOST_PROBLEMS = 20
 """Told one by one; of more, how many there are."""
 

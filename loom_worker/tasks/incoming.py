@@ -18,7 +18,7 @@ from kombu.exceptions import ContentDisallowed, DecodeError
 
 JSON = "application/json"
 LARGEST_BYTES = 256 * 1024
-"""Of a task's message; Loom's own are under 4 KB. What processes answer to Flower may be larger."""
+"""Bytes of a task's message; Loom's own are under 4 KB. What processes answer to Flower may be larger."""
 _LONGEST_TAG = 200
 _EMBEDDED: Mapping[str, tuple[type, ...]] = {
     "callbacks": (list,),

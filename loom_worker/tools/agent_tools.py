@@ -20,10 +20,10 @@ from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.tools.references import References
 
 MOST_CHARS = 1_000_000
-"""Of what one agent tells another at a time."""
+"""Characters of what one agent tells another at a time."""
 MOST_WAIT_S = 600
 DESCRIPTION_CHARS = 120
-"""Of each agent, in the description of the tool that asks it."""
+"""Characters of each agent, in the description of the tool that asks it."""
 
 
 class LaneWaker:

@@ -31,9 +31,9 @@ from loom_worker.tools import outcome, targets
 from loom_worker.tools.pool import packed, unpacked
 
 MEMORY_BYTES = 2 << 30
-"""Of address space beyond what the child uses when it starts; a tool that needs more gets MemoryError."""
+"""Bytes of address space beyond what the child uses when it starts; a tool that needs more gets MemoryError."""
 _F_SETSIG = 10
-"""Of fcntl.h on Linux; Python 3.11 does not name it."""
+"""From fcntl.h on Linux; Python 3.11 does not name it."""
 _OOM_SCORE = "800"
 
 

@@ -155,7 +155,7 @@ class ToolFile(Follower):
         return self._tools
 
     def digest(self) -> str | None:
-        """Of the version in use; None if there is none."""
+        """The digest of the version in use; None if there is none."""
         return self._digest
 
     def _marks(self) -> Marks:

@@ -20,20 +20,20 @@ from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.store.agent_errors import AgentErrors, NewAgentError
 
 SUMMARY_CHARS = 100
-"""Of a summary, its code and ellipsis included."""
+"""Characters of a summary, its code and ellipsis included."""
 LEAST_BYTES = 16
 """Kept of a summary in UTF-8, however many tokens the tool's name takes."""
 TOLD_TOKENS = 60
-"""Of cl100k: what the model reads of a failure whose tool has a name of usual length."""
+"""Tokens of cl100k: what the model reads of a failure whose tool has a name of usual length."""
 FALLBACK_CHARS = 500
-"""Of a failure that could not be stored, so that the model cannot ask for more."""
+"""Characters of a failure that could not be stored, so that the model cannot ask for more."""
 TEXT_BYTES = 32 * 1024
 """Stored of a message, and of its detail; the middle of longer ones is left out."""
 READ_CHARS = 1_000_000
-"""Of a message that are searched for secrets, from both ends: far more than is stored."""
+"""Characters of a message that are searched for secrets, from both ends: far more than is stored."""
 CODE_CHARS = 40
 DETAIL_BYTES = 12 * 1024
-"""Of an answer of get_error_detail, in UTF-8: less than what would become a reference itself."""
+"""Bytes of an answer of get_error_detail, in UTF-8: less than what would become a reference itself."""
 NOTHING_SAID = "failed without a message"
 
 _ID = re.compile(r"err_[0-9]{8}_[0-9]{6}_[0-9a-f]{6}")

@@ -36,7 +36,7 @@ REAP_S = 5.0
 HEAD_BYTES = 4
 """The length of a message, before it."""
 MOST_BYTES = 2**32 - 1
-"""Of a message."""
+"""Bytes of a message."""
 LINE_CHARS = 300
 MAX_LINES = 100
 """Logged of one call; the rest is left out."""

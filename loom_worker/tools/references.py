@@ -26,7 +26,7 @@ from loom_worker.tools.result_rows import Count, content_of, parsed, preview, sh
 log = logging.getLogger(__name__)
 
 COPIES_SHARE = 0.1
-"""Of the limit of the disk tier (0-1), in addition to it: databases of rows that were queried by SQL."""
+"""Share of the limit of the disk tier (0-1), in addition to it: databases of rows that were queried by SQL."""
 ROOM_TRIES = 4
 """Each removes some hundred of the least recently used results."""
 EXPIRED, LANES = 200, 200

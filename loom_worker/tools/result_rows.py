@@ -22,9 +22,9 @@ SNIFFED_ROWS = 20
 DELIMITERS = ",\t;|"
 MOST_PATH_CHARS = 1000
 MOST_DEPTH = 100
-"""Of nested arrays and objects; deeper results are read as text."""
+"""Depth of nested arrays and objects; deeper results are read as text."""
 MOST_CELLS = 5_000_000
-"""Of a table. A few objects with many keys among many with few would have far more cells than values."""
+"""Cells of a table. A few objects with many keys among many with few would have far more cells than values."""
 _INDEX = re.compile(r"\[(-?\d{1,9})\]")
 _NUMBER = re.compile(r"\d{1,9}")
 
@@ -35,12 +35,12 @@ class ResultContent:
 
     kind: Kind
     columns: tuple[str, ...]
-    """Of the rows; "value" for items, "key" and "value" for entries, "line" for lines."""
+    """Columns of the rows; "value" for items, "key" and "value" for entries, "line" for lines."""
     rows: Sequence[Sequence[object]]
     """Every row has as many cells as there are columns."""
     source: Source
     text: str = ""
-    """Of lines: the text itself."""
+    """Where there are lines: the text itself."""
 
     def place(self, base: str, row: int, column: int | None = None) -> str | None:
         """The path of a row, or of a cell of it, in the JSON value; None in text.
@@ -232,7 +232,7 @@ def _is_csv(head: Sequence[str], delimiter: str) -> bool:
 Count = Callable[[str], int]
 
 MOST_TOKENS = 82
-"""Of a whole preview."""
+"""Tokens of a whole preview."""
 NAME_CHARS, CELL_CHARS, LINE_CHARS = 40, 60, 300
 COLUMNS_KEPT = 50
 """Names in a reference's metadata."""

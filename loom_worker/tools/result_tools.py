@@ -136,7 +136,7 @@ def _write(connection: sqlite3.Connection, name: str, content: ResultContent) ->
 
 
 def _type(values: Sequence[object]) -> str:
-    """Of a CSV column: INTEGER or REAL if every value is written as one, so that ``007`` stays text."""
+    """The type of a CSV column: INTEGER or REAL if every value is written as one, so that ``007`` stays text."""
     given = [value for value in values if value]
     if not given:
         return ""
@@ -190,13 +190,13 @@ def _quoted(name: str) -> str:
 
 
 PAGE_BYTES = 12 * 1024
-"""Of an answer: less than what becomes a reference, or reading one result would store another."""
+"""Bytes of an answer: less than what becomes a reference, or reading one result would store another."""
 USUAL_ROWS = 50
 ELIDED_CHARS = 500
 MOST_REFS = 5
 _FARTHEST = 1_000_000_000
 _NAME = "[A-Za-z][A-Za-z0-9_]{0,39}"
-"""Of the table for a reference."""
+"""Name of the table for a reference."""
 _RESERVED = "sqlite_"
 """The prefix of SQLite's own tables, in any case."""
 

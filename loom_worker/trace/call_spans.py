@@ -16,7 +16,7 @@ from loom_worker.core.values.turns import Step
 from loom_worker.trace import names
 
 CONTENT_CHARS = 4_000
-"""Of each text, where contents of messages are shown: a span has at most 10 kB."""
+"""Characters of each text, where contents of messages are shown: a span has at most 10 kB."""
 
 
 @dataclass(frozen=True, slots=True)

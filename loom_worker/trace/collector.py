@@ -11,7 +11,7 @@ from loom_worker.guard.net.http import HttpRequest, HttpResponse, retry_after_s,
 
 PATH = "/v1/traces"
 TIMEOUT_S = 10.0
-"""Of one request: name server, connection, TLS, answer. OpenTelemetry's own exporters have the same default."""
+"""Time of one request: name server, connection, TLS, answer. OpenTelemetry's own exporters have the same default."""
 MAX_RESPONSE_BYTES = 64 * 1024
 _AGAIN = frozenset({408, 429})
 _TYPES = {"json": "application/json", "protobuf": "application/x-protobuf"}

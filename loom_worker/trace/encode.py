@@ -34,14 +34,14 @@ from loom_worker.trace.redact import redacted_span
 
 MOST_SPANS = 100
 MOST_BYTES = 1_000_000
-"""Of one request."""
+"""Bytes of one request."""
 MOST_BYTES_OF_SPAN = 10_000
 ENVELOPE_BYTES = 4_000
 """Kept free for what stands around the spans."""
 TRUNCATED = "loom.truncated"
 """Attribute of a span that is not whole."""
 LONGEST_CHARS = (4_000, 1_000, 250)
-"""Of each text, tried in this order."""
+"""Characters of each text, tried in this order."""
 NAME_CHARS = 200
 INT64 = 1 << 63
 

@@ -46,9 +46,9 @@ MOST_PAUSE_S = 15.0
 AMPLE = 0.5
 """Share of all processors (0-1) that must be idle, or ours, to go on without a pause."""
 PART_OF_SPARE = 0.1
-"""Of what is idle where less is: more would be felt, for turns also wait for the disk and for each other."""
+"""Share of what is idle where less is: more would be felt, for turns also wait for the disk and for each other."""
 LEAST = 0.03
-"""Of one processor, which export gets however busy all of them are."""
+"""Share of one processor that export gets however busy all of them are."""
 MOST_REST_S = 2.0
 STAT = Path("/proc/stat")
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -217,7 +217,7 @@ class Moment:
 
     at_s: float
     idle_s: float
-    """Of all processors together, waiting for disks included."""
+    """Time of all processors together, waiting for disks included."""
     own_s: float
     """By this thread."""
 

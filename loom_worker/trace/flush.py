@@ -59,7 +59,7 @@ class TraceCall:
 
 
 class Flusher:
-    """Of a process that ends turns: counts the spans that it adds, and sends for the exporter in time."""
+    """Serves a process that ends turns: counts the spans that it adds, and sends for the exporter in time."""
 
     exports = True
 

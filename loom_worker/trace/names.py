@@ -8,7 +8,7 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
 
 CONVENTIONS_VERSION = "1.44.0"
-"""Of OpenTelemetry's semantic conventions."""
+"""Version of OpenTelemetry's semantic conventions."""
 SCHEMA_URL = f"https://opentelemetry.io/schemas/{CONVENTIONS_VERSION}"
 """Where that version is described; sent along with spans, so that a backend can translate their attributes."""
 
@@ -62,7 +62,7 @@ TOKENS_TOTAL = "conversation.tokens.total"
 COST_TOTAL = "conversation.cost.usd"
 
 TOKENS = "loom.tokens"
-"""Of this span and those below it: sent and received."""
+"""Tokens of this span and those below it: sent and received."""
 COST = "loom.cost_usd"
 
 _PROVIDERS = {

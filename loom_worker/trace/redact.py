@@ -13,7 +13,7 @@ from loom_worker.core.values.spans import SpanEvent, TraceSpan
 from loom_worker.guard.findings import KEPT_OUT, SECRET, redacted
 
 LONGEST_CHARS = 16_000
-"""Of a value that is looked at; no more of it could be sent."""
+"""Characters of a value that is looked at; no more of it could be sent."""
 CUT_CHARS = 512
 """Taken off the end of a value that was longer: a secret that is cut in two is not recognized there."""
 SHORT_CHARS = 64

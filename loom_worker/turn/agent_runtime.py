@@ -97,9 +97,9 @@ class PromptContext:
 
     text: str
     patterns: tuple[Json, ...] = ()
-    """Of each its id, score, confidence, and version: the digest of its text."""
+    """Id, score, confidence, and version: the digest of its text."""
     skills: tuple[Json, ...] = ()
-    """Of each its name, and how the message called for it."""
+    """The name of each, and how the message called for it."""
 
 
 class AgentRuntimes(Protocol):

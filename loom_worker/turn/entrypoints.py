@@ -37,7 +37,7 @@ from loom_worker.turn.worker import Execution, SessionContext, TurnWorker, guard
 log = logging.getLogger(__name__)
 
 VERSION_CHARS = 64
-"""Of a version that its file declares, so many are kept."""
+"""Characters that are kept of a version that its file declares."""
 AGAIN_MS = 1_000
 """A turn that failed in a way we did not foresee is tried again after this; each time counts as an attempt."""
 
@@ -243,7 +243,7 @@ def _quietly(action: Callable[[], object]) -> bool:
 
 
 MOST_CHARS = 1_000
-"""Of a critique, or of why there is none."""
+"""Characters of a critique, or of why there is none."""
 
 
 def scored(

@@ -14,7 +14,7 @@ from loom_worker.turn.tool_plan import SLACK_MS, is_lost
 MAX_DEATHS = 5
 """A judge whose workers died so often is dead: it may be what kills them. As many as of a tool call."""
 REMARKS_CHARS = 4_000
-"""Of all critiques together, as the model is told of them: they must fit into a small window, too."""
+"""Characters of all critiques together, as the model is told of them: they must fit into a small window, too."""
 USUAL_TIMEOUT_S = 60.0
 """For a judge that the agent's file does not have any more."""
 
@@ -29,7 +29,8 @@ class VerdictCheck:
 
 NO_VERDICTS = VerdictCheck()
 NO_PANEL = Panel(())
-"""Of an agent whose file has no judges any more; those that were asked give no verdict, and that is judged so."""
+"""The panel of an agent whose file has no judges any more; those that were asked give no verdict, and that is judged
+so."""
 
 
 @dataclass(frozen=True, slots=True)

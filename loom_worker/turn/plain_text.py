@@ -39,9 +39,9 @@ class _Writer:
         self.lines: list[str] = []
         self._prefixes: list[str] = []
         self._numbers: list[int | None] = []
-        """Of the next item of each open list; None: of bullets."""
+        """Number of the next item of each open list; None: of bullets."""
         self._mark = ""
-        """Of the item that begins, until its first line is written."""
+        """Mark of the item that begins, until its first line is written."""
         self._cells: list[str] = []
 
     def take(self, token: "Token") -> None:

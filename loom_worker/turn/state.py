@@ -51,7 +51,7 @@ class TurnState:
     held: tuple[Reservation, ...] = ()
     """What budgets have set aside for what the journal does not have."""
     verdicts: tuple[Verdict, ...] = ()
-    """Of judges on its answers, those that are about to be asked for included."""
+    """Verdicts of judges on its answers, those that are about to be asked for included."""
     saved_verdicts: int = 0
 
     @classmethod

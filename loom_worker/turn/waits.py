@@ -23,7 +23,7 @@ from loom_worker.turn.control import RunClock
 from loom_worker.turn.state import TurnState
 
 TRIES = 20
-"""Of one reply; a client that retries without end must not fill the journal."""
+"""Tries of one reply; a client that retries without end must not fill the journal."""
 ERROR_CHARS = 200
 
 

@@ -163,7 +163,7 @@ class Execution:
 
     @property
     def guardrails(self) -> Guardrails:
-        """Of agent and workspace together."""
+        """The guardrails of agent and workspace together."""
         return guardrails(self.runtime.agent, self.claim.rules)
 
     @property

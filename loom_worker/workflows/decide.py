@@ -51,7 +51,7 @@ class EndRun:
     stage: str | None = None
     """The key below which a retry does everything again; None: what is completed stays."""
     error: Mapping[str, object] | None = None
-    """Of the turn that failed, as its Turn says it."""
+    """Error of the turn that failed, as its Turn says it."""
 
 
 Decision = BeginStages | AskApproval | AwaitAnswers | EndRun

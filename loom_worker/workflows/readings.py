@@ -34,7 +34,7 @@ _LEADING_NUMBER = re.compile(
 )
 _ABSTAINS = frozenset({"none", "abstain", "abstention", "no vote", "undecided"})
 MOST_CHOICE_CHARS = 80
-"""Of an answer in which a choice may stand among other words."""
+"""Characters of an answer in which a choice may stand among other words."""
 _NO_WORD = re.compile(r"\W+")
 MOST_SHOWN = 20
 """Values of an enumeration that an agent is told of."""

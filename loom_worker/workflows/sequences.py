@@ -24,7 +24,7 @@ REPAIR = (
 """What a stage is told whose output is not what it must be; it continues the stage's own conversation."""
 REVISE = "A person has looked at your output and asks for a change: {{feedback}}\n\nGive the whole output again."
 MOST_REASON_CHARS = 500
-"""Of what a validation said, as the stage is told."""
+"""Characters of what a validation said, as the stage is told."""
 ANSWER_YES_OR_NO = "\n\nAnswer with yes or no first, then say why in one sentence."
 
 

@@ -56,7 +56,7 @@ class StageAnswer:
 
     text: str = ""
     decision: Literal["approve", "reject", "revise"] | None = None
-    """Of a person; None: it is an agent's answer."""
+    """Decision of a person; None: it is an agent's answer."""
     reason: str = ""
     """What the person said to it."""
     is_expired: bool = False

@@ -14,12 +14,12 @@ from loom_worker.core.fields import Fields, InvalidField, Place
 from loom_worker.core.values.learned import FORMS, Form, Gradient, LearnedLayer, NewVersion
 
 MOST_BYTES = 1_000_000
-"""Of a file; the request that brings it must be within the web's own limit, 1 MiB."""
+"""Bytes of a file; the request that brings it must be within the web's own limit, 1 MiB."""
 MOST_SIGNATURES = 64
-"""Of a layer, with its tuned prompts."""
+"""Signatures of a layer, with its tuned prompts."""
 MOST_DEMONSTRATIONS = 512
 MOST_CHARS = 32_000
-"""Of instructions, of a tuned prompt, of one demonstration."""
+"""Characters of instructions, of a tuned prompt, of one demonstration."""
 MOST_NAME_CHARS = 200
 MOST_FEEDBACK = 100
 """Criticisms of one tuned prompt."""

@@ -67,7 +67,7 @@ READ_DOCUMENT = ToolSpec(
 
 
 KIND = "documents"
-"""Of the origin that its tools carry."""
+"""Kind of the origin that its tools carry."""
 
 
 class DocumentsBackend:
@@ -221,7 +221,7 @@ def _noted(result: Json, note: str) -> Json:
 
 MAX_NAMES = 40
 MAX_CHARS = 4000
-"""Of the names together: some 1,000 tokens."""
+"""Characters of the names together: some 1,000 tokens."""
 
 
 def overview(folder_name: str, listing: FolderListing) -> str:

@@ -25,7 +25,7 @@ from loom_worker.core.sqlite_driver import codes, sqlite3
 from loom_worker.core.words import grams
 
 VERSION = 2
-"""Of tables and of how texts are cut; another one makes every index anew."""
+"""Version of tables and of how texts are cut; another one makes every index anew."""
 BUSY_S = 10.0
 
 _DAMAGED = (codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB)

@@ -20,7 +20,7 @@ MAX_BYTES = 12 * 1024
 _RESERVED_BYTES = 512
 """For what stands before and after the lines."""
 _WEIGHTS = "2.0, 3.0, 1.0, 1.0"
-"""Of a hit in the name, the headings, the text and its pairs of characters."""
+"""Weights of a hit in the name, the headings, the text and its pairs of characters."""
 
 _BEGINS = "substr(name, 1, length(:prefix)) = :prefix"
 _LIST = f"""
@@ -75,7 +75,7 @@ class Counts:
 
 
 def counts(connection: sqlite3.Connection, prefix: str = "") -> Counts:
-    """Of the files whose names begin so."""
+    """What the files hold whose names begin so."""
     sums = f"SELECT count(*), total(is_waiting), total(flaw != '') FROM files WHERE {_BEGINS}"
     total, waiting, unreadable = connection.execute(sums, {"prefix": plain(prefix)}).fetchone()
     return Counts(total, int(waiting), int(unreadable))

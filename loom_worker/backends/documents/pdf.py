@@ -14,7 +14,7 @@ from loom_worker.backends.documents.extract import MAX_TITLE_CHARS, Extract, Lin
 
 MAX_PAGES = 20_000
 MAX_STREAM_BYTES = 20_000_000
-"""Of one unpacked stream; a page of text has some thousands."""
+"""Bytes of one unpacked stream; a page of text has some thousands."""
 
 _BROKEN = (
     *(PyPdfError, DeprecationError, AssertionError, AttributeError, ArithmeticError, LookupError),

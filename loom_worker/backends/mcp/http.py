@@ -23,7 +23,7 @@ from loom_worker.core.values.agents import McpServer
 from loom_worker.guard.net.address import MAX_DIALLED, Deadline, Target, resolve_in_time, target
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
-"""Of one answer; as for a command's line."""
+"""Bytes of one answer; as for a command's line."""
 CONNECT_S = 5.0
 """For the name server, and for each address."""
 MAX_REASON_CHARS = 300

@@ -20,7 +20,7 @@ from loom_worker.core.values.agents import McpServer
 from loom_worker.core.values.json import Json
 
 MAX_BYTES = 32 * 1024
-"""Of the schema as JSON, references written out."""
+"""Bytes of the schema as JSON, references written out."""
 MAX_DEPTH = 24
 MAX_NODES = 4000
 """Objects, lists and values; a few references that each hold two others would otherwise grow without end."""
@@ -148,12 +148,12 @@ def _is_hidden(char: str) -> bool:
 
 
 MAX_TOOLS = 128
-"""Of one server; those beyond are left out."""
+"""Tools of one server; those beyond are left out."""
 MAX_DESCRIPTION_CHARS = 1024
 MAX_NAME_CHARS = 64
 """What providers take; the names of servers and tools are cut to this together."""
 MAX_OWN_NAME_CHARS = 256
-"""Of a tool's name on its server."""
+"""Characters of a tool's name on its server."""
 _DIGEST_CHARS = 8
 
 

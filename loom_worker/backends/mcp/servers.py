@@ -125,7 +125,7 @@ class Known:
             return self._reading
 
     def digest(self) -> str | None:
-        """Of the list in use; None while there is none."""
+        """The digest of the list in use; None while there is none."""
         listing, (known, digest) = self._listing, self._digest
         if listing is not known:
             text = json.dumps(listing.as_json()) if listing else ""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MAX_RESULT_BYTES = 10_000_000
-"""Of a result in UTF-8; more is cut."""
+"""Bytes of a result in UTF-8; more is cut."""
 MAX_IMAGE_CHARS = 7_000_000
 """Characters of an image in base64; most providers take no longer one."""
 
@@ -99,7 +99,8 @@ def _text(parts: Sequence[str | Json]) -> str:
 
 
 CODE = -32099
-"""Of errors that we answer ourselves in the server's stead; the last of those JSON-RPC leaves to implementations."""
+"""Code of errors that we answer ourselves in the server's stead; the last of those JSON-RPC leaves to
+implementations."""
 EXPIRED, UNREACHABLE, REFUSED = "expired", "unreachable", "refused"
 
 
@@ -134,7 +135,7 @@ T = TypeVar("T")
 PING_S = 1.0
 """A server that has let a call time out must answer a ping within this."""
 MAX_PAGES = 20
-"""Of a list of tools."""
+"""Pages of a list of tools."""
 
 
 class Transport(Protocol):

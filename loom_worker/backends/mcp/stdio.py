@@ -108,7 +108,7 @@ class Flood:
 
 
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-"""Of one line; 10 MB of text or bytes fit, escaped as JSON or in base64."""
+"""Bytes of one line; 10 MB of text or bytes fit, escaped as JSON or in base64."""
 PARTING_S = 0.5
 """A server may take this long to end by itself once its input is closed."""
 _REAPED_S = child.GRACE_S + 2.0

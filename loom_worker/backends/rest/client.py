@@ -107,7 +107,7 @@ def _spellings(secret: str) -> set[str]:
 
 
 MAX_SHOWN_CHARS = 500
-"""Of the body of an answer that is a failure."""
+"""Characters of the body of an answer that is a failure."""
 _TOLD = ("content-type", "content-length", "etag", "last-modified", "allow")
 """Headers of an answer that has no body by design."""
 _CHARSETS = frozenset(
@@ -218,7 +218,7 @@ class RestClient:
     """Asks one API; may be used from many threads."""
 
     base: Target
-    """Of the operator's own choice: only scheme, host and port count here."""
+    """The operator's own choice: only scheme, host and port count here."""
     headers: Mapping[str, str] = field(repr=False)
     """Sent with every question, the secret among them."""
     timeout_s: float

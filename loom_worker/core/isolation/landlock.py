@@ -33,7 +33,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 def version() -> int:
-    """Of the kernel's Landlock; 0 if it has none, or it is switched off."""
+    """The version of the kernel's Landlock; 0 if it has none, or it is switched off."""
     if sys.platform != "linux":
         return 0
     found: int = _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))

@@ -36,7 +36,7 @@ MOST_ATTEMPTS = 4
 MOST_QUEUED = 1_000
 """Messages that wait for one agent."""
 VALUE_BYTES = 64 * 1024
-"""Of a message that is always passed by value."""
+"""Bytes of a message that is always passed by value."""
 _REF = re.compile(r"\bref_[0-9a-f]{32}\b")
 
 
@@ -79,7 +79,7 @@ class AgentMessage:
     scope: str = ""
     user: str | None = None
     ref: str | None = None
-    """Of the whole content, where ``body`` is but a preview of it."""
+    """Reference of the whole content, where ``body`` is but a preview of it."""
     in_reply_to: str | None = None
     status: MessageStatus = "queued"
     attempts: int = 0

@@ -78,7 +78,7 @@ class VersionLabel:
     name: LabelName
     version: str
     share: float = 1.0
-    """Of new sessions (0-1) that get it; only a canary has less than all."""
+    """Share of new sessions (0-1) that get it; only a canary has less than all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class ActivationRequest:
     """A version, a label, or ``latest``, which takes the label away: new sessions follow the file again."""
     label: LabelName = "production"
     share: float = 1.0
-    """Of new sessions (0-1), for a canary."""
+    """Share of new sessions (0-1), for a canary."""
     repins: bool = False
     """True: sessions that have begun move to the version, too."""
 

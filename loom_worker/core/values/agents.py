@@ -163,7 +163,7 @@ class Auth:
     header: str = "Authorization"
     """Where a ``header`` secret stands."""
     user: str = ""
-    """Of ``basic``."""
+    """User name of ``basic``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +192,12 @@ class RemoteAgent:
     """An agent behind a URL that speaks the Agent2Agent protocol, and answers in place of a model."""
 
     url: str
-    """Of the agent, below which its card is found, or of the card itself."""
+    """URL of the agent, below which its card is found, or of the card itself."""
     auth: Auth | None = None
     allow_private: bool = False
     """The URL may name a loopback or private address."""
     timeout_s: float | None = None
-    """Of one answer; None: LOOM_LLM_TIMEOUT_S."""
+    """Time of one answer; None: LOOM_LLM_TIMEOUT_S."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +372,7 @@ class Part(Protocol):
     """Something read from files or servers that every process must have alike: agents, patterns, a file of tools."""
 
     def digest(self) -> str | None:
-        """Of what this process uses, the same in every process that uses the same; None if it has nothing yet. Quick.
+        """Digest of what this process uses, the same wherever that is the same; None if it has nothing yet. Quick.
 
         Equal contents read from folders of other names are the same.
         """
@@ -391,7 +391,7 @@ class ContentChange:
 
     kind: Literal["agent", "tool", "workflow"]
     name: str
-    """Of what the file defines; of a file with an error its path and line, as far as they are known."""
+    """Name of what the file defines; for a file with an error its path and line, as far as they are known."""
     outcome: Literal["updated", "refused"]
     stamp: str
     """Size and time of the file: what many processes notice is one edit if they are the same."""

@@ -20,7 +20,7 @@ _INCLUDED: Mapping[KeyScope, frozenset[KeyScope]] = {
 SECRET_PREFIX = "loom_"  # noqa: S105 - what every secret begins with
 SECRET_BYTES = 32
 SHOWN_CHARS = 11
-"""Of a secret that lists show: its prefix and six characters, 36 of its 256 bits."""
+"""Characters of a secret that lists show: its prefix and six characters, 36 of its 256 bits."""
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SECRET_DIGITS = 43
 """62 ** 43 > 2 ** 256, so every secret has this length."""

@@ -162,7 +162,7 @@ class CallCost:
     input_tokens: int
     """Never fewer than the provider will count."""
     max_tokens: int
-    """Of the reply, as it would be asked for without a budget."""
+    """Tokens of the reply, as it would be asked for without a budget."""
     input_nano: Decimal | None = FREE
     """Billionths of a USD for an input token at the highest rate that may apply; None: the price is not known."""
     output_nano: Decimal | None = FREE
@@ -235,7 +235,7 @@ class Grant:
     amount: Amount
     """Set aside: with as much of a reply as is likely."""
     max_tokens: int = 0
-    """Of a reply: what was asked for, or as much as the budgets leave."""
+    """Tokens of a reply: what was asked for, or as much as the budgets leave."""
     narrowed: str = ""
     """Which budget made the reply shorter than was asked for; empty: none."""
 

@@ -16,7 +16,7 @@ CANCELLED = "Cancelled: the turn ended before this call had a result."
 """What the model reads as the result of a call that its turn did not wait for."""
 
 LISTED_CHARS = 2_000
-"""Of the arguments and the result of each, as many as any Turn has of a result."""
+"""Characters of the arguments and the result of each, as many as any Turn has of a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Call:
     finished_ms: int | None = None
     content: str | None = None
     error_id: str | None = None
-    """Of the whole error, for a call that failed."""
+    """Id of the whole error, for a call that failed."""
     ref: str | None = None
-    """Of the whole result, where content is but a preview of it."""
+    """Reference of the whole result, where content is but a preview of it."""
     approval: Approval | None = None
     """What a person has said to it; None: nobody needs to be asked."""
     approve_by_ms: int | None = None

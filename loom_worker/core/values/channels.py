@@ -7,7 +7,7 @@ from loom_worker.core.values.json import Json, rfc3339
 
 ChannelFormat = Literal["markdown", "plain"]
 LEAST_CHARS, MOST_CHARS = 40, 1_000_000
-"""Of one message in a channel: less than an SMS of one part (70), and more than any channel takes."""
+"""Characters of one message in a channel: less than an SMS of one part (70), and more than any channel takes."""
 
 
 @dataclass(frozen=True, slots=True)

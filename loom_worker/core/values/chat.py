@@ -88,9 +88,9 @@ class ToolOutcome:
     is_error: bool = False
     duration_ms: int = 0
     ref: str | None = None
-    """Of the whole result, where ``content`` is but a preview of it."""
+    """Reference of the whole result, where ``content`` is but a preview of it."""
     error_id: str | None = None
-    """Of the whole error, where ``content`` is but a line of it."""
+    """Id of the whole error, where ``content`` is but a line of it."""
     note: str = ""
     """Loom's own note to the model after this result."""
     media: tuple[Media, ...] = ()

@@ -35,7 +35,7 @@ class AncestorBudget:
     lane: str
     turn: Json | None = None
     session: Json | None = None
-    """Of its session."""
+    """Budget of its session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class NewChild:
     """A turn of another agent that a call of this turn asks for."""
 
     position: int
-    """Of the call, within the turn."""
+    """Position of the call, within the turn."""
     agent: str
     session_id: str
     """Its conversation, which is made if it is new."""
@@ -68,7 +68,7 @@ class ChildEnd:
     output_text: str | None = None
     error: Json | None = None
     output_ref: Json | None = None
-    """Of a long answer, as OutputRef writes it."""
+    """Reference of a long answer, as OutputRef writes it."""
 
 
 @dataclass(frozen=True, slots=True)

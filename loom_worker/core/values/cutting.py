@@ -8,7 +8,7 @@ from loom_worker.core.values.json import Json
 
 _ELLIPSIS = "…"
 FIELD_BYTES = 16 * 1024
-"""Of one long field in a list, as JSON: as much as of a tool's result the model is sent whole."""
+"""Bytes of one long field in a list, as JSON: as much as of a tool's result the model is sent whole."""
 
 
 def dump(value: Any) -> str:

@@ -15,7 +15,7 @@ class Decision:
 
     verdict: ApprovalVerdict
     arguments: Json | None = None
-    """Of an edited call: all of them, in place of those the model gave."""
+    """Arguments of an edited call: all of them, in place of those the model gave."""
     reason: str | None = None
     """Why it is rejected; the model reads it."""
     by: Actor = LOCAL

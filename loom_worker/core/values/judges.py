@@ -29,11 +29,11 @@ CANNOT_TELL: tuple[CannotTell, ...] = get_args(CannotTell)
 CORRECTION = "[Loom: your answer was judged "
 """How the message begins that asks a model to answer again."""
 SCORE_DIGITS = 4
-"""Of a score that is shown; whether an answer passes is decided before it is rounded."""
+"""Digits of a score that is shown; whether an answer passes is decided before it is rounded."""
 THRESHOLD = 0.7
 MOST_ANSWERS, USUAL_ANSWERS = 10, 3
 MOST_MEMBERS = 20
-"""Of a panel: each of them is a task of its own for every answer."""
+"""Members of a panel: each of them is a task of its own for every answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Judgement:
 
 
 LISTED_CHARS = 200
-"""Of a critique or an error where a judge is shown in short."""
+"""Characters of a critique or an error where a judge is shown in short."""
 
 
 def shortened(judge: Json, budget: int) -> Json:

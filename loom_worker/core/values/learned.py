@@ -129,7 +129,7 @@ class LearnedPolicy:
     version: int | Literal["latest", "none"] | None = None
     """What sessions that begin are given, whatever is active; None: what is active."""
     max_tokens: int | None = None
-    """Of the system text; None: half of ROM's share of the input budget."""
+    """Tokens of the system text; None: half of ROM's share of the input budget."""
     signatures: tuple[str, ...] | None = None
     """Names of the signatures and tuned prompts that are the agent's own; None: all of them."""
 
@@ -217,7 +217,7 @@ class Activation:
     trial_version: int | None = None
     """Another version, for a share of them."""
     share: float = 0.0
-    """Of the sessions that begin, 0 to 1."""
+    """Share of the sessions that begin, 0 to 1."""
     history: tuple[int, ...] = ()
     """What was active before, the latest last."""
 
@@ -295,11 +295,11 @@ class Scores:
     by_status: Json = field(default_factory=dict)
     judged: int = 0
     mean_score: float | None = None
-    """Of judges, 0 to 1; None: no turn was judged."""
+    """Score of judges, 0 to 1; None: no turn was judged."""
     mean_tokens: float | None = None
-    """Of a turn."""
+    """Tokens of a turn."""
     mean_usd: float | None = None
-    """Of a turn whose price is known; None: of none."""
+    """Cost of a turn whose price is known; None: of none."""
 
     @classmethod
     def of(cls, outcomes: Iterable[TurnOutcome]) -> Self:

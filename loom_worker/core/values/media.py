@@ -125,7 +125,7 @@ class Part:
 
     type: Literal["text", "image", "file"]
     text: str = ""
-    """Of a text part, and of a text file as far as it was looked at."""
+    """What a text part says, or a text file as far as it was looked at."""
     url: str | None = None
     file_id: str | None = None
     name: str | None = None

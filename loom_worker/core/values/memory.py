@@ -55,7 +55,7 @@ class Change:
     """One step of memory: messages became a summary, L2 a snapshot, or what left L1 a summary by date and facts."""
 
     version: int
-    """Of the memory it led to."""
+    """Version of the memory it led to."""
     kind: ChangeKind
     level: Level | None
     messages: int

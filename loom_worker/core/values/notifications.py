@@ -33,9 +33,9 @@ class Delivery:
     """HTTP status of the last attempt; None if there was no answer."""
     last_error: str | None = None
     trace_id: str | None = None
-    """Of the turn's trace, which goes on with the receiver."""
+    """Id of the turn's trace, which goes on with the receiver."""
     run_id: str | None = None
-    """Of the run whose end it reports; ``turn_id`` is then the turn with which that came. None: a turn's end."""
+    """Id of the run whose end it reports; ``turn_id`` is then the turn with which that came. None: a turn's end."""
     headers: dict[str, str] | None = field(default=None, repr=False)
     """Sent beside those that every delivery has; None: no others."""
 

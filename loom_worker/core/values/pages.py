@@ -10,7 +10,7 @@ from loom_worker.core.values.cutting import dump, size_bytes
 from loom_worker.core.values.json import Json, rfc3339
 
 PAGE_BYTES = 1024 * 1024
-"""Of the JSON of a page's items; a page ends before the item that goes beyond it. 30 turns of a megabyte were one
+"""Bytes of the JSON of a page's items; a page ends before the item that goes beyond it. 30 turns of a megabyte were one
 answer of 25 MB, and 40 slow readers of it took the web to 3.3 GB."""
 PLACES = ("message", "passage")
 """What takes one place in a list of hits: each message that matches, or all that match in one passage."""

@@ -131,7 +131,7 @@ class PatternUse:
 
     pattern_id: str
     digest: str
-    """Of the pattern as it was used."""
+    """Digest of the pattern as it was used."""
     how: Literal["matched", "loaded"]
     """Added to the question, or requested by the model with ``load_pattern``."""
 
@@ -145,6 +145,6 @@ class Effect:
     succeeded: int = 0
     failed: int = 0
     cost_usd: float = 0.0
-    """Of all those turns together."""
+    """Cost of all those turns together."""
     tokens: int = 0
     last_ms: int | None = None

@@ -16,7 +16,7 @@ class Problem:
     """What to do about it; empty where ``text`` says as much."""
     file: str = ""
     line: int = 0
-    """Of ``file``, from 1; 0: the file as a whole, or no file."""
+    """Line of ``file``, from 1; 0: the file as a whole, or no file."""
     agent: str = ""
     field: str = ""
     """Dotted path of the key (``spec.tools[2]``), or the name of an environment variable."""

@@ -69,10 +69,10 @@ class RunStage:
     is_reused: bool = False
     """True: a retry took it over from the run before, where it was paid."""
     prompt: str | None = None
-    """Of an approval: what the person is shown. A turn has its own."""
+    """Prompt of an approval: what the person is shown. A turn has its own."""
     output_text: str | None = None
     output_ref: Json | None = None
-    """Of a long output: ``ref`` and ``preview``, which other agents read instead."""
+    """Reference of a long output: ``ref`` and ``preview``, which other agents read instead."""
     reason: str | None = None
     error: Json | None = None
     usage: Usage = field(default_factory=Usage)
@@ -135,7 +135,7 @@ class Run:
     status: RunStatus
     created_ms: int
     spec: Json = field(default_factory=dict)
-    """Of the workflow as it was when the run was accepted."""
+    """Spec of the workflow as it was when the run was accepted."""
     workflow_version: str | None = None
     variables: dict[str, str] = field(default_factory=dict)
     """Those of the request, and the defaults of the file, by the names that placeholders have."""
@@ -258,7 +258,7 @@ class NewStage:
     role: StageRole
     agent_id: str
     session_id: str
-    """Of its conversation, which is made if it is new."""
+    """Id of its conversation, which is made if it is new."""
     conversation: str
     input: str
     deadline_ms: int | None = None

@@ -37,9 +37,9 @@ class Schedule:
     max_execution_s: float | None = None
     """The deadline of what it starts."""
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Of a workflow's run."""
+    """Variables of a workflow's run."""
     input: str = ""
-    """Of an agent's turn."""
+    """Input of an agent's turn."""
     session_mode: SessionMode = "new"
     workspace: str = DEFAULT_WORKSPACE
 

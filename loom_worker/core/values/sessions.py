@@ -29,7 +29,7 @@ class Choice:
     backend: str | None = None
     """A database, of those the agent may work on."""
     provider: str | None = None
-    """Of the workspace."""
+    """Provider of the workspace."""
     permitted: NameRules = ALL_NAMES
     """Tools that the workspace permits."""
     version: str | None = None
@@ -113,9 +113,9 @@ class Session:
     rom: str | None = None
     """The system text as first sent: byte-stable for the life of the session."""
     agent_version: str | None = None
-    """Of its agent, which it keeps from its first turn on; None before that."""
+    """Version of its agent, which it keeps from its first turn on; None before that."""
     learned_version: int | None = None
-    """Of the learned layer that it began with; 0: with none, None: it has not begun."""
+    """Version of the learned layer that it began with; 0: with none, None: it has not begun."""
     learned_part: Json | None = None
     """What of that version is in the system text; None: nothing, or it has not been sent."""
     token_correction: float | None = None
@@ -173,7 +173,7 @@ class Message:
     token_count: int
     created_ms: int
     usage: Usage | None = None
-    """Of an assistant's message: what its reply cost."""
+    """Usage of an assistant's message: what its reply cost."""
     n: int = 0
     """Its row's number, which grows along the conversation; 0 before it is stored."""
     is_cut: bool = False

@@ -31,7 +31,7 @@ class Skill:
     trigger: Trigger = "model"
     keywords: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    """Of its other files, as paths within the folder: references/, scripts/, assets/."""
+    """Its other files, as paths within the folder: references/, scripts/, assets/."""
     digest: str = ""
     """SHA-256 of ``SKILL.md``, hexadecimal."""
     is_linked: bool = False

@@ -30,7 +30,7 @@ class Caller:
     agent: str = "default"
     """The agent's name; what agents keep for themselves is kept under it."""
     trace_id: str | None = None
-    """Of the turn's trace."""
+    """Id of the turn's trace."""
     run_id: str = ""
     """Id of the workflow's run that the turn is a stage of, or empty."""
 
@@ -63,9 +63,10 @@ class Outcome:
     content_type: str = "text/plain"
     """``application/json`` where the tool gave a JSON value."""
     code: str | None = None
-    """Of a failure: INVALID_INPUT, ERROR_NOT_FOUND, DATABASE_ERROR, UNAVAILABLE, one of the tool's own, or None."""
+    """Code of a failure: INVALID_INPUT, ERROR_NOT_FOUND, DATABASE_ERROR, UNAVAILABLE, one of the tool's own, or
+    None."""
     detail: str = ""
-    """Of a failure: what stands only in the error store, such as a traceback."""
+    """Detail of a failure: what stands only in the error store, such as a traceback."""
     is_fault: bool = False
     """True where the tool itself failed, and not what it was asked: it counts for the circuit breaker."""
     guard: tuple[Json, ...] = ()
@@ -73,9 +74,9 @@ class Outcome:
     media: tuple[Media, ...] = ()
     """Images that were taken out of the content, where their stubs stand now."""
     process: Json | None = field(default=None, compare=False)
-    """Of a call that ran in a child process: its ``pid``, and ``at``, from when to when in us since 1970."""
+    """Where a call ran in a child process: its ``pid``, and ``at``, from when to when in us since 1970."""
     error_read: Json | None = field(default=None, compare=False)
-    """Of a call that read the error store: the ``error_id`` it asked for, and ``at``."""
+    """Where a call read the error store: the ``error_id`` it asked for, and ``at``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +177,9 @@ class DataReference:
     turn_id: str
     tool: str
     size_bytes: int
-    """Of the original bytes."""
+    """Bytes of the original bytes."""
     stored_bytes: int
-    """Of what is kept, compressed or not."""
+    """Bytes of what is kept, compressed or not."""
     checksum: str
     """SHA-256 of the original bytes, in hexadecimal."""
     compressed: bool

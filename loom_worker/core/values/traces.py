@@ -6,7 +6,8 @@ from typing import Any, Literal, Self
 from loom_worker.core.values.json import Json
 
 RUNS = 50
-"""Of one turn: of more, such as of a turn that waited for days for its provider, the first and the last are kept."""
+"""Runs of one turn: of more, such as of a turn that waited for days for its provider, the first and the last are
+kept."""
 FIRST_RUNS = 10
 
 RunEnd = Literal["parked", "released", "died", "ended"]
@@ -38,11 +39,11 @@ class WorkerRun:
     """One worker's time with a turn, from its claim until it parked, released or ended it, or was found dead."""
 
     fence: int
-    """Of the claim; no two runs of a turn have the same."""
+    """Fence of the claim; no two runs of a turn have the same."""
     worker: str
     began_us: int
     ended_us: int
-    """Of one that died: when the next owner came."""
+    """Time of one that died: when the next owner came."""
     end: RunEnd
 
 
@@ -134,7 +135,7 @@ class CallTimes:
     """Asking a model for one reply: the context was built, then it was tried once or several times."""
 
     fence: int
-    """Of the run that did it."""
+    """Fence of the run that did it."""
     provider: str
     """As LOOM_PROVIDER names it."""
     model: str
@@ -142,7 +143,7 @@ class CallTimes:
     built: Interval | None = None
     """The context, the last time it was built for this reply."""
     tokens: int = 0
-    """Of the context, as counted."""
+    """Tokens of the context, as counted."""
     tries: tuple[Try, ...] = ()
     first_text_us: int | None = None
     """When the first piece of text came."""

@@ -29,7 +29,7 @@ _GLANCE_CHARS = 1000
 CancelAction = Literal["interrupt", "rollback", "finish"]
 """How a client asks a turn to end: what was said stays · as if it never ran · one last call without tools."""
 STRENGTH: dict[CancelAction | None, int] = {None: 0, "finish": 1, "interrupt": 2, "rollback": 3}
-"""Of two asks the stronger one holds, whatever their order."""
+"""The stronger one of two asks holds, whatever their order."""
 
 LISTED_CALLS = 50
 """Tool calls of one turn in a list."""
@@ -61,7 +61,7 @@ class NewTurn:
     said_ms: int | None = None
     """When it was said elsewhere, ms since 1970; None: it is said now."""
     key_id: str | None = None
-    """Of the API key with which it is submitted; None where none is needed."""
+    """Id of the API key with which it is submitted; None where none is needed."""
     user: str | None = None
     """Who asks, as the channel names the user, or Loom if there is no channel; None: nobody in particular."""
     channel: Channel | None = None
@@ -69,7 +69,7 @@ class NewTurn:
     guard: list[Json] | None = None
     """What guardrails decided on the input, as the audit keeps it; None: nothing."""
     run_id: str | None = None
-    """Of the workflow's run that it is a stage of, or works for; None: of none."""
+    """Id of the workflow's run that it is a stage of, or works for; None: of none."""
     ancestors: tuple[Ancestor, ...] = ()
     """The turns that wait for it, the one that asked it last."""
     firing: Firing | None = None
@@ -143,7 +143,7 @@ class Turn:
     trace_id: str | None = None
     request_id: str | None = None
     key_id: str | None = None
-    """Of the API key with which it was submitted; None where no key was needed."""
+    """Id of the API key with which it was submitted; None where no key was needed."""
     channel: Channel | None = None
     output_parts: tuple[str, ...] | None = None
     """The answer as messages of its channel; None without a channel, or while there is no answer."""
@@ -152,7 +152,7 @@ class Turn:
     judge: Json | None = None
     """What judges made of the latest answer that all of them have looked at; None: of none so far."""
     run_id: str | None = None
-    """Of the workflow's run that it is a stage of, or works for."""
+    """Id of the workflow's run that it is a stage of, or works for."""
     ancestors: tuple[Ancestor, ...] = ()
     """The turns that wait for it, the one that asked it last."""
     retry_of: str | None = None
@@ -171,13 +171,13 @@ class Turn:
     position: int = 0
     """Unfinished turns of the session before this one."""
     learned_version: int | None = None
-    """Of the learned layer that its session has; 0: none, None: it was never claimed."""
+    """Version of the learned layer that its session has; 0: none, None: it was never claimed."""
     waiting: Waiting | None = field(default=None, compare=False)
     """What it waits for, where somebody has looked; None for a turn that has ended."""
     is_cut: bool = False
     """True for a turn in a list whose fields are longer than shown."""
     agent_version: str | None = None
-    """Of the agent that ran it; None before it has run."""
+    """Version of the agent that ran it; None before it has run."""
     model: str | None = None
     """The model that answers it; None before it has run, or if the agent cannot work."""
     user: str | None = None
@@ -291,9 +291,9 @@ class Claim:
     budget: Json | None = None
     """The session's."""
     run_budget: Json | None = None
-    """Of the workflow's run that the turn is a stage of."""
+    """Budget of the workflow's run that the turn is a stage of."""
     ancestor_budgets: tuple[AncestorBudget, ...] = ()
-    """Of the turns that wait for it, and of their sessions."""
+    """Budgets of the turns that wait for it, and of their sessions."""
     rules: Rules = NO_RULES
     """What the workspace's administrator has set."""
     verdicts: tuple[Verdict, ...] = ()

@@ -237,7 +237,7 @@ class Workflow:
     source: str = ""
     """``file:line`` of its document."""
     lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Of each key, by its dotted path."""
+    """Lines of each key, by its dotted path."""
 
     @property
     def file(self) -> str:

@@ -22,7 +22,7 @@ _NEGATED = re.compile(
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _PUNCTUATION = re.compile(r"[^\w@.%-]+|(?<!\d)\.|\.(?!\d)|(?<!\w)-|-(?!\w)")
 _LIKENESS = 0.87
-"""Of a word and one with a letter left out, doubled or swapped."""
+"""Likeness of a word and one with a letter left out, doubled or swapped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from loom_worker.fronts.a2a.tasks import MESSAGE_MEMBER
 
 BETWEEN_PARTS = "\n\n"
 METADATA_BYTES = 16 * 1024
-"""Of JSON, as of any turn."""
+"""Bytes of JSON, as of any turn."""
 MOST_HISTORY = 10_000
 _CONTEXT = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,128}")
 """The id of a session."""
@@ -45,7 +45,7 @@ class SentMessage:
     context_id: str | None
     task_id: str | None
     metadata: Json
-    """Of the message and of the request, with what else the message says of itself."""
+    """Metadata of the message and of the request, with what else the message says of itself."""
     webhook: Webhook | None = field(repr=False)
     waits: bool
     """False: the client does not wait for the end."""

@@ -19,7 +19,7 @@ from loom_worker.store.turns import Turns
 LATE_MS = 2_000
 """A parked turn that nobody took up so long after it was due waits for a worker: sweeping and waking take less."""
 MOST_COUNTED = 500
-"""Of the turns that have begun, so many of the oldest are looked at for figures."""
+"""So many of the oldest turns that have begun are looked at for figures."""
 
 
 @dataclass(frozen=True, slots=True)

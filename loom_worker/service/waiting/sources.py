@@ -71,7 +71,7 @@ class Place:
             self.is_over = events[-1].is_final
 
     def following(self, found: Sequence[Event]) -> tuple[Event, ...] | None:
-        """Of what the log has behind this place, what the reader gets; None if the log alone cannot tell.
+        """What the reader gets of what the log has behind this place; None if the log alone cannot tell.
 
         That is so if events between were dropped from the log, or the final one was too large for it.
         """

@@ -26,7 +26,7 @@ def upgrade() -> None:
 
 
 def _fill_grams(tx: sa.Connection) -> None:
-    """Of what people said; the results that tools gave before are found by their other words alone."""
+    """Index what people said; the results that tools gave before are found by their other words alone."""
     said = tx.execute(sa.select(_messages.c.n, _messages.c.content).where(_messages.c.content != ""))
     rows = [{"our_n": n, "new": found} for n, content in said if (found := grams(content)) is not None]
     if rows:
