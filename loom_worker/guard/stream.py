@@ -9,8 +9,8 @@ CONTEXT_CHARS = 300
 """Characters of what was passed on that are kept to be searched with the rest: a word before a number tells what it
 is."""
 MOST_HELD_CHARS = 4_352
-"""Characters of what may yet become a finding: more than an element such as ``<password>`` holds in its longest form. Of a longer
-finding, such as a key file, only the beginning and the end are kept."""
+"""Characters of what may yet become a finding: more than an element such as ``<password>`` holds in its longest form.
+Of a longer finding, such as a key file, only the beginning and the end are kept."""
 MOST_UNKNOWN_CHARS = 256
 """Characters of a run without spaces that begins like no finding of great length: a key's needed part, an address and a
 number are shorter. Base64 and languages that write no spaces go on streaming."""
