@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from werkzeug.datastructures import FileStorage
 from werkzeug.formparser import FormDataParser
 
-from loom_worker.core.values.media import File, Part
+from loom_worker.core.values.media import File, InputPart
 from web.answers import json_answer, known_id, page_answer
 from web.caller import caller
 from web.check import ABSENT, NOT_BLANK, Given, Model, flawed
@@ -53,9 +53,9 @@ class PartMember(Model):
             raise flawed(f"the type {self.type} needs exactly one of {', '.join(_SOURCES)}, and no text")
         return self
 
-    def value(self) -> Part:
+    def value(self) -> InputPart:
         """As the service takes it."""
-        return Part(**{name: getattr(self, name) for name in self.model_fields_set})
+        return InputPart(**{name: getattr(self, name) for name in self.model_fields_set})
 
 
 Parts = Annotated[list[PartMember], Field(min_length=1, max_length=100)]

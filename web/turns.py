@@ -17,7 +17,7 @@ from loom_worker.core.values.decisions import ApprovalVerdict, Decision
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import CRITICALITIES, JUDGE_TYPES
-from loom_worker.core.values.media import Part
+from loom_worker.core.values.media import InputPart
 from loom_worker.core.values.notifications import EventType
 from loom_worker.core.values.spans import SpanEvent, SpanKind, SpanStatus, TraceSpan
 from loom_worker.core.values.turns import CancelAction, NewTurn, Retry, Turn, TurnStatus, is_blank
@@ -82,7 +82,7 @@ def _visible(given: str) -> str:
     return given
 
 
-def _values(given: str | list[PartMember]) -> str | tuple[Part, ...]:
+def _values(given: str | list[PartMember]) -> str | tuple[InputPart, ...]:
     return given if isinstance(given, str) else tuple(part.value() for part in given)
 
 
@@ -143,7 +143,7 @@ class NewTurnBody(Body):
             yield Flaw("/session_id", f"in the path: {expected_of(SESSION_ID)}")
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[InputPart, ...]:
         """The parts of its input; a text has none."""
         return () if isinstance(self.input, str) else self.input
 

@@ -152,11 +152,11 @@ def _list(workspace: str, *, is_all: bool, as_json: bool) -> None:
 
 def _told(skills: Skills, workspace: str) -> tuple[Skill, ...]:
     """The skills of a workspace; what is wrong with them and with others goes to standard error."""
-    shelf = skills.of(workspace)
-    for problem in shelf.problems:
+    skill_set = skills.of(workspace)
+    for problem in skill_set.problems:
         click.echo(problem, err=True)
-    _warn(shelf.warnings)
-    return shelf.skills
+    _warn(skill_set.warnings)
+    return skill_set.skills
 
 
 def _warn(warnings: Iterable[str]) -> None:

@@ -27,7 +27,7 @@ _ABOUT_EFFORT = re.compile(
     r"|(?:thinking|reasoning)\b.{0,40}(?:not (?:supported|permitted)|is enabled)",
     re.IGNORECASE,
 )
-"""A wish for thinking, which not every model takes in this form; blocks of thinking are another matter."""
+"""How thinking is asked for, which not every model takes in this form; blocks of thinking are another matter."""
 _ABOUT_CALLS = re.compile(r"\bmessages?[.\[]\d|\btool.(?:use|result|call)|\bfunction.?call", re.IGNORECASE)
 _ABOUT_MEDIA = re.compile(
     r"\b(?:input_)?(?:images?|pdf|documents?|files?)(?:\b|_)|\bmedia_type\b|multi-?modal|\bvision\b|\bmmproj\b"

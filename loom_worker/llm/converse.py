@@ -46,7 +46,7 @@ COUNTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ModelFamily:
     """What a family of models can do beside text and tools."""
 
     choices: frozenset[str] = frozenset()
@@ -64,29 +64,29 @@ class Family:
 
 
 ANY, BOTH = frozenset({"any"}), frozenset({"any", "tool"})
-NOVA = Family(BOTH, caches=True, has_results=True, top_k=("inferenceConfig", "topK"))
+NOVA = ModelFamily(BOTH, caches=True, has_results=True, top_k=("inferenceConfig", "topK"))
 NOVA_EFFORTS: Mapping[Effort, Json] = {
     each: {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low" if each == "low" else "medium"}}
     for each in EFFORT_TOKENS
 }
 """Nova's highest effort takes no limit of tokens, without which no budget would hold."""
 WORDS: Mapping[Effort, Json] = {each: {"reasoning_effort": each} for each in EFFORT_TOKENS}
-FAMILIES: tuple[tuple[str, Family], ...] = (
+FAMILIES: tuple[tuple[str, ModelFamily], ...] = (
     (r"amazon\.nova-2", replace(NOVA, efforts=NOVA_EFFORTS)),
     (r"amazon\.nova", NOVA),
-    (r"mistral\.(?:mistral-large-2|pixtral)", Family(ANY)),
-    (r"meta\.llama|writer\.palmyra", Family(streams_calls=False)),
-    (r"openai\.gpt", Family(BOTH, has_shapes=True, efforts=WORDS)),
-    (r"deepseek\.v|mistral\.mistral-large", Family(ANY, has_shapes=True)),
-    (r"(?:qwen|google|nvidia|minimax|moonshot(?:ai)?)\.|mistral\.(?:mini|magi|vox|dev)", Family(has_shapes=True)),
+    (r"mistral\.(?:mistral-large-2|pixtral)", ModelFamily(ANY)),
+    (r"meta\.llama|writer\.palmyra", ModelFamily(streams_calls=False)),
+    (r"openai\.gpt", ModelFamily(BOTH, has_shapes=True, efforts=WORDS)),
+    (r"deepseek\.v|mistral\.mistral-large", ModelFamily(ANY, has_shapes=True)),
+    (r"(?:qwen|google|nvidia|minimax|moonshot(?:ai)?)\.|mistral\.(?:mini|magi|vox|dev)", ModelFamily(has_shapes=True)),
 )
 """Part of a model's id after its region to what it can do; the first match applies. Sources in the Bedrock user guide:
 conversation-inference-supported-models-features, structured-output, prompt-caching; API reference: ToolChoice."""
 
 
-def family_of(model: str) -> Family:
+def family_of(model: str) -> ModelFamily:
     """By its id, the id of an inference profile, or an ARN of either; nothing is taken for granted of other models."""
-    return next((family for name, family in FAMILIES if re.search(rf"(?:\A|[./]){name}", model)), Family())
+    return next((family for name, family in FAMILIES if re.search(rf"(?:\A|[./]){name}", model)), ModelFamily())
 
 
 def converse_body(request: Request, model: str) -> Json:
@@ -126,7 +126,7 @@ def _with_tools_or_words(request: Request) -> Request:
     return replace(request, tools=(), may_call_tools=True, must_call="", messages=tuple(told))
 
 
-def _demanding(request: Request, family: Family) -> tuple[Request, Json]:
+def _demanding(request: Request, family: ModelFamily) -> tuple[Request, Json]:
     """The request for a call in the form that the family understands, and its choice of a tool."""
     name = request.must_call
     if not name:
@@ -141,7 +141,7 @@ def _demanding(request: Request, family: Family) -> tuple[Request, Json]:
     return replace(form, messages=(*form.messages, ChatMessage("user", words))), {}
 
 
-def _models_own(request: Request, family: Family) -> Json:
+def _models_own(request: Request, family: ModelFamily) -> Json:
     """The model's own fields, for what not every model has."""
     fields: Json = {}
     if request.thinking and family.efforts and not request.must_call:
@@ -159,7 +159,7 @@ def _tool(tool: Json) -> Json:
     return {"toolSpec": {"name": tool["name"], **described, "inputSchema": {"json": tool["input_schema"]}}}
 
 
-def _contents(blocks: Iterable[Json], family: Family) -> Iterator[Json]:
+def _contents(blocks: Iterable[Json], family: ModelFamily) -> Iterator[Json]:
     """The blocks of a message, each mark for the cache as a block after its own."""
     for block in blocks:
         yield _content(block, family)
@@ -167,7 +167,7 @@ def _contents(blocks: Iterable[Json], family: Family) -> Iterator[Json]:
             yield CACHE_POINT
 
 
-def _content(block: Json, family: Family) -> Json:
+def _content(block: Json, family: ModelFamily) -> Json:
     """One block of the Messages API as a block of this one."""
     match block["type"]:
         case "tool_use":

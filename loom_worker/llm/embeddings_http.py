@@ -58,7 +58,7 @@ class EmbeddingApi(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAi:
+class OpenAiEmbed:
     """OpenAI's ``/v1/embeddings``, which many servers speak.
 
     https://platform.openai.com/docs/api-reference/embeddings
@@ -86,7 +86,7 @@ class OpenAi:
 
 
 @dataclass(frozen=True, slots=True)
-class Voyage(OpenAi):
+class Voyage(OpenAiEmbed):
     """Voyage AI's ``/v1/embeddings``: OpenAI's form, but for the kind of a text.
 
     https://docs.voyageai.com/reference/embeddings-api

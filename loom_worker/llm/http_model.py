@@ -263,7 +263,7 @@ class HttpModel:
 
     def _ask(self, request: Request, deadline: float) -> Iterator[ReplyEvent]:
         body = self._server.body(request, self._model)
-        call = _Call(self._server, body, request, timeout_s=self._call_timeout_s, stopping=self._stopping)
+        call = _Sending(self._server, body, request, timeout_s=self._call_timeout_s, stopping=self._stopping)
         request.watch.asked(self.name)
         watched = WatchedBody(call, deadline=deadline, watch=request.watch)
         try:
@@ -351,7 +351,7 @@ def _noting(dropped: Collection[str], events: Iterator[ReplyEvent]) -> Iterator[
     yield from events
 
 
-class _Call:
+class _Sending:
     def __init__(
         self, server: ModelServer, body: Json, request: Request, *, timeout_s: float, stopping: Stopping | None
     ) -> None:

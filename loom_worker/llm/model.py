@@ -134,7 +134,7 @@ class Fallbacks:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A Model that is asked as a file wishes, where a request wishes nothing else."""
+    """A Model that is asked as a file says, where a request says nothing else."""
 
     model: Model
     thinking: Thinking | None

@@ -336,7 +336,7 @@ def _overlap(text: str, tag: str) -> int:
 
 
 @dataclass(slots=True)
-class _Call:
+class _GrowingCall:
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
@@ -363,8 +363,8 @@ class ChatAssembly(Assembly):
         super().__init__(model, max_bytes=max_bytes)
         self._most_blank, self._blank = most_blank, 0
         self._told: Json = {}
-        self._calls: list[_Call] = []
-        self._by_index: dict[object, _Call] = {}
+        self._calls: list[_GrowingCall] = []
+        self._by_index: dict[object, _GrowingCall] = {}
         self._thoughts: list[str] = []
         self._details: list[Json] = []
         self._message: Json = {}
@@ -461,7 +461,7 @@ class ChatAssembly(Assembly):
             if len(self._calls) >= MAX_BLOCKS:
                 self.is_too_large = True
                 return
-            call = self._by_index[index] = _Call()
+            call = self._by_index[index] = _GrowingCall()
             self._calls.append(call)
         call.id = call.id or str(call_id)
         if name != call.name and not call.pieces:
@@ -503,7 +503,7 @@ class ChatAssembly(Assembly):
             yield block | {POSITION_KEY: {"model": self._asked, "text": 0, "calls": 0}}
 
 
-def _opening(call: _Call) -> Json:
+def _opening(call: _GrowingCall) -> Json:
     return {"id": call.id, "name": call.name, "input": call.given}
 
 

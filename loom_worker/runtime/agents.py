@@ -128,10 +128,10 @@ class AgentRegistry:
         agent = agent or Agent(name, version=version or "1", backend=None)
         if workspace is None:
             return self._kept(agent, choice, why, has_skills=self._knowledge.has_skills_anywhere(agent))
-        shelf = self._knowledge.shelf(agent, workspace)
+        skill_set = self._knowledge.skill_set(agent, workspace)
         # One that cannot be read now counts too: its text may be in the message of a turn that continues.
-        runtime = self._kept(agent, choice, why, has_skills=bool(shelf.skills or shelf.problems))
-        return replace(runtime, shelf=shelf) if shelf.skills else runtime
+        runtime = self._kept(agent, choice, why, has_skills=bool(skill_set.skills or skill_set.problems))
+        return replace(runtime, skill_set=skill_set) if skill_set.skills else runtime
 
     def _kept(self, agent: Agent, choice: Choice, why: str, *, has_skills: bool) -> AgentRuntime:
         """The agent runtime as it was built before, as long as the agent and its tools are the same."""
@@ -164,8 +164,10 @@ class AgentRegistry:
     def tools(self, name: str, version: str | None = None, workspace: str | None = None) -> tuple[Tool, ...]:
         """The tools of an agent, None: whatever the workspace; no model and no index is built."""
         agent = self._agents.kept(name, version) or Agent(name, backend=None)
-        shelf = None if workspace is None else self._knowledge.shelf(agent, workspace)
-        has_skills = bool(shelf.skills or shelf.problems) if shelf else self._knowledge.has_skills_anywhere(agent)
+        skill_set = None if workspace is None else self._knowledge.skill_set(agent, workspace)
+        has_skills = (
+            bool(skill_set.skills or skill_set.problems) if skill_set else self._knowledge.has_skills_anywhere(agent)
+        )
         tool_set = self._tool_set(agent, AS_AGENT.under(self._rules.of(workspace)), has_skills=has_skills)
         return tool_set.registry.permitted(tool_set.allowed, read_only=agent.is_read_only)
 

@@ -22,7 +22,7 @@ from loom_worker.llm.embeddings_http import (
     EmbeddingApi,
     HttpEmbedder,
     OllamaEmbed,
-    OpenAi,
+    OpenAiEmbed,
     Voyage,
 )
 from loom_worker.llm.embeddings_local import HashedWords, StaticModel
@@ -146,7 +146,7 @@ def _api(provider: str, settings: Settings) -> EmbeddingApi:
         if url is None and key is None:
             needed = "LOOM_OPENAI_KEY or OPENAI_API_KEY, or LOOM_OPENAI_URL of another server"
             raise BadSettings(f"OpenAI's embeddings need a key: set {needed}")
-        return OpenAi((url or OPENAI_URL).rstrip("/"), key)
+        return OpenAiEmbed((url or OPENAI_URL).rstrip("/"), key)
     if provider == "voyage":
         if given.voyage_key is None and given.voyage_url is None:
             raise BadSettings(

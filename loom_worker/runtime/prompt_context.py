@@ -15,7 +15,7 @@ from loom_worker.core.values.facts import topic_words
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.learned import LearnedLayer
 from loom_worker.core.values.patterns import PatternMatch
-from loom_worker.core.values.skills import Skill, SkillShelf
+from loom_worker.core.values.skills import Skill, SkillSet
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.core.values.usage import Purpose
@@ -110,17 +110,20 @@ class Knowledge:
         """What an agent that has skills reads their files with, whatever it lists: their texts tell it to."""
         return (read_skill_file_tool(self.skills),)
 
-    def shelf(self, agent: Agent, workspace: str) -> SkillShelf:
+    def skill_set(self, agent: Agent, workspace: str) -> SkillSet:
         """The agent's skills in a workspace as they are now; what is wrong with one is logged once."""
         if not agent.skills_enabled:
-            return SkillShelf()
-        shelf = self.skills.of(workspace)
+            return SkillSet()
+        skill_set = self.skills.of(workspace)
         known = self._told.get(workspace, ())
-        self._told[workspace] = (*shelf.problems, *shelf.warnings)
-        for told, problems in (("skill left out: %s", shelf.problems), ("skill loads, but: %s", shelf.warnings)):
+        self._told[workspace] = (*skill_set.problems, *skill_set.warnings)
+        for told, problems in (
+            ("skill left out: %s", skill_set.problems),
+            ("skill loads, but: %s", skill_set.warnings),
+        ):
             for problem in (each for each in problems if each not in known):
                 log.warning(told, one_line(problem, MOST_PROBLEM_CHARS))
-        return shelf
+        return skill_set
 
     def has_skills_anywhere(self, agent: Agent) -> bool:
         """True if the agent uses skills and there is one, in whatever workspace."""
@@ -129,10 +132,12 @@ class Knowledge:
     def standing(self, runtime: AgentRuntime) -> str:
         if not runtime.agent.skills_enabled:
             return ""
-        shelf, tools = runtime.shelf, _names(runtime)
+        skill_set, tools = runtime.skill_set, _names(runtime)
         most_tokens = int(STANDING_SHARE * runtime.input_budget_tokens)
         return _fitted(
-            lambda most_chars: for_system_prompt(shelf, most_chars=most_chars, tools=tools), most_tokens, runtime.count
+            lambda most_chars: for_system_prompt(skill_set, most_chars=most_chars, tools=tools),
+            most_tokens,
+            runtime.count,
         )
 
     def learned(self, workspace: str, lane: str, agent: Agent, version: int | None) -> tuple[int, LearnedLayer | None]:
@@ -213,7 +218,7 @@ class Knowledge:
 def _called(turn: Turn, runtime: AgentRuntime) -> tuple[tuple[Skill, Literal["manual", "keyword"]], ...]:
     if not runtime.agent.skills_enabled:
         return ()
-    return chosen(runtime.shelf, turn.input, most=runtime.agent.max_skills_per_turn)
+    return chosen(runtime.skill_set, turn.input, most=runtime.agent.max_skills_per_turn)
 
 
 def _fitted(tell: Callable[[int], str], most_tokens: int, count: Count) -> str:

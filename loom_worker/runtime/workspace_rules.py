@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from loom_worker.core.values.skills import SkillShelf
+from loom_worker.core.values.skills import SkillSet
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 from loom_worker.skills.index import Skills
 from loom_worker.store.database import Database
@@ -54,7 +54,7 @@ class RuledSkills(Skills):
         super().__init__(root)
         self._rules = rules
 
-    def of(self, workspace: str) -> SkillShelf:
+    def of(self, workspace: str) -> SkillSet:
         """The skills of a workspace, without those that its administrator has ruled out."""
-        shelf, names = super().of(workspace), self._rules.of(workspace).skills
-        return replace(shelf, skills=tuple(skill for skill in shelf.skills if names.permit(skill.name)))
+        skill_set, names = super().of(workspace), self._rules.of(workspace).skills
+        return replace(skill_set, skills=tuple(skill for skill in skill_set.skills if names.permit(skill.name)))

@@ -15,7 +15,7 @@ from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.guardrails import NO_GUARDRAILS, Guardrails, Stage
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.media import Part, joined
+from loom_worker.core.values.media import InputPart, joined
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession, SessionPatch
 from loom_worker.core.values.tenants import LOCAL, Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import NewTurn, Turn
@@ -110,7 +110,7 @@ class InputGuard:
         self._audit.add(AuditEntry(at_ms=now_ms(), action=action, decisions=decisions, **(about | who)))
 
 
-def _with_texts(parts: Iterable[Part], texts: Iterable[str]) -> Json:
+def _with_texts(parts: Iterable[InputPart], texts: Iterable[str]) -> Json:
     """Parts and input with what is left of the parts' texts; a file is as it is, so what would change it is refused."""
     for place, (part, text) in enumerate(zip(parts, texts, strict=True)):
         if part.type != "text" and part.text != text:

@@ -9,7 +9,7 @@ from loom_worker.core.errors import ToolFailed
 from loom_worker.core.text import one_line
 from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.skills import Skill, SkillShelf
+from loom_worker.core.values.skills import Skill, SkillSet
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.skills.folder import is_name
 from loom_worker.skills.index import Skills
@@ -32,8 +32,8 @@ def read_skill_file_tool(skills: Skills, *, page_bytes: int = PAGE_BYTES) -> Too
     """
 
     def run(arguments: Json, caller: Caller) -> str:
-        shelf = skills.of(caller.workspace)
-        skill = _skill(shelf, arguments["skill"])
+        skill_set = skills.of(caller.workspace)
+        skill = _skill(skill_set, arguments["skill"])
         path = arguments.get("path", FILE).removeprefix("./")
         lines = lines_of(skill.body) if path == FILE else _lines(skills, skill, path)
         page = _SkillPage(lines, int(arguments.get("offset_lines", 0)), int(arguments.get("limit_lines", USUAL_LINES)))
@@ -63,10 +63,10 @@ class _SkillPage:
         return block(skill, attributes, above, "\n".join(self._lines[self._offset : end]), more)
 
 
-def _skill(shelf: SkillShelf, name: str) -> Skill:
-    found = next((skill for skill in shelf.skills if skill.name == name.strip()), None)
+def _skill(skill_set: SkillSet, name: str) -> Skill:
+    found = next((skill for skill in skill_set.skills if skill.name == name.strip()), None)
     if found is None:
-        known = [skill.name for skill in shelf.skills if skill.trigger != "manual"]
+        known = [skill.name for skill in skill_set.skills if skill.trigger != "manual"]
         raise _failed(f"no skill {one_line(name, 30)!r}; {_near(name, known)}", "ERROR_NOT_FOUND")
     return found
 

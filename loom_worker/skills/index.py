@@ -12,7 +12,7 @@ from pathlib import Path
 from loom_worker.core.errors import BadFile
 from loom_worker.core.live_files import GRANULE_S, Marks, marks_of
 from loom_worker.core.text import one_line
-from loom_worker.core.values.skills import Skill, SkillShelf
+from loom_worker.core.values.skills import Skill, SkillSet
 from loom_worker.core.yaml_files import MAX_BYTES
 from loom_worker.skills.folder import listed, opened, read
 from loom_worker.skills.spec import FILE, ONLY_IN, skill_from, without_itself
@@ -59,18 +59,18 @@ class Skills:
         """The folder of the workspaces."""
         return self._root
 
-    def of(self, workspace: str) -> SkillShelf:
+    def of(self, workspace: str) -> SkillSet:
         """The skills of a workspace and what is wrong with others of its folders; empty where it has no folder."""
         if not is_workspace(workspace):
-            return SkillShelf(problems=(f"{one_line(workspace)}: no name of a workspace",))
+            return SkillSet(problems=(f"{one_line(workspace)}: no name of a workspace",))
         with self._lock:
             try:
                 names = self._names(workspace)
             except OSError as error:
                 self._kept.pop(workspace, None)
                 is_absent = isinstance(error, FileNotFoundError)
-                return SkillShelf(problems=() if is_absent else (f"{workspace}/{SKILLS}: {error.strerror}",))
-            return self._shelf(workspace, names)
+                return SkillSet(problems=() if is_absent else (f"{workspace}/{SKILLS}: {error.strerror}",))
+            return self._skill_set(workspace, names)
 
     def workspaces(self) -> tuple[str, ...]:
         """The workspaces that have a folder for skills, by name."""
@@ -107,7 +107,7 @@ class Skills:
             }
         return dict(sorted(found.items()))
 
-    def _shelf(self, workspace: str, names: dict[str, bool]) -> SkillShelf:
+    def _skill_set(self, workspace: str, names: dict[str, bool]) -> SkillSet:
         known = self._kept.get(workspace, {})
         kept: dict[str, _CachedSkill] = {}
         found_by_folder: dict[str, Skill | str] = {}
@@ -131,7 +131,7 @@ class Skills:
         if len(names) > MAX_SKILLS:
             problems.append(f"{workspace}/{SKILLS}: {len(names)} folders, only the first {MAX_SKILLS} are read")
         self._kept[workspace] = kept
-        return SkillShelf(tuple(skills[name] for name in sorted(skills)), tuple(problems))
+        return SkillSet(tuple(skills[name] for name in sorted(skills)), tuple(problems))
 
     def _source(self, workspace: str, name: str) -> tuple[str, ...]:
         where = f"{workspace}/{SKILLS}/{name}"

@@ -203,10 +203,10 @@ def owner(skill: Skill) -> str:
 
 def _skill(root: Path, workspace: str, name: str) -> Skill:
     check_skill(name)
-    shelf = Skills(root).of(workspace)
-    for skill in shelf.skills:
+    skill_set = Skills(root).of(workspace)
+    for skill in skill_set.skills:
         if skill.name == name:
             return skill
     where = f"{workspace}/{SKILLS}/{name}"
-    why = [problem for problem in shelf.problems if problem.startswith((f"{where}/", f"{where}:"))]
+    why = [problem for problem in skill_set.problems if problem.startswith((f"{where}/", f"{where}:"))]
     raise NotFound(why[0] if why else f"the workspace {one_line(workspace)} has no skill {name}")

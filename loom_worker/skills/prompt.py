@@ -13,7 +13,7 @@ from itertools import accumulate, takewhile
 from typing import Literal
 
 from loom_worker.core.text import clean, defused, one_line
-from loom_worker.core.values.skills import Skill, SkillShelf
+from loom_worker.core.values.skills import Skill, SkillSet
 from loom_worker.core.words import UNSPACED
 
 Reason = Literal["manual", "keyword"]
@@ -30,17 +30,17 @@ _SPACED = rf"[^\W{UNSPACED.pattern[1:-1]}]"
 _WORD = re.compile(f"{_SPACED}+")
 
 
-def chosen(shelf: SkillShelf, message: str, *, most: int) -> tuple[tuple[Skill, Reason], ...]:
+def chosen(skill_set: SkillSet, message: str, *, most: int) -> tuple[tuple[Skill, Reason], ...]:
     """At most so many skills, each with why: first those called by ``use skill: name``, in the order of their mention.
 
     Any skill can be called. Then come skills with trigger keyword, those with the most different keywords first.
     """
     text = _folded(message if len(message) <= MAX_CHARS else f"{message[:_HALF]}\n{message[-_HALF:]}")
     words = frozenset(_WORD.findall(text))
-    called = _called(text, {skill.name: skill for skill in shelf.skills})
+    called = _called(text, {skill.name: skill for skill in skill_set.skills})
     hits = [
         (-found, skill.name, skill)
-        for skill in shelf.skills
+        for skill in skill_set.skills
         if skill.trigger == "keyword" and skill.name not in called and (found := _hits(skill.keywords, text, words))
     ]
     found_all: list[tuple[Skill, Reason]] = [(skill, "manual") for skill in called.values()]
@@ -109,15 +109,15 @@ Tools = Collection[str] | None
 """Names of the tools that the agent has; None where that is not known."""
 
 
-def for_system_prompt(shelf: SkillShelf, *, most_chars: int, tools: Tools = None) -> str:
+def for_system_prompt(skill_set: SkillSet, *, most_chars: int, tools: Tools = None) -> str:
     """What the system prompt of a session says of skills: a list, and the instructions of those with trigger auto.
 
     Manual skills are not listed: the user calls them, the model cannot choose them. Instructions that do not fit give
-    way to an entry in the list, and the end of a list that does not fit to a count. The same shelf gives the same
+    way to an entry in the list, and the end of a list that does not fit to a count. The same skills give the same
     text; empty where there is nothing to say, or no room to.
     """
-    auto = [skill for skill in shelf.skills if skill.trigger == "auto"]
-    others = [skill for skill in shelf.skills if skill.trigger in ("model", "keyword")]
+    auto = [skill for skill in skill_set.skills if skill.trigger == "auto"]
+    others = [skill for skill in skill_set.skills if skill.trigger in ("model", "keyword")]
     entries = {skill.name: _entry(skill) for skill in (*auto, *others)}
     blocks: list[str] = []
     for skill in auto:

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import Conflict, Flaw, Invalid, NotFound
-from loom_worker.core.values.media import File, Part
+from loom_worker.core.values.media import File, InputPart
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.tenants import Tenant, WorkspaceUser, session_of, user_of, workspace_of
 from loom_worker.store.database import Database
@@ -99,7 +99,7 @@ class FileRows:
         return gone, found[-1].id if len(found) == limit else ""
 
 
-def take(tx: Connection, owner: Any, parts: Iterable[Part], *, most_bytes: int) -> None:
+def take(tx: Connection, owner: Any, parts: Iterable[InputPart], *, most_bytes: int) -> None:
     """Give a session the files of a turn that is accepted.
 
     Args:

@@ -10,7 +10,7 @@ from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usag
 from loom_worker.core.values.children import Ancestor
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import Verdict
-from loom_worker.core.values.media import Media, Part
+from loom_worker.core.values.media import InputPart, Media
 from loom_worker.core.values.memory import Change, MemoryState, Snapshot
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import DEFAULT_AGENT, Choice, Message, Session
@@ -79,7 +79,7 @@ def turn(row: Row, *, calls: Sequence[Call] = (), position: int = 0) -> Turn:
         ancestors=Ancestor.of_rows(row["ancestors"]),
         calls=tuple(calls),
         position=position,
-        parts=tuple(map(Part.of_row, row["parts"] or ())),
+        parts=tuple(map(InputPart.of_row, row["parts"] or ())),
     )
 
 

@@ -14,7 +14,7 @@ from loom_worker.core.values.channels import Channel
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.ids import new_id, now_us
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.media import Part
+from loom_worker.core.values.media import InputPart
 from loom_worker.core.values.sessions import DEFAULT_AGENT, NewSession
 from loom_worker.core.values.tenants import Tenant, session_of, workspace_of
 from loom_worker.core.values.turns import NewTurn, Retry, Turn
@@ -168,7 +168,7 @@ def _again(failed: Any, asked: Retry) -> NewTurn:
     deadline_ms = failed["deadline_ms"]
     return NewTurn(
         input=failed["input"],
-        parts=tuple(map(Part.of_row, failed["parts"] or ())),
+        parts=tuple(map(InputPart.of_row, failed["parts"] or ())),
         webhook=rows.webhook(failed),
         deadline_s=None if deadline_ms is None else (deadline_ms - failed["created_ms"]) / 1000,
         max_attempts=failed["max_attempts"],

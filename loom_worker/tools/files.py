@@ -21,7 +21,7 @@ from loom_worker.core import crash_points
 from loom_worker.core.errors import Flaw, Invalid, LoomError, NotFound, Rejected, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.ids import now_ms
-from loom_worker.core.values.media import FILE_ID, IMAGES, File, Media, Part, new_file_id, plain_name, ref_of
+from loom_worker.core.values.media import FILE_ID, IMAGES, File, InputPart, Media, new_file_id, plain_name, ref_of
 from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
 from loom_worker.core.values.tools import Caller, Outcome
 from loom_worker.core.values.turns import Turn
@@ -139,7 +139,7 @@ class Files:
         found = self.rows.named(file_id)
         return b"" if found is None else self._bytes(found)
 
-    def looked_up(self, tenant: Tenant, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def looked_up(self, tenant: Tenant, parts: tuple[InputPart, ...]) -> tuple[InputPart, ...]:
         """Parts with what is known of their files; nothing is stored.
 
         Raises:
@@ -148,7 +148,7 @@ class Files:
         """
         return tuple(self._looked_up(tenant, place, part) for place, part in enumerate(parts))
 
-    def _looked_up(self, tenant: Tenant, place: int, part: Part) -> Part:
+    def _looked_up(self, tenant: Tenant, place: int, part: InputPart) -> InputPart:
         try:
             if part.data is not None:
                 file, name = io.BytesIO(part.data), part.name or part.type
@@ -167,7 +167,7 @@ class Files:
         return part
 
     @contextmanager
-    def kept(self, parts: tuple[Part, ...]) -> Iterator[None]:
+    def kept(self, parts: tuple[InputPart, ...]) -> Iterator[None]:
         """Store the bytes that came with parts, whose rows come with the turn's; remove them if that is refused.
 
         Raises:
@@ -183,7 +183,7 @@ class Files:
             self._drop(*(file.id for file, _ in came))
             raise
 
-    def fetched(self, turn: Turn, place: int) -> Part:
+    def fetched(self, turn: Turn, place: int) -> InputPart:
         """A part of a turn with the file that its URL names, which is stored under an id that follows from its place.
 
         Raises:
@@ -257,7 +257,7 @@ class Files:
         self.references.stores.disk.drop(map(ref_of, ids))
 
 
-def _known(part: Part, file: File, read: Callable[[], bytes]) -> Part:
+def _known(part: InputPart, file: File, read: Callable[[], bytes]) -> InputPart:
     """A part with its file; of a text with what it says."""
     part = replace(part, file=file, media=file.media, file_id=None if part.url else file.id)
     if part.type == "image" and (file.media is None or file.media.pages):

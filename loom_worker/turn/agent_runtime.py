@@ -10,7 +10,7 @@ from loom_worker.core.values.guardrails import Stage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.learned import LearnedLayer
 from loom_worker.core.values.sessions import Choice
-from loom_worker.core.values.skills import SkillShelf
+from loom_worker.core.values.skills import SkillSet
 from loom_worker.core.values.tools import Occasion, Tool
 from loom_worker.core.values.turns import Claim, Turn
 from loom_worker.judge.evaluate import JudgeModel
@@ -59,7 +59,7 @@ class AgentRuntime:
     """What may be sent to it, in tokens as ``count`` counts them."""
     judge: JudgeModel | None = None
     """For its LLM judges; None: there is no LLM to ask."""
-    shelf: SkillShelf = field(default_factory=SkillShelf)
+    skill_set: SkillSet = field(default_factory=SkillSet)
     """The skills of the session's workspace, of the same look that decided on the tool that reads them."""
     late: Mapping[str, Occasion] = field(default_factory=dict)
     """Tools that are shown only once there is an occasion, by name; empty where all are shown."""

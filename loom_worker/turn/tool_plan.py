@@ -146,18 +146,18 @@ def check(calls: Sequence[Call], rules: CallRules, *, now_ms: int) -> Check:
     Args:
         calls: all of them, in order: one whose twin has an answer is given the same.
     """
-    found = [(_fate(call, calls, rules, now_ms), call) for call in calls if call.is_open]
-    found = [(fate, call) for fate, call in found if call.awaits is None or fate in ("close", "approve")]
-    under_way = sum(fate == "wait" and (call.sent_ms is not None or call.status == "running") for fate, call in found)
-    send = [call for fate, call in found if fate == "send"]
+    found = [(_step(call, calls, rules, now_ms), call) for call in calls if call.is_open]
+    found = [(step, call) for step, call in found if call.awaits is None or step in ("close", "approve")]
+    under_way = sum(step == "wait" and (call.sent_ms is not None or call.status == "running") for step, call in found)
+    send = [call for step, call in found if step == "send"]
     return Check(
         tuple(send[: max(rules.concurrency - under_way, 0)]),
-        tuple(_closed(call, calls, rules, now_ms) for fate, call in found if fate == "close"),
-        tuple(replace(call, approval="expired") for fate, call in found if fate == "approve"),
+        tuple(_closed(call, calls, rules, now_ms) for step, call in found if step == "close"),
+        tuple(replace(call, approval="expired") for step, call in found if step == "approve"),
     )
 
 
-def _fate(
+def _step(
     call: Call, calls: Sequence[Call], rules: CallRules, now_ms: int
 ) -> Literal["send", "close", "approve", "wait"]:
     if call.is_awaiting:

@@ -1,4 +1,4 @@
-"""What is read out of agents' answers: JSON, yes or no, one of several choices, a vote, a wish to begin again. Pure."""
+"""What is read out of agents' answers: JSON, yes or no, one of several choices, a vote, a call to begin again. Pure."""
 
 import json
 import math

@@ -211,24 +211,25 @@ def iterative(pattern: Iterative, scene: Scene) -> Steps:
     """
     stages, begin, feedback = pattern.pipeline.stages, 0, ""
     kept: list[_Output] = []
-    wish: Restart | None = None
+    restart: Restart | None = None
     for iteration in range(pattern.max_iterations):
-        outputs, wish = kept[:begin], None
+        outputs, restart = kept[:begin], None
         inside = replace(scene.below("iterations", iteration), feedback=feedback)
         initial = inside.filled(pattern.pipeline.initial_prompt)
         for n in range(begin, len(stages)):
             more = _how_to_restart(pattern, stages[n])
             try:
                 text = yield from _stage(pattern.pipeline, n, inside, initial, outputs, more)
-                wish = restart_of(text) if more else None
+                restart = restart_of(text) if more else None
             except InvalidOutput as error:
-                text, wish = error.output or "", Restart("", error.message)
+                text, restart = error.output or "", Restart("", error.message)
             outputs.append(_Output(stages[n], text))
-            if wish is not None:
+            if restart is not None:
                 break
-        if wish is None:
+        if restart is None:
             return outputs[-1].text
-        kept, begin, feedback = outputs, _first(pattern, wish, len(outputs)), wish.reason or "it is not good enough yet"
+        kept, begin = outputs, _first(pattern, restart, len(outputs))
+        feedback = restart.reason or "it is not good enough yet"
     why = f"The work was not done after {pattern.max_iterations} iterations, the most it may take: {feedback}"
     last = scene.key("iterations", pattern.max_iterations - 1)
     raise Stopped("incomplete", "iterations", why, stage=last, output=outputs[-1].text)
@@ -239,11 +240,11 @@ def _how_to_restart(pattern: Iterative, stage: PipelineStage) -> str:
     return ASK_AGAIN if not pattern.restart_triggers or stage.id in pattern.restart_triggers else ""
 
 
-def _first(pattern: Iterative, wish: Restart, done: int) -> int:
+def _first(pattern: Iterative, restart: Restart, done: int) -> int:
     """The stage from which the next iteration begins: the one named, if it may be and there is something before it."""
     ids = [stage.id for stage in pattern.pipeline.stages]
-    if wish.stage in ids and (not pattern.restartable_stages or wish.stage in pattern.restartable_stages):
-        return min(ids.index(wish.stage), done)
+    if restart.stage in ids and (not pattern.restartable_stages or restart.stage in pattern.restartable_stages):
+        return min(ids.index(restart.stage), done)
     return 0
 
 

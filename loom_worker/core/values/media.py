@@ -120,7 +120,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class InputPart:
     """One part of what a user says."""
 
     type: Literal["text", "image", "file"]
@@ -153,7 +153,7 @@ class Part:
         return {**self.as_json(), "media": media}
 
     @classmethod
-    def of_row(cls, row: Json) -> "Part":
+    def of_row(cls, row: Json) -> "InputPart":
         """What as_row wrote."""
         return cls(**{**row, "media": Media(**row["media"]) if row["media"] else None})
 
@@ -165,12 +165,12 @@ class Part:
         return {"type": self.type, **given, **({"name": self.name} if self.name else {})}
 
 
-def media_of(parts: Iterable[Part]) -> tuple[Media, ...]:
+def media_of(parts: Iterable[InputPart]) -> tuple[Media, ...]:
     """The images and PDFs among them that are known already."""
     return tuple(part.media for part in parts if part.media)
 
 
-def joined(parts: Iterable[Part]) -> str:
+def joined(parts: Iterable[InputPart]) -> str:
     """The text in which all of them stand."""
     return "\n\n".join(part.said for part in parts)
 

@@ -40,7 +40,7 @@ class Skill:
 
 
 @dataclass(frozen=True, slots=True)
-class SkillShelf:
+class SkillSet:
     """The skills of one workspace."""
 
     skills: tuple[Skill, ...] = ()

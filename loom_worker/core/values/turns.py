@@ -14,7 +14,7 @@ from loom_worker.core.values.children import Ancestor, AncestorBudget
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, items, text
 from loom_worker.core.values.json import Json, rfc3339, strict_json
 from loom_worker.core.values.judges import Verdict, shortened
-from loom_worker.core.values.media import Part
+from loom_worker.core.values.media import InputPart
 from loom_worker.core.values.schedules import Firing
 from loom_worker.core.values.sessions import Choice
 from loom_worker.core.values.traces import NO_TRACE, RunEnd, TurnTrace, WorkerRun
@@ -41,7 +41,7 @@ class NewTurn:
 
     input: str
     """The text; of parts, all that stands for them in it."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[InputPart, ...] = ()
     """What it was made of; empty: the client gave a text."""
     webhook: Webhook | None = None
     deadline_s: float | None = None
@@ -184,7 +184,7 @@ class Turn:
     """The user of its session, when it was accepted."""
     response_format: Json | None = None
     """As of NewTurn; once it has run, the agent's with ``by: agent`` where it has none of its own."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[InputPart, ...] = ()
     """What the input was made of; empty: a text."""
 
     @property

@@ -25,7 +25,7 @@ from loom_worker.llm.embeddings import (
     cut,
     sourced,
 )
-from loom_worker.llm.embeddings_http import EmbeddingApi, HttpEmbedder, OllamaEmbed, OpenAi, Voyage
+from loom_worker.llm.embeddings_http import EmbeddingApi, HttpEmbedder, OllamaEmbed, OpenAiEmbed, Voyage
 from loom_worker.llm.embeddings_local import HashedWords, StaticModel
 from tests.support.embedding_server import EmbeddingServer, embedding_server
 
@@ -64,7 +64,7 @@ def embedder(kind: str, server: EmbeddingServer, tmp_path: Path) -> Embedder:
     if kind == "scripted":
         return HashedWords()
     apis: dict[str, EmbeddingApi] = {
-        "openai": OpenAi(server.url + "/v1", "sk-1"),
+        "openai": OpenAiEmbed(server.url + "/v1", "sk-1"),
         "voyage": Voyage(server.url + "/v1", "pa-1"),
         "ollama": OllamaEmbed(server.url),
     }
@@ -104,7 +104,7 @@ def test_each_provider_is_asked_as_it_expects(server: EmbeddingServer, tmp_path:
 
 
 def test_an_embedding_costs_its_list_price_where_one_is_known(server: EmbeddingServer, tmp_path: Path) -> None:
-    api = OpenAi(server.url)
+    api = OpenAiEmbed(server.url)
     assert embed(HttpEmbedder(api, "text-embedding-3-small"), "a b c d e").usage.cost_usd == usd("0.0000001")
     assert embed(HttpEmbedder(api, "small"), "a").usage.cost_usd is None
     assert embed(embedder("ollama", server, tmp_path), "a").usage.cost_usd == 0
@@ -127,7 +127,7 @@ def test_a_refusal_becomes_the_error_that_says_what_to_do(
 ) -> None:
     server.refuses = lambda _: (status, {"error": {"message": "no, sk-ant-REDACTED"}})
     with pytest.raises(error) as raised:
-        embed(HttpEmbedder(OpenAi(server.url, "sk-1"), "small"), "apple")
+        embed(HttpEmbedder(OpenAiEmbed(server.url, "sk-1"), "small"), "apple")
     assert type(raised.value) is error
     assert "abcdef" not in str(raised.value)
     if status == 401:
@@ -149,23 +149,23 @@ def test_a_refusal_becomes_the_error_that_says_what_to_do(
 def test_what_is_no_answer_is_refused(answer: Any, server: EmbeddingServer) -> None:
     server.answers = lambda _: answer
     with pytest.raises(ProviderFailed):
-        embed(HttpEmbedder(OpenAi(server.url), "small"), "apple")
+        embed(HttpEmbedder(OpenAiEmbed(server.url), "small"), "apple")
 
 
 @pytest.mark.cases("url", ["http://169.254.169.254/latest", "http://user:secret@127.0.0.1:9"])
 def test_an_address_that_may_not_be_called_is_not(url: str) -> None:
     with pytest.raises(ProviderFailed, match="may not be asked"):
-        embed(HttpEmbedder(OpenAi(url), "small"), "apple")
+        embed(HttpEmbedder(OpenAiEmbed(url), "small"), "apple")
 
 
 def test_a_provider_that_is_not_there_can_be_tried_again() -> None:
     with pytest.raises(StreamBroken, match="cannot be reached"):
-        embed(HttpEmbedder(OpenAi("http://127.0.0.1:9"), "small"), "apple")
+        embed(HttpEmbedder(OpenAiEmbed("http://127.0.0.1:9"), "small"), "apple")
 
 
 def test_nothing_of_a_deleted_session_is_sent(server: EmbeddingServer) -> None:
     with pytest.raises(Interrupted):
-        embed(HttpEmbedder(OpenAi(server.url), "small"), "apple", may_be_sent=lambda: False)
+        embed(HttpEmbedder(OpenAiEmbed(server.url), "small"), "apple", may_be_sent=lambda: False)
     assert server.asked == []
 
 
@@ -180,7 +180,7 @@ class Nap:
 
 
 def careful(server: EmbeddingServer, valkey: redis.Redis, nap: Nap) -> Careful:
-    model = HttpEmbedder(OpenAi(server.url), "small")
+    model = HttpEmbedder(OpenAiEmbed(server.url), "small")
     return Careful(model, Breakers(valkey), pause=nap, chance=lambda: 1.0, clock=lambda: nap.now_s)
 
 

@@ -95,7 +95,7 @@ def test_a_skill_that_is_denied_is_neither_told_of_nor_read(components: Componen
         (root / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About {name}.\n---\nDo it.\n")
     rule(database, skills={"deny": ["bill*"]})
     runtime = components.registry.runtime("default", workspace="acme")
-    assert [skill.name for skill in runtime.shelf.skills] == ["infra-ops"]
+    assert [skill.name for skill in runtime.skill_set.skills] == ["infra-ops"]
     tool = runtime.tool("read_skill_file")
     assert tool is not None
     with pytest.raises(Exception, match="no skill 'billing'"):

@@ -33,14 +33,14 @@ def test_a_workspace_may_have_such_a_name(name: str) -> None:
 @pytest.mark.cases("name", ["", ".", "..", "a/b", "../a", "a b", "é", "x" * 65, "a\0", "a\n", "/etc"])
 def test_no_other_name_reaches_the_disk(tmp_path: Path, name: str) -> None:
     put(tmp_path, "a", "pdf")
-    shelf = Skills(tmp_path / "a").of(name)
-    assert (shelf.skills, len(shelf.problems)) == ((), 1)
+    skill_set = Skills(tmp_path / "a").of(name)
+    assert (skill_set.skills, len(skill_set.problems)) == ((), 1)
 
 
 def test_a_workspace_without_a_folder_has_an_empty_shelf(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "none"):
-        shelf = Skills(root).of("home")
-        assert (shelf.skills, shelf.problems) == ((), ())
+        skill_set = Skills(root).of("home")
+        assert (skill_set.skills, skill_set.problems) == ((), ())
         assert not Skills(root).any()
         assert Skills(root).workspaces() == ()
 
@@ -84,17 +84,17 @@ def test_one_bad_skill_leaves_the_others_as_they_are(tmp_path: Path) -> None:
 def test_a_folder_called_as_its_skill_goes_before_another_that_says_it_is_the_same(tmp_path: Path) -> None:
     put(tmp_path, "home", "a", skill_md("pdf", "Another."))
     put(tmp_path, "home", "pdf", skill_md("pdf", "The one."))
-    shelf = Skills(tmp_path).of("home")
-    assert [skill.body for skill in shelf.skills] == ["The one."]
-    assert shelf.problems == ("home/skills/a: there already is a skill pdf",)
+    skill_set = Skills(tmp_path).of("home")
+    assert [skill.body for skill in skill_set.skills] == ["The one."]
+    assert skill_set.problems == ("home/skills/a: there already is a skill pdf",)
 
 
 def test_what_a_skill_is_warned_of_is_told_with_its_path(tmp_path: Path) -> None:
     put(tmp_path, "home", "a", skill_md("pdf"))
-    shelf = Skills(tmp_path).of("home")
-    assert [skill.name for skill in shelf.skills] == ["pdf"]
-    assert shelf.problems == ()
-    assert shelf.warnings == ("home/skills/a/SKILL.md:2: name: 'pdf' is not the name of its folder, 'a'",)
+    skill_set = Skills(tmp_path).of("home")
+    assert [skill.name for skill in skill_set.skills] == ["pdf"]
+    assert skill_set.problems == ()
+    assert skill_set.warnings == ("home/skills/a/SKILL.md:2: name: 'pdf' is not the name of its folder, 'a'",)
 
 
 def test_changes_are_seen_at_once(tmp_path: Path) -> None:

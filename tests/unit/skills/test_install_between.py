@@ -18,9 +18,9 @@ def root(tmp_path: Path) -> Path:
 
 
 def found(root: Path, workspace: str) -> Skill:
-    shelf = Skills(root).of(workspace)
-    assert shelf.problems == ()
-    (skill,) = shelf.skills
+    skill_set = Skills(root).of(workspace)
+    assert skill_set.problems == ()
+    (skill,) = skill_set.skills
     return skill
 
 

@@ -15,12 +15,12 @@ PAGE = "docs/skills.md"
 def test_the_example_loads_and_is_chosen_as_the_page_says(tmp_path: Path) -> None:
     folder = put(tmp_path, "homelab", "infra-ops", block_after(PAGE, "the example"))
     assert spec.notes(folder / "SKILL.md") == ()
-    shelf = Skills(tmp_path).of("homelab")
-    (skill,) = shelf.skills
+    skill_set = Skills(tmp_path).of("homelab")
+    (skill,) = skill_set.skills
     assert (skill.trigger, skill.keywords) == ("keyword", ("server", "deploy", "kubernetes", "disk full"))
     assert skill.metadata["version"] == "1.10"
-    assert prompt.chosen(shelf, "Why is the disk full?", most=3) == ((skill, "keyword"),)
-    assert prompt.chosen(shelf, "use skill: infra-ops", most=3) == ((skill, "manual"),)
+    assert prompt.chosen(skill_set, "Why is the disk full?", most=3) == ((skill, "keyword"),)
+    assert prompt.chosen(skill_set, "use skill: infra-ops", most=3) == ((skill, "manual"),)
     assert prompt.missing_tools(skill, ["execute_sql"]) == ("Bash",)
 
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.core.values.skills import SkillShelf
+from loom_worker.core.values.skills import SkillSet
 from loom_worker.skills.prompt import chosen
 from tests.support.until import AT_ONCE_S
 from tests.unit.skills.parts import a_skill
 
-SHELF = SkillShelf(
+SHELF = SkillSet(
     (
         a_skill("always", "auto"),
         a_skill("infra-ops", "manual"),
@@ -127,11 +127,11 @@ def test_there_are_never_more_than_are_wanted(most: int, count: int) -> None:
 
 def test_long_messages_and_many_keywords_are_searched_in_a_moment() -> None:
     keywords = tuple(f"word {n}" for n in range(100))
-    shelf = SkillShelf(tuple(a_skill(f"s{n}", "keyword", keywords=(*keywords[1:], f"own{n}")) for n in range(200)))
+    skill_set = SkillSet(tuple(a_skill(f"s{n}", "keyword", keywords=(*keywords[1:], f"own{n}")) for n in range(200)))
     message = "word " * 1_000_000
     started = time.process_time()
-    assert chosen(shelf, message, most=3) == ()
-    assert [reason for _, reason in chosen(shelf, f"own7 {message} use skill: s9", most=3)] == ["manual", "keyword"]
+    assert chosen(skill_set, message, most=3) == ()
+    assert [reason for _, reason in chosen(skill_set, f"own7 {message} use skill: s9", most=3)] == ["manual", "keyword"]
     assert time.process_time() - started < AT_ONCE_S
 
 
