@@ -331,7 +331,7 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
             sweep(seed),
             storm(seed, turns=turns, deeds=deeds),
             forgetful(seed, turns=150, deeds=lossy),
-            two_makers(seed, turns=50, deeds=("kill",) * 5),
+            two_makers(seed, turns=40, deeds=("kill",) * 4),
             workflows(seed, runs=60, deeds=mixed),
             agents(seed, turns=60, deeds=mixed),
             *others,
