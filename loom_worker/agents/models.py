@@ -25,7 +25,7 @@ def answering(llm: Fields) -> ModelChoice:
 
 def beside(fields: Fields) -> ModelChoice:
     """A model beside the one that answers, as ``compressor_llm`` and ``judge_llm`` name it."""
-    chosen = model_choice(fields)
+    chosen = answering(fields)
     fields.keep_rest()
     return chosen
 

@@ -342,8 +342,11 @@ class Agent:
         return resolved(self.llm, usual, above=above)
 
     def beside(self, block: ModelChoice, usual: ModelChoice, above: ModelChoice = NO_CHOICE) -> ModelChoice:
-        """The model that a block beside ``llm`` names; without a model of its own it is that which answers."""
-        above = replace(above, model=None) if block.model else above
+        """The model that a block beside ``llm`` names; without one of its own that which answers, and its fallbacks."""
+        if block.model:
+            above = replace(above, model=None)
+        elif not block.fallbacks:
+            block = replace(block, fallbacks=self.llm.fallbacks)
         return resolved(block, above, self.llm, usual)
 
     def models(self, usual: ModelChoice, above: ModelChoice = NO_CHOICE) -> Iterator[ModelChoice]:
@@ -351,7 +354,9 @@ class Agent:
         yield (answering := self.answering(usual, above))
         yield from answering.fallbacks
         checking = (ModelChoice(model=name) for name in self.guardrails.models.values())
-        yield from (self.beside(each, usual, above) for each in (self.compressor, self.judge_model, *checking))
+        for block in (self.compressor, self.judge_model, *checking):
+            yield (chosen := self.beside(block, usual, above))
+            yield from chosen.fallbacks if block.fallbacks else ()
 
     @property
     def has_llm_judges(self) -> bool:

@@ -211,3 +211,33 @@ def test_the_key_of_the_compressor_goes_to_no_other_provider_that_writes_summari
     key = "api_key: {secret: X}, base_url: http://h"
     found = agent(tmp_path, f"{memory}  compressor_llm: {{{key}, max_context_tokens: 9000}}").compressor
     assert found == ModelChoice("groq", "llama", 9000)
+
+
+def test_a_fallback_is_asked_as_its_block_says_unless_it_says_so_itself(tmp_path: Path) -> None:
+    own = "{model: gpt-6-luna, temperature: 0.5, thinking: {effort: low}}"
+    block = f"thinking: {{effort: high}}, temperature: 0, seed: 7, extra: {{tier: x}}, fallbacks: [groq/m, {own}]"
+    chosen = agent(tmp_path, f"  llm: {{{block}}}").answering(ModelChoice("openai", "gpt-6.1-sol"))
+    asked = [(each.id, each.thinking, each.sampling) for each in chosen.fallbacks]
+    assert asked == [
+        ("groq/m", Thinking("high"), Sampling(temperature=0.0, seed=7)),
+        ("openai/gpt-6-luna", Thinking("low"), Sampling(temperature=0.5, seed=7, extra={"tier": "x"})),
+    ]
+
+
+@pytest.mark.cases(
+    ("judge", "model", "fallbacks"),
+    [
+        ("temperature: 0", "openai/m", ["groq/llama"]),
+        ("model: xai/grok", "xai/grok", []),
+        ("model: xai/grok, fallbacks: [mistral/small]", "xai/grok", ["mistral/small"]),
+        ("fallbacks: [mistral/small]", "openai/m", ["mistral/small"]),
+    ],
+)
+def test_judges_have_fallbacks_of_their_own_or_those_of_the_model_that_they_share(
+    tmp_path: Path, judge: str, model: str, fallbacks: list[str]
+) -> None:
+    found = agent(tmp_path, f"  llm: {{model: openai/m, fallbacks: [groq/llama]}}\n  judge_llm: {{{judge}}}")
+    usual = ModelChoice("anthropic", "claude-haiku-5-5")
+    judging = found.beside(found.judge_model, usual)
+    assert (judging.id, [each.id for each in judging.fallbacks]) == (model, fallbacks)
+    assert {model, *fallbacks} <= {each.id for each in found.models(usual)}

@@ -184,6 +184,24 @@ def test_summaries_are_written_by_the_compressor_of_the_agent(settings: Settings
         assert model.name == expected
 
 
+@pytest.mark.cases(
+    ("provider", "model", "small"),
+    [
+        ("openai", "gpt-6.1-sol", "openai/gpt-6-luna"),
+        ("openai", "gpt-6-luna", "openai/gpt-6-luna"),
+        ("vllm", "m", "vllm/m"),
+    ],
+)
+def test_summaries_are_written_by_the_makers_small_model_where_it_is_cheaper(
+    settings: Settings, provider: str, model: str, small: str
+) -> None:
+    own = settings.secrets | {"K": "k"}
+    agent = Agent("x", backend=None, llm=ModelChoice(provider, model, secret="K"))
+    compressor = with_agent(replace(settings, secrets=own), agent).runtime("x").compressor
+    assert compressor is not None
+    assert compressor.name == small
+
+
 def test_without_a_compressor_of_its_own_an_agent_of_another_vendor_writes_its_own_summaries(
     settings: Settings,
 ) -> None:
