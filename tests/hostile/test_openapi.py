@@ -1,6 +1,7 @@
 """Requests that the served OpenAPI document allows, and such that it does not: nothing is a 5xx or undocumented."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,4 +42,4 @@ def test_each_answer_is_one_that_the_document_describes(tmp_path: Path) -> None:
             cwd=tmp_path, capture_output=True, text=True, timeout=10 * SEARCH_S, check=False,
         )  # fmt: skip
     assert run.returncode == 0, run.stdout[-20_000:] + run.stderr
-    assert "Tested: 8" in run.stdout
+    assert re.search(r"Tested: [89]\d", run.stdout)

@@ -1,5 +1,6 @@
 """Every command of the pages, as a user would type it, on one Loom that runs."""
 
+import base64
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import pytest
 
 from loom_worker.core.isolation.home_secrets import home_token
 from loom_worker.demo.workflows import shipped_workflows
+from tests.support.files_made import png
 from tests.support.system import PLAIN, TURN_S, System
 from tests.unit.docs.pages import FENCED, ROOT, pages
 
@@ -66,11 +68,15 @@ def shell(tmp_path: Path) -> Iterator[dict[str, str]]:
     folders = {f"LOOM_{name.upper()}_DIR": str(tmp_path / name) for name in ("agents", "workflows")}
     with System(tmp_path / ".loom", LOOM_PROVIDER="scripted", **folders) as system:
         turn = system.ended(system.submit("maria-42", "How many customers are there?", user="m"))
+        (tmp_path / "shelf.png").write_bytes(png())
+        image = {"type": "image", "data": base64.b64encode(png()).decode()}
+        shown = system.turn(system.submit("maria-42", [image]))["input"][0]
         run = system.post("/v1/workflows/sales-report/runs", {}).json["id"]
         pairing = system.post("/v1/pairings", {"channel": "sms", "identity": "+1555", "user": "m"}).json["id"]
         names = {"TURN": turn["id"], "RUN": run, "PAIRING": pairing, "AGENT": "default", "WORKSPACE": "default"}
         names |= {
             "SESSION": "maria-42",
+            "FILE": shown["file_id"],
             "MESSAGE": system.messages("maria-42")[0]["id"],
             "USER_ID": "m",
             "SCHEDULE": "agent:sales-analyst",

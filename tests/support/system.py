@@ -224,7 +224,7 @@ class System:
     def delete(self, path: str) -> Answer:
         return self._ask("DELETE", path, None, None)
 
-    def submit(self, session: str, text: str, **fields: Any) -> str:
+    def submit(self, session: str, text: str | list[Json], **fields: Any) -> str:
         """Post a turn; its id."""
         answer = self.post(f"/v1/sessions/{session}/turns", {"input": text, **fields})
         assert answer.status == 202, answer.text
