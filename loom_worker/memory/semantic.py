@@ -95,11 +95,7 @@ class SemanticSearch:
     """None: the agent's file enables no embeddings."""
 
     def found(self, query: str, caller: Caller, *, limit: int) -> Fusion:
-        """The messages within the scope that are near to a question or share words with it.
-
-        Raises:
-            NotFound: the session is deleted.
-        """
+        """The messages within the scope that are near to a question or share words with it."""
         reach, depth = Reach(caller.lane, self.scope), max(limit, LEAST_DEPTH)
         most = max(limit, WORDS_DEPTH)
         worded = self.search.scope(caller.lane, query, scope=self.scope, limit=most, is_apart=False)
@@ -108,11 +104,7 @@ class SemanticSearch:
         return Fusion(self._hits(reach, chosen, query), _ranked_by(near, worded), note)
 
     def with_near(self, found: Sequence[MessageHit], query: str, caller: Caller, *, limit: int) -> Fusion:
-        """What a search of the caller's session found by words, fused with what is near.
-
-        Raises:
-            NotFound: the session is deleted.
-        """
+        """What a search of the caller's session found by words, fused with what is near."""
         reach = Reach(caller.lane, "session")
         near, note = self._near(reach, query, caller, k=max(limit, LEAST_DEPTH))
         if not near:

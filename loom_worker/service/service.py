@@ -253,10 +253,6 @@ class Service:
 
         Repeating a request changes nothing; if it is cancelled twice, the stronger action wins (rollback, interrupt,
         finish).
-
-        Raises:
-            NotFound: the tenant has no such turn.
-            Unavailable: the database did not answer; nothing was changed.
         """
         moment_ms = now_ms()
         done = cancel(
@@ -284,11 +280,6 @@ class Service:
 
         Returns:
             The new turn, and True if it is an earlier one of the same idempotency key.
-
-        Raises:
-            NotFound: the tenant has no such turn.
-            Conflict: the turn did not fail, or its session is archived.
-            QueueFull, Invalid, Unavailable: nothing was accepted.
         """
         limits, terms = self.settings.limits, self._terms
         turn, is_replay = retry(self._database, limits, (tenant, turn_id), asked, terms, now_ms=now_ms())

@@ -131,9 +131,6 @@ class SessionSearch:
 
         Args:
             is_apart: of the hits within one passage only the best one is returned.
-
-        Raises:
-            NotFound: the tenant has no such session.
         """
         session = self.sessions.get(tenant, session_id)
         semantic, caller = self.semantics.of_session(session)

@@ -136,11 +136,7 @@ class Calls:
 
 
 def tool_counts(database: Database, *, now_ms: int) -> Json:
-    """Turns that wait for a person, errors of tools in the last hour, and large results, over all workspaces.
-
-    Raises:
-        Unavailable: the database did not answer.
-    """
+    """Turns that wait for a person, errors of tools in the last hour, and large results, over all workspaces."""
     awaiting = select(func.count()).where(turns.c.completed_ms.is_(None), turns.c.status == "requires_action")
     failed = select(func.count()).where(agent_errors.c.at_ms > now_ms - HOUR_MS, agent_errors.c.tool_name != "")
     stored = select(func.count()).select_from(blobs)

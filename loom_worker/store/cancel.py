@@ -83,11 +83,7 @@ def cancel(
 def cancel_turn(
     tx: Connection, tenant: Tenant, turn_id: str, action: CancelAction, *, now_ms: int, is_exported: bool
 ) -> Cancelled:
-    """Write a cancel request, in the transaction of whoever makes it.
-
-    Raises:
-        NotFound: the tenant has no such turn.
-    """
+    """Write a cancel request, in the transaction of whoever makes it."""
     row = turn_row(tx, tenant, turn_id)
     if row["completed_ms"] is not None or STRENGTH[row["cancel"]] >= STRENGTH[action]:
         return Cancelled(read_turn(tx, row), is_new=False)

@@ -144,9 +144,6 @@ class Memories:
                 message.
             claim: the turn that starts from it. What is read is then the session as it was before this turn: a worker
                 that slept while others ended the turn would otherwise find the answer in its own past.
-
-        Raises:
-            Fenced: another worker owns the turn, or it is finished or deleted.
         """
         known = self._histories.get(lane)  # before the snapshot, or it might be ahead of it
         with self._database.read() as tx:

@@ -94,11 +94,7 @@ class MetricValues:
         return until < newest
 
     def all(self) -> Cells:
-        """Everything, entries of the ledger included that nobody has added yet.
-
-        Raises:
-            Unavailable: the database did not answer.
-        """
+        """Everything, entries of the ledger included that nobody has added yet."""
         with self._database.read() as tx:
             found = _read(tx)
             for key, cell in self._bounded(tx, _spent(tx, *_unfolded(tx))).items():

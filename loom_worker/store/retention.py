@@ -93,11 +93,7 @@ class Retention:
         self._walks.append(_Walk(OldRuns(database, settings.conversation_days), 0))
 
     def once(self, now_ms: int) -> None:
-        """Remove some of what is too old, and give some free pages back to the disk.
-
-        Raises:
-            Unavailable: the database did not answer.
-        """
+        """Remove some of what is too old, and give some free pages back to the disk."""
         for walk in self._walks:
             if now_ms >= walk.rests_until_ms:
                 walk.go(now_ms)

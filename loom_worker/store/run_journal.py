@@ -138,11 +138,7 @@ class RunJournal:
             return None if row is None else run_of(row, read_stages(tx, run_id))
 
     def cancel(self, tenant: Tenant, run_id: str, *, now_ms: int) -> CancelledRun:
-        """Commit the request to end a run, with all turns of it that are under way.
-
-        Raises:
-            NotFound: the tenant has no such run.
-        """
+        """Commit the request to end a run, with all turns of it that are under way."""
         with self._database.write(durable=True) as tx:
             row = run_row(tx, tenant, run_id)
             writer = RunWriter.of(tx, run_id, self._limits, now_ms=now_ms)

@@ -69,11 +69,7 @@ class Runs:
         self._database = database
 
     def get(self, tenant: Tenant, run_id: str) -> Run:
-        """A run with its stages; of those that are under way, with what their turns say.
-
-        Raises:
-            NotFound: the tenant has no such run.
-        """
+        """A run with its stages; of those that are under way, with what their turns say."""
         with self._database.read() as tx:
             row = run_row(tx, tenant, run_id)
             return run_of(row, with_turns(tx, read_stages(tx, run_id)))
@@ -89,11 +85,7 @@ class Runs:
         return tuple(found)[:TRACED_TURNS]
 
     def has_ended(self, tenant: Tenant, run_id: str) -> bool:
-        """Whether a run has ended; nothing else of it is read.
-
-        Raises:
-            NotFound: the tenant has no such run.
-        """
+        """Whether a run has ended; nothing else of it is read."""
         with self._database.read() as tx:
             return run_row(tx, tenant, run_id, workflow_runs.c.completed_ms)["completed_ms"] is not None
 

@@ -136,9 +136,6 @@ class Search:
         Args:
             is_apart: of the hits within one passage only the best one is returned, so that each is of another stretch.
             now_ms: what ``yesterday`` in the question starts from, ms since 1970; now, unless given.
-
-        Raises:
-            NotFound: the tenant has no such session.
         """
         with self._database.read() as tx:
             owner = found(tx, tenant, session_id)
@@ -146,11 +143,7 @@ class Search:
             return search(tx, _lanes([owner]), asked, limit=limit, is_apart=is_apart)
 
     def lane(self, lane: str, question: str, *, limit: int) -> tuple[MessageHit, ...]:
-        """As ``session``, for a tool that knows the session's internal key, with the messages.
-
-        Raises:
-            NotFound: the session is deleted.
-        """
+        """As ``session``, for a tool that knows the session's internal key, with the messages."""
         return self.scope(lane, question, scope="session", limit=limit, is_apart=False)
 
     def scope(
@@ -170,9 +163,6 @@ class Search:
 
         Args:
             scope: of the session alone, of its user, or of its workspace; without a user it has itself alone.
-
-        Raises:
-            NotFound: the session is deleted.
         """
         with self._database.read() as tx:
             owner = of_lane(tx, lane)
@@ -184,11 +174,7 @@ class Search:
             return _with_messages(tx, [each["lane"] for each in owners], hits)
 
     def among(self, lane: str, numbers: Sequence[int], question: str) -> tuple[MessageHit, ...]:
-        """These messages of a session as hits with a score of 0, in this order; those that are gone are left out.
-
-        Raises:
-            NotFound: the session is deleted.
-        """
+        """These messages of a session as hits with a score of 0, in this order; those that are gone are left out."""
         looked_for = search_rank.stems(terms(question))
         with self._database.read() as tx:
             reach = search_passages.reach(2 * of_lane(tx, lane)["next_seq"])

@@ -62,11 +62,7 @@ class Sessions:
             return rows.session(add(tx, tenant, new, now_ms=now_ms))
 
     def get(self, tenant: Tenant, session_id: str) -> Session:
-        """Return a session with its queue.
-
-        Raises:
-            NotFound: the tenant has no such session.
-        """
+        """Return a session with its queue."""
         with self._database.read() as tx:
             return _with_queue(tx, found(tx, tenant, session_id))
 
@@ -127,9 +123,6 @@ class Sessions:
 
         From now on nobody finds it or anything in it, none of its turns runs, and its id is free. ``purge`` removes its
         rows.
-
-        Raises:
-            NotFound: the tenant has no such session.
         """
         with self._database.write(durable=True) as tx:
             of_session = with_children(tx, found(tx, tenant, session_id))
@@ -178,9 +171,6 @@ class Sessions:
         Args:
             fits: refuses a kernel by raising. It is called outside the transaction, for it may count tokens, and
                 again if the kernel was changed meanwhile.
-
-        Raises:
-            NotFound: the session is deleted.
         """
         while True:
             with self._database.read() as tx:

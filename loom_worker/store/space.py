@@ -61,9 +61,6 @@ def give_back(database: Database) -> int:
     """Make the file smaller by some of its free pages, if many are free; return how many.
 
     For a file that an earlier Loom made it does nothing until ``shrink`` has run once.
-
-    Raises:
-        Unavailable: the database did not answer.
     """
     with database.read() as tx:
         mode, free, pages = (

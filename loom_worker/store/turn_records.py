@@ -66,11 +66,7 @@ class TurnRecords:
         self._database = database
 
     def get(self, tenant: Tenant, turn_id: str) -> TurnRecord:
-        """What is stored of a tenant's turn.
-
-        Raises:
-            NotFound: the tenant has no such turn.
-        """
+        """What is stored of a tenant's turn."""
         with self._database.read() as tx:
             return _record(tx, turn_row(tx, tenant, turn_id))
 

@@ -38,11 +38,7 @@ class Turns:
         self._database = database
 
     def get(self, tenant: Tenant, turn_id: str) -> Turn:
-        """Return a turn with its tool calls and its place in the queue.
-
-        Raises:
-            NotFound: the tenant has no such turn.
-        """
+        """Return a turn with its tool calls and its place in the queue."""
         with self._database.read() as tx:
             return read_turn(tx, turn_row(tx, tenant, turn_id))
 
@@ -51,9 +47,6 @@ class Turns:
 
         Args:
             where: any of session_id, status and reason, each a value to match.
-
-        Raises:
-            NotFound: the tenant has no such session.
         """
         # One character more than a list shows, to see whether an answer was cut.
         columns = turn_columns(answer_chars=FIELD_BYTES + 1)
@@ -66,11 +59,7 @@ class Turns:
             return paged(tx, query, lambda row: read_turn(tx, row), limit=limit)
 
     def with_journal(self, tenant: Tenant, turn_id: str) -> tuple[Turn, tuple[Step, ...]]:
-        """A turn and its steps in order, read together: at the turn's end its text moves from the steps to the turn.
-
-        Raises:
-            NotFound: the tenant has no such turn.
-        """
+        """A turn and its steps in order, read together: at the turn's end its text moves from the steps to the turn."""
         query = select(steps).where(steps.c.turn_id == turn_id).order_by(steps.c.n)
         with self._database.read() as tx:
             turn = read_turn(tx, turn_row(tx, tenant, turn_id))
@@ -142,11 +131,7 @@ class TurnStatuses:
         self._database = database
 
     def of(self, turn_ids: Sequence[str]) -> dict[str, str]:
-        """By id; turns of deleted sessions are missing.
-
-        Raises:
-            Unavailable: the database did not answer.
-        """
+        """By id; turns of deleted sessions are missing."""
         with self._database.read() as tx:
             return {row.id: row.status for row in tx.execute(_STATUSES, {"ids": list(turn_ids)})}
 

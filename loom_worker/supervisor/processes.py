@@ -49,11 +49,7 @@ class Processes:
         logs.note(self.log(name), f"{name} {text}", moment=datetime.now(UTC), as_json=self._logs_json)
 
     def start(self, spec: Spec) -> int:
-        """Run it in a session of its own, so that the terminal's Ctrl-C reaches the supervisor alone; its pid.
-
-        Raises:
-            OSError: the system has no room for a further process.
-        """
+        """Run it in a session of its own, so that the terminal's Ctrl-C reaches the supervisor alone; its pid."""
         if spec.name in self._seen:
             self.settle()  # it has ended before: whatever the reason, it begins from nothing this time
         self._seen.add(spec.name)

@@ -125,12 +125,7 @@ class Child:
         """Its exit status once it has ended, negative for a signal."""
 
     def ask(self, request: Json, timeout_s: float) -> None:
-        """Send a request.
-
-        Raises:
-            Late: the child does not read.
-            Dead: there is no child.
-        """
+        """Send a request."""
         self._output.begins(request["tool"])
         self._pipes.write(packed(request), time.monotonic() + timeout_s)
 

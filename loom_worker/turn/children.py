@@ -88,11 +88,7 @@ def begin(state: TurnState, calls: Sequence[Call], execution: Execution, writer:
 
 
 def receive(state: TurnState, call: Call, execution: Execution, writer: EventWriter) -> TurnState:
-    """Take messages for a call, and close it with them.
-
-    Raises:
-        Fenced: another worker owns the turn; nothing was taken.
-    """
+    """Take messages for a call, and close it with them."""
     worker, now_ms = execution.worker, execution.worker.clock_ms()
     scope = scope_of(state.turn.run_id, state.claim.user)
     limit = min(int(call.arguments.get("limit", MOST_TAKEN)), MOST_TAKEN)

@@ -100,13 +100,7 @@ class Done:
 
 
 def advance(claim: Claim, execution: Execution) -> None:
-    """Run a turn that is ours until it waits or has ended; every step is saved before the next one.
-
-    Raises:
-        Fenced: another worker owns the turn.
-        Interrupted: this worker must stop, or lost the turn.
-        Unavailable: the database did not answer.
-    """
+    """Run a turn that is ours until it waits or has ended; every step is saved before the next one."""
     state = TurnState.begin(claim)
     with closing(_writer(claim, execution)) as writer:
         state = _taken_up(state, execution, writer)
@@ -269,9 +263,6 @@ def save(state: TurnState, execution: Execution, writer: EventWriter, columns: J
 
     Args:
         columns: of the turn's row, to be changed in the same transaction.
-
-    Raises:
-        Fenced: another worker owns the turn; nothing was written.
     """
     state = state.with_events(writer.take_log())
     columns = {**execution.progress(state), **columns}
