@@ -1,6 +1,7 @@
 """Schema versions: an older file is migrated; a newer, foreign or damaged one is refused and left as it is."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
@@ -106,3 +107,20 @@ def _migrate(url: str) -> None:
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
     config.attributes["url"] = url
     command.upgrade(config, schema.VERSION)
+
+
+def script_of(migration: str, *, between: str = "\n\n") -> Callable[[], None]:
+    """The ``upgrade`` of a migration that runs the statements of the script beside it.
+
+    Args:
+        migration: the file of the migration, whose script has the same name and ends in ``.sql``.
+        between: separates the statements; not a semicolon where a trigger has semicolons inside.
+    """
+
+    def upgrade() -> None:
+        from alembic import op
+
+        for statement in filter(str.strip, Path(migration).with_suffix(".sql").read_text("utf-8").split(between)):
+            op.get_bind().exec_driver_sql(statement)
+
+    return upgrade

@@ -1,15 +1,7 @@
 """The first schema."""
 
-from pathlib import Path
-
-from alembic import op
+from loom_worker.store.prepare import script_of
 
 revision = "0001"
 down_revision = None
-
-
-def upgrade() -> None:
-    """Make all tables as they were then."""
-    script = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
-    for statement in filter(str.strip, script.split(";")):
-        op.execute(statement)
+upgrade = script_of(__file__, between=";")

@@ -1,14 +1,8 @@
 """A session's memory apart from its messages, and its choice of the agent's tools and databases."""
 
-from pathlib import Path
-
-from alembic import op
+from loom_worker.store.prepare import script_of
 
 revision = "0004"
 down_revision = "0003"
-
-
-def upgrade() -> None:
-    """Sessions that are there keep all their messages in L1 until they are compressed."""
-    for statement in filter(str.strip, Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").split(";\n")):
-        op.get_bind().exec_driver_sql(statement)
+# Sessions that are there keep all their messages in L1 until they are compressed.
+upgrade = script_of(__file__, between=";\n")

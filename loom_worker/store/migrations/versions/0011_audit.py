@@ -1,10 +1,9 @@
 """The audit, with triggers that keep its rows as they are; deletions of users that are not done yet."""
 
-from pathlib import Path
-
 from alembic import op
 
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.store.prepare import script_of
 
 revision = "0011"
 down_revision = "0010"
@@ -14,9 +13,8 @@ FORGETS = (3, 42)
 
 
 def upgrade() -> None:
-    """Statements are separated by an empty line, for a trigger has semicolons inside."""
-    for statement in filter(str.strip, Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").split("\n\n")):
-        op.get_bind().exec_driver_sql(statement)
+    """Run the script, and have the index remove words at once."""
+    script_of(__file__)()
     if sqlite3.sqlite_version_info >= FORGETS:
         # Else the index keeps the words of what is deleted until it happens to merge its segments.
         for command in ("messages_fts5, rank) VALUES ('secure-delete', 1", "messages_fts5) VALUES ('optimize'"):

@@ -1,14 +1,7 @@
 """Verdicts of judges on answers, and what came of them."""
 
-from pathlib import Path
-
-from alembic import op
+from loom_worker.store.prepare import script_of
 
 revision = "0015"
 down_revision = "0014"
-
-
-def upgrade() -> None:
-    """Earlier answers were judged by nobody."""
-    for statement in filter(str.strip, Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").split(";\n")):
-        op.get_bind().exec_driver_sql(statement)
+upgrade = script_of(__file__, between=";\n")

@@ -1,14 +1,8 @@
 """What traces need to know of turns and calls, what is to be exported of them, and figures that outlive processes."""
 
-from pathlib import Path
-
-from alembic import op
+from loom_worker.store.prepare import script_of
 
 revision = "0016"
 down_revision = "0015"
-
-
-def upgrade() -> None:
-    """The traces of earlier turns have no more than their journals tell."""
-    for statement in filter(str.strip, Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").split(";\n")):
-        op.get_bind().exec_driver_sql(statement)
+# The traces of earlier turns have no more than their journals tell.
+upgrade = script_of(__file__, between=";\n")

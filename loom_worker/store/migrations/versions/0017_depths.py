@@ -1,14 +1,7 @@
 """How many unfinished turns each session and each workspace has, kept by triggers on turns."""
 
-from pathlib import Path
-
-from alembic import op
+from loom_worker.store.prepare import script_of
 
 revision = "0017"
 down_revision = "0016"
-
-
-def upgrade() -> None:
-    """Statements are separated by an empty line, for a trigger has semicolons inside."""
-    for statement in filter(str.strip, Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").split("\n\n")):
-        op.get_bind().exec_driver_sql(statement)
+upgrade = script_of(__file__)

@@ -1,15 +1,7 @@
 """What the tools of memory find, facts and summaries among it, is not searched: it repeats what was said."""
 
-from pathlib import Path
-
-from alembic import op
+from loom_worker.store.prepare import script_of
 
 revision = "0026"
 down_revision = "0025"
-
-
-def upgrade() -> None:
-    """Change the names that the index leaves out, and index the messages anew that hold them."""
-    script = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
-    for statement in filter(str.strip, script.split(";;\n")):
-        op.get_bind().exec_driver_sql(statement)
+upgrade = script_of(__file__, between=";;\n")

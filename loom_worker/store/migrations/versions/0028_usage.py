@@ -1,14 +1,8 @@
 """Which run and workflow each call was made for, and which model and user a turn has."""
 
-from pathlib import Path
-
-from alembic import op
+from loom_worker.store.prepare import script_of
 
 revision = "0028"
 down_revision = "0027"
-
-
-def upgrade() -> None:
-    """Statements are separated by an empty line. A run that is deleted by now has no workflow."""
-    for statement in filter(str.strip, Path(__file__).with_suffix(".sql").read_text(encoding="utf-8").split("\n\n")):
-        op.get_bind().exec_driver_sql(statement)
+# A run that is deleted by now has no workflow.
+upgrade = script_of(__file__)
