@@ -223,26 +223,5 @@ WRITE_WAITS = Histogram(
     bounds=_COMMIT_S,
 )
 
-FAMILIES: dict[str, Family] = {
-    family.name: family
-    for family in (
-        *(
-            RUNS,
-            SCHEDULE_TIMES,
-            CONTENT_CHANGES,
-            TURNS,
-            TURN_QUEUE_WAIT,
-            TURN_FIRST_TOKEN,
-            TURN_RUN,
-            TURN_DURATION,
-            TURN_DEATHS,
-        ),
-        *(LLM_REQUESTS, LLM_FIRST_TOKEN, LLM_TOKENS, LLM_COST, LLM_CALLS, LLM_UNPRICED_CALLS),
-        *(TOOL_CALLS, TOOL_DURATION, JUDGE_SCORES, JUDGE_VERDICTS),
-        *(PATTERN_HITS, PATTERN_LOOKUPS, PATTERN_RELOADS),
-        *(BREAKERS_OPENED, BREAKER_REFUSALS, COMPRESSIONS, FACTS_DROPPED, WEBHOOK_ATTEMPTS, WEBHOOK_DURATION),
-        *(SWEEP_FINDINGS, LEASES_LOST, DROPPED_MESSAGES, LARGE_RESULT_EVENTS, SPANS_EXPORTED, SPANS_DROPPED),
-        *(COMMITS, WRITE_WAITS),
-    )
-}
+FAMILIES: dict[str, Family] = {each.name: each for each in tuple(globals().values()) if isinstance(each, Family)}
 """All of them, by name."""
