@@ -44,7 +44,9 @@ class Planner:
                 return RunChange()
 
     def delivery(self, run: Run, turn_id: str, *, now_ms: int) -> Delivery | None:
-        return Delivery.of_run(run, turn_id, self.bodies.of_run(run), now_ms=now_ms) if run.webhook else None
+        if run.webhook is None:
+            return None
+        return Delivery.of(run, self.bodies.of_run(run), now_ms=now_ms, turn_id=turn_id)
 
     def spans(self, run: Run, turn_id: str) -> LaterSpans | None:
         span = span_of_run(run)

@@ -40,51 +40,29 @@ class Delivery:
     """Sent beside those that every delivery has; None: no others."""
 
     @classmethod
-    def of(cls, turn: Turn, body: str, *, now_ms: int) -> "Delivery | None":
-        """The delivery for a turn's end, due at once; None if there is no webhook.
+    def of(cls, ended: Turn | Run, body: str, *, now_ms: int, turn_id: str = "") -> "Delivery | None":
+        """The delivery that reports the end of a turn or a run, due at once; None if there is no webhook.
 
         Args:
             body: what will be signed and sent.
+            turn_id: the turn with which a run's end came, whose session the delivery goes with.
         """
-        if turn.webhook is None:
+        if ended.webhook is None:
             return None
         return cls(
             id=new_id("whd_"),
-            workspace=turn.workspace,
-            turn_id=turn.id,
-            url=turn.webhook.url,
-            secret=turn.webhook.secret,
+            workspace=ended.workspace,
+            turn_id=turn_id or ended.id,
+            url=ended.webhook.url,
+            secret=ended.webhook.secret,
             body=body,
             status="pending",
             attempts=0,
             created_ms=now_ms,
-            trace_id=turn.trace_id,
-            headers=dict(turn.webhook.headers) or None,
-            next_ms=turn.created_ms,  # long due: by the clock of a worker that is ahead it would be due much later
-        )
-
-    @classmethod
-    def of_run(cls, run: Run, turn_id: str, body: str, *, now_ms: int) -> "Delivery | None":
-        """The delivery for a run's end, due at once; None if there is no webhook.
-
-        Args:
-            turn_id: the turn with which the end came, whose session the delivery goes with.
-        """
-        if run.webhook is None:
-            return None
-        return cls(
-            id=new_id("whd_"),
-            workspace=run.workspace,
-            turn_id=turn_id,
-            url=run.webhook.url,
-            secret=run.webhook.secret,
-            body=body,
-            status="pending",
-            attempts=0,
-            created_ms=now_ms,
-            trace_id=run.trace_id,
-            next_ms=run.created_ms,
-            run_id=run.id,
+            trace_id=ended.trace_id,
+            headers=dict(ended.webhook.headers) or None,
+            next_ms=ended.created_ms,  # long due: by the clock of a worker that is ahead it would be due much later
+            run_id=ended.id if isinstance(ended, Run) else None,
         )
 
     def brief(self) -> "Delivery":
