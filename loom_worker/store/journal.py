@@ -187,7 +187,8 @@ class Journal:
             if final.memory_due:
                 tx.execute(_MARK_DUE, {"our_lane": claim.turn.lane, "now_ms": now_ms})
             if final.uses:
-                _count_uses(tx, claim.turn.workspace, final, now_ms=now_ms)
+                spent, is_success = Usage.from_json(final.progress["usage"]), final.has_succeeded
+                enter_uses(tx, claim.turn.workspace, final.uses, is_success=is_success, spent=spent, now_ms=now_ms)
             if final.delivery is not None:
                 enqueue_delivery(tx, final.delivery)
             append(tx, _audited(claim, final))
@@ -255,19 +256,6 @@ def _cancel_calls(tx: Connection, claim: Claim, expected: int, *, now_ms: int) -
     """Cancel the calls without a result; the turn's final event and its webhook say so of each of them."""
     if tx.execute(_CANCEL_CALLS, {"our_id": claim.turn.id, "now_ms": now_ms}).rowcount != expected:
         raise Interrupted(f"A call of turn {claim.turn.id} got its result while the turn was being ended.")
-
-
-def _count_uses(tx: Connection, workspace: str, final: Final, *, now_ms: int) -> None:
-    spent = Usage.from_json(final.progress["usage"])
-    enter_uses(
-        tx,
-        workspace,
-        final.uses,
-        is_success=final.has_succeeded,
-        cost_usd=float(spent.cost_usd or 0),
-        tokens=spent.tokens,
-        now_ms=now_ms,
-    )
 
 
 def _set_trace(tx: Connection, claim: Claim, known: TurnTrace, *, began_us: int) -> None:

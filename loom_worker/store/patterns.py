@@ -1,10 +1,11 @@
 """What came of turns that used a pattern: sums by workspace, pattern and text, which outlive the turns."""
 
 from collections.abc import Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
 
+from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.patterns import Effect, PatternUse
 from loom_worker.store.database import Database
 from loom_worker.store.schema import pattern_uses as rows
@@ -14,28 +15,24 @@ _SUMMED = ("uses", "succeeded", "failed", "cost_usd", "tokens")
 _ONE = select(rows).where(rows.c.workspace == bindparam("our_workspace"), rows.c.pattern_id == bindparam("our_pattern"))
 
 
-class Ended(TypedDict):
-    """How a turn ended."""
+def enter_uses(
+    tx: Connection, workspace: str, uses: Sequence[PatternUse], *, is_success: bool | None, spent: Usage, now_ms: int
+) -> None:
+    """Count a turn for each pattern that it used, once however often it did; in the transaction that ends it.
 
-    is_success: bool | None
-    """None: somebody stopped it, or its end says nothing of patterns; it counts as a use alone."""
-    cost_usd: float
-    """Cost of the whole turn, as ``tokens``; each of its patterns is charged with all of it."""
-    tokens: int
-    now_ms: int
-
-
-def enter_uses(tx: Connection, workspace: str, uses: Sequence[PatternUse], **ended: Unpack[Ended]) -> None:
-    """Count a turn for each pattern that it used, once however often it did; in the transaction that ends it."""
+    Args:
+        is_success: None: somebody stopped it, or its end says nothing of patterns; it counts as a use alone.
+        spent: by the whole turn; each of its patterns is charged with all of it.
+    """
     distinct = dict.fromkeys((use.pattern_id, use.digest) for use in uses)
     counted = {
         "workspace": workspace,
         "uses": 1,
-        "succeeded": int(ended["is_success"] is True),
-        "failed": int(ended["is_success"] is False),
-        "cost_usd": ended["cost_usd"],
-        "tokens": ended["tokens"],
-        "last_ms": ended["now_ms"],
+        "succeeded": int(is_success is True),
+        "failed": int(is_success is False),
+        "cost_usd": float(spent.cost_usd or 0),
+        "tokens": spent.tokens,
+        "last_ms": now_ms,
     }
     if distinct:
         COUNT_USES.run_each(tx, [{**counted, "pattern_id": name, "digest": digest} for name, digest in distinct])
@@ -48,7 +45,11 @@ class PatternUses:
         self._database = database
 
     def effect(self, workspace: str, pattern_id: str, digest: str) -> tuple[Effect, Effect]:
-        """What came of one text of a pattern, and of all its texts together."""
+        """What came of one text of a pattern, and of all its texts together.
+
+        Raises:
+            Unavailable: the database did not answer.
+        """
         with self._database.read() as tx:
             found = tx.execute(_ONE, {"our_workspace": workspace, "our_pattern": pattern_id}).mappings().all()
         texts = {row["digest"]: _effect(row) for row in found}

@@ -1,8 +1,10 @@
 """Two patterns in the library of a web stage, and what came of them."""
 
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.patterns import Effect, Pattern, PatternUse
 from loom_worker.patterns.library import load
 from loom_worker.store.patterns import enter_uses
@@ -59,7 +61,5 @@ def keep_effect(stage: WebStage, workspace: str, pattern_id: str, digest: str, e
     use = PatternUse(pattern_id, digest, "matched")
     with stage.database.write() as tx:
         for n, is_success in enumerate(ends):
-            cost_usd, tokens = (0.0, 0) if n else (effect.cost_usd, effect.tokens)
-            enter_uses(
-                tx, workspace, [use], is_success=is_success, cost_usd=cost_usd, tokens=tokens, now_ms=effect.last_ms
-            )
+            spent = Usage() if n else Usage(input_tokens=effect.tokens, cost_usd=Decimal(str(effect.cost_usd)))
+            enter_uses(tx, workspace, [use], is_success=is_success, spent=spent, now_ms=effect.last_ms)

@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.patterns import PatternUse
 from loom_worker.patterns.live import LiveLibrary
@@ -17,6 +19,7 @@ from tests.unit.store.made import NOW_MS
 
 TOP = "name: top_n\ncategory: Ranking\nintents: [top ten customers, best products]\n"
 WORST = "name: worst_n\ncategory: ranking\nbackend_type: rest\nintents: [worst ten customers]\n"
+SPENT = Usage(input_tokens=100, cost_usd=Decimal("0.25"))
 
 
 @pytest.fixture
@@ -54,7 +57,7 @@ def use(database: Database, workspace: str, use: PatternUse, *, succeeded: int =
     """So many turns that used it, ended so."""
     for is_success in (True,) * succeeded + (False,) * failed:
         with database.write() as tx:
-            enter_uses(tx, workspace, [use], is_success=is_success, cost_usd=0.25, tokens=100, now_ms=NOW_MS)
+            enter_uses(tx, workspace, [use], is_success=is_success, spent=SPENT, now_ms=NOW_MS)
 
 
 def now(catalog: PatternCatalog, pattern_id: str = "sql/top_n") -> PatternUse:

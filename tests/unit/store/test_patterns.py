@@ -1,9 +1,11 @@
 from collections.abc import Mapping
+from decimal import Decimal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.patterns import Effect, PatternUse
 from loom_worker.store.database import Database
 from loom_worker.store.patterns import PatternUses, enter_uses
@@ -13,6 +15,7 @@ from tests.unit.store.made import NOW_MS, WORKSPACE
 TOP = PatternUse("sql/top_n", "d1", "matched")
 EDITED = PatternUse("sql/top_n", "d2", "matched")
 SLOW = PatternUse("sql/slow", "d1", "loaded")
+SPENT = Usage(input_tokens=100, cost_usd=Decimal("0.25"))
 
 
 def enter(
@@ -23,7 +26,7 @@ def enter(
     now_ms: int = NOW_MS,
 ) -> None:
     with database.write() as tx:
-        enter_uses(tx, workspace, uses, is_success=is_success, cost_usd=0.25, tokens=100, now_ms=now_ms)
+        enter_uses(tx, workspace, uses, is_success=is_success, spent=SPENT, now_ms=now_ms)
 
 
 def effects(database: Database) -> Mapping[tuple[str, str], Effect]:
@@ -83,7 +86,7 @@ def test_an_edited_pattern_begins_anew_and_its_texts_together_are_known(database
 
 def test_what_is_rolled_back_was_never_counted(database: Database) -> None:
     with database.write() as tx, tx.begin_nested() as inner:
-        enter_uses(tx, WORKSPACE, [TOP], is_success=True, cost_usd=0.25, tokens=100, now_ms=NOW_MS)
+        enter_uses(tx, WORKSPACE, [TOP], is_success=True, spent=SPENT, now_ms=NOW_MS)
         inner.rollback()
     assert effects(database) == {}
 
@@ -91,7 +94,7 @@ def test_what_is_rolled_back_was_never_counted(database: Database) -> None:
 def test_sums_grow_beyond_32_bits(database: Database) -> None:
     with database.write() as tx:
         for _ in range(2):
-            enter_uses(tx, WORKSPACE, [TOP], is_success=True, cost_usd=0.0, tokens=2**40, now_ms=NOW_MS)
+            enter_uses(tx, WORKSPACE, [TOP], is_success=True, spent=Usage(input_tokens=2**40), now_ms=NOW_MS)
     assert effects(database)["sql/top_n", "d1"].tokens == 2**41
 
 
