@@ -17,7 +17,7 @@ from loom_worker.core.values.tools import ErrorFilter, StoredError
 from loom_worker.store.database import Database
 from loom_worker.store.schema import agent_errors, sessions
 from loom_worker.store.sessions import of_lane
-from loom_worker.store.tenants import of_session, ours, paged, parameters
+from loom_worker.store.tenants import matching, of_session, ours, paged, parameters
 
 TRIES = 20
 """Tries to find a free id; there are 16.7 million for each second."""
@@ -145,11 +145,7 @@ def _conditions(tenant: Tenant, wanted: ErrorFilter) -> list[ColumnElement[bool]
         conditions.append(agent_errors.c.lane == select(sessions.c.lane).where(*named).scalar_subquery())
     if wanted.tool is not None:
         conditions.append(agent_errors.c.tool_name == wanted.tool)
-    if wanted.since_ms is not None:
-        conditions.append(agent_errors.c.at_ms >= wanted.since_ms)
-    if wanted.until_ms is not None:
-        conditions.append(agent_errors.c.at_ms < wanted.until_ms)
-    return conditions
+    return [*conditions, *matching(agent_errors, wanted, ())]
 
 
 def _cursor(after: str) -> tuple[int, str]:

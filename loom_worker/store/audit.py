@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core import metrics
@@ -34,7 +34,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.metric_values import count
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.tables import audit, audit_chains, guard_actions, metric_values
-from loom_worker.store.tenants import newest_first, of_user, paged
+from loom_worker.store.tenants import matching, newest_first, of_user, paged
 
 PRUNED = 500
 """Rows that are looked at, and removed, in one transaction."""
@@ -42,6 +42,7 @@ _READ = 1000
 """Rows that a verification holds at a time."""
 
 _USER = select(sessions.c.user).where(sessions.c.lane == bindparam("our_lane"))
+_FILTERED = ("action", "user", "agent", "session_id", "turn_id")
 _LISTS = ("tools", "decisions")
 _ID = re.compile(rf"{ID_PREFIX}([0-9]{{{SEQ_DIGITS}}})[0-9a-f]+")
 _COUNT = upsert(guard_actions).values(times=1)
@@ -105,7 +106,7 @@ class AuditRows:
         Raises:
             Invalid: ``after`` is no such id.
         """
-        query = select(audit).where(*of_user(audit, tenant), *_conditions(where))
+        query = select(audit).where(*of_user(audit, tenant), *matching(audit, where, _FILTERED))
         query = newest_first(query, audit.c.seq, None if after is None else _cursor(after))
         with self._database.read() as tx:
             return paged(tx, query, _row, limit=limit)
@@ -178,16 +179,6 @@ def _untold(tx: Connection, pruned: int) -> tuple[BrokenChain, ...]:
     untold = select(turns.c.workspace).where(turns.c.completed_ms.is_not(None), ~told).limit(1)
     why = f"{missing} turns have ended of which no row tells: the chain was emptied or cut"
     return (BrokenChain(tx.execute(untold).scalar() or "(of deleted sessions)", 1, why),)
-
-
-def _conditions(where: AuditFilter) -> Iterator[ColumnElement[bool]]:
-    for name in ("action", "user", "agent", "session_id", "turn_id"):
-        if (wanted := getattr(where, name)) is not None:
-            yield audit.c[name] == wanted
-    if where.since_ms is not None:
-        yield audit.c.at_ms >= where.since_ms
-    if where.until_ms is not None:
-        yield audit.c.at_ms < where.until_ms
 
 
 def _cursor(after: str) -> int:

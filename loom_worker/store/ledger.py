@@ -1,6 +1,5 @@
 """The ledger of what was spent: one entry for each model that answered a turn, and for each call made beside it."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +16,7 @@ from loom_worker.store import turn_statements as statements
 from loom_worker.store.budgets import settle
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions, steps, turns, unfinished, usage, verdicts
-from loom_worker.store.tenants import of_user
+from loom_worker.store.tenants import matching, of_user
 
 _USE = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(usage=bindparam("usage"))
 _TOKENS = usage.c.input_tokens + usage.c.output_tokens + usage.c.cache_read_tokens + usage.c.cache_write_tokens
@@ -73,7 +72,7 @@ class Ledger:
         sums = [func.sum(usage.c[name]).label(name) for name in _SUMMED]
         unknown = func.sum(usage.c.cost_nano.is_(None)).label("unknown")
         query = select(key.label("key"), *sums, _TURNS.label("turns"), unknown)
-        query = query.where(*of_user(usage, tenant), *_conditions(where))
+        query = query.where(*of_user(usage, tenant), *matching(usage, where, _FILTERED))
         with self._database.read() as tx:
             found = [_total(row, group_by) for row in tx.execute(query.group_by(key).order_by(key)).mappings()]
         return tuple(sorted(found, key=lambda total: total["key"] == ""))  # last, for no page can go on behind it
@@ -135,17 +134,8 @@ def enter(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
         statements.ENTER.run(tx, booked | figures)
 
 
-def _conditions(where: UsageFilter) -> Iterator[ColumnElement[bool]]:
-    for name in ("turn_id", "session_id", "agent", "model", "kind"):
-        if getattr(where, name) is not None:
-            yield usage.c[name] == getattr(where, name)
-    if where.since_ms is not None:
-        yield usage.c.at_ms >= where.since_ms
-    if where.until_ms is not None:
-        yield usage.c.at_ms < where.until_ms
-
-
 _PERIODS_OF_ONE_LENGTH_MS = {"hour": 3_600_000, "day": 86_400_000}
+_FILTERED = ("turn_id", "session_id", "agent", "model", "kind")
 _SHOWN_AS = {"hour": "%Y-%m-%dT%H:00Z", "day": "%Y-%m-%d"}
 _COLUMNS = {"session": "session_id", "turn": "turn_id", "run": "run_id"}
 _TURNS = func.count(func.distinct(func.nullif(usage.c.turn_id, "")))

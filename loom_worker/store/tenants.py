@@ -3,7 +3,7 @@
 Whatever belongs to a session is reached through it: the session decides whose it is, and whether it is deleted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import Any
 
@@ -52,6 +52,21 @@ def of_user(table: Table, tenant: Tenant) -> list[ColumnElement[bool]]:
     user = user_of(tenant)
     in_workspace = table.c.workspace == workspace_of(tenant)
     return [in_workspace] if user is None else [in_workspace, table.c.user == user]
+
+
+def matching(table: Table, where: Any, names: Iterable[str]) -> Iterator[ColumnElement[bool]]:
+    """The conditions of a filter with ``since_ms`` and ``until_ms``, the first moment that is too late; None is any.
+
+    Args:
+        names: fields of the filter that are called as their columns are.
+    """
+    for name in names:
+        if (wanted := getattr(where, name)) is not None:
+            yield table.c[name] == wanted
+    if where.since_ms is not None:
+        yield table.c.at_ms >= where.since_ms
+    if where.until_ms is not None:
+        yield table.c.at_ms < where.until_ms
 
 
 def checked_cursor(after: str | None, prefix: str) -> str | None:
