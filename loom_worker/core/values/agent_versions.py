@@ -136,14 +136,9 @@ def for_new_session(lane: str, newest: str, labels: Mapping[str, VersionLabel]) 
         labels: of the session's workspace, by name.
     """
     canary, production = labels.get("canary"), labels.get("production")
-    if canary is not None and chance_of(lane) < canary.share:
+    if canary is not None and drawn(f"canary:{lane}") < canary.share:
         return canary.version
     return newest if production is None else production.version
-
-
-def chance_of(lane: str) -> float:
-    """A number from 0 to below 1 that follows from a session's key, evenly spread over sessions."""
-    return drawn(f"canary:{lane}")
 
 
 class _Literal(yaml.SafeDumper):

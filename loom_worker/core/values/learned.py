@@ -244,8 +244,11 @@ class Activation:
         return replace(self, history=tuple(each for each in self.history if each != version))
 
     def version_for(self, lane: str) -> int:
-        """What the session of a lane is given: the same whoever asks, until something else is activated."""
-        if self.trial_version is not None and lane_share(lane, self.trial_version) < self.share:
+        """What the session of a lane is given: the same whoever asks, until something else is activated.
+
+        A lane draws anew for each trial.
+        """
+        if self.trial_version is not None and drawn(f"{lane}:{self.trial_version}") < self.share:
             return self.trial_version
         return self.version
 
@@ -253,11 +256,6 @@ class Activation:
         """The share of the sessions that begin which are given a version, 0 to 1."""
         trial = self.share if self.trial_version is not None else 0.0
         return (trial if version == self.trial_version else 0.0) + (1 - trial if version == self.version else 0.0)
-
-
-def lane_share(lane: str, version: int) -> float:
-    """A number from 0 to below 1 that a lane has for a trial: evenly spread, and another one for each trial."""
-    return drawn(f"{lane}:{version}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from loom_worker.core.values.webhooks import Webhook
 
 RunStatus = TurnStatus
 """A run has the statuses of a turn."""
-UNFINISHED_RUN: tuple[RunStatus, ...] = ("in_progress", "requires_action")
 StageRole = Literal["stage", "validation", "condition", "merge", "vote", "judge", "approval"]
 OPEN_STAGE: tuple[TurnStatus, ...] = ("queued", "in_progress", "requires_action")
 RunDecision = Literal["approve", "reject", "revise"]

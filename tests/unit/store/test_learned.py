@@ -15,7 +15,6 @@ from loom_worker.core.values.learned import (
     LearnedPolicy,
     NewVersion,
     Signature,
-    lane_share,
 )
 from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.core.values.tenants import Actor
@@ -215,7 +214,8 @@ def test_a_trial_is_given_to_its_share_of_lanes_and_to_no_other() -> None:
     assert all(wider.version_for(lane) == 3 for lane, version in zip(lanes, given, strict=True) if version == 3)
     assert {replace(trial, share=1.0).version_for(lane) for lane in lanes} == {3}
     assert {replace(trial, share=0.0).version_for(lane) for lane in lanes} == {1}
-    assert lane_share("lane1", 3) != lane_share("lane1", 4)
+    another = replace(trial, trial_version=4)
+    assert [another.version_for(lane) == 4 for lane in lanes] != [version == 3 for version in given]
 
 
 def ended(database: Database, session: str, status: str, **fields: Any) -> None:

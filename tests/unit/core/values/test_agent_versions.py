@@ -3,7 +3,6 @@ import pytest
 from loom_worker.core.values.agent_versions import (
     AgentVersion,
     VersionLabel,
-    chance_of,
     diff,
     for_new_session,
     free_version,
@@ -61,9 +60,10 @@ def test_a_new_session_gets_the_newest_version_unless_labels_say_otherwise() -> 
 
 
 def test_who_gets_the_canary_grows_with_its_share() -> None:
-    assert all(0 <= chance_of(f"{n}") < 1 for n in range(100))
-    few = {n for n in range(200) if chance_of(f"{n}") < 0.1}
-    many = {n for n in range(200) if chance_of(f"{n}") < 0.3}
+    few, many = (
+        {n for n in range(200) if for_new_session(f"{n}", "2", {"canary": VersionLabel("canary", "3", share)}) == "3"}
+        for share in (0.1, 0.3)
+    )
     assert few < many
 
 
