@@ -34,7 +34,8 @@ from loom_worker.core.values.json import Json
 from loom_worker.store.database import Database
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import calls, sessions, turns, unfinished, usage
-from loom_worker.store.tables import reservations, spending, workflow_runs, workspaces
+from loom_worker.store.tables import reservations, spending, workflow_runs
+from loom_worker.store.turn_statements import OUR_RULES
 
 _OF_ACCOUNT = (
     spending.c.level == bindparam("our_level"),
@@ -51,7 +52,7 @@ _BUDGETS = select(
     .scalar_subquery()
     .label("run"),
     select(sessions.c.budget).where(sessions.c.lane == bindparam("our_lane")).scalar_subquery().label("session"),
-    select(workspaces.c.rules).where(workspaces.c.name == bindparam("our_workspace")).scalar_subquery().label("rules"),
+    OUR_RULES,
 )
 _ABOVE = (
     select(turns.c.id, turns.c.lane, turns.c.budget, sessions.c.budget)

@@ -44,15 +44,11 @@ class LearnedPolicies(Protocol):
 
     def learned(self, name: str) -> LearnedPolicy:
         """The policy of an agent."""
-        ...
-
-
-class AllAsActivated:
-    """Agents whose files say nothing of it."""
-
-    def learned(self, name: str) -> LearnedPolicy:
-        """See LearnedPolicies."""
         return AS_ACTIVATED
+
+
+class AllAsActivated(LearnedPolicies):
+    """Agents whose files say nothing of it."""
 
 
 ALL_AS_ACTIVATED = AllAsActivated()

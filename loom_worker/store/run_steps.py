@@ -45,8 +45,9 @@ from loom_worker.store.runs import read_stages, run_of, stage_of
 from loom_worker.store.schema import answer_text, turns
 from loom_worker.store.sessions import add, found_or_added
 from loom_worker.store.submit import insert_turn
-from loom_worker.store.tables import run_events, run_stages, workflow_runs, workspaces
+from loom_worker.store.tables import run_events, run_stages, workflow_runs
 from loom_worker.store.turn_records import add_spans
+from loom_worker.store.turn_statements import OUR_RULES
 
 DELETED_REASON = "deleted"
 """Reason of a stage whose turn was deleted with its session before it had ended."""
@@ -64,14 +65,7 @@ _OPEN = PreparedStatement(
     .order_by(run_stages.c.n)
 )
 """What has not ended, as far as the journal knows, each with its turn as it is."""
-_RULES = PreparedStatement(
-    select(
-        select(workspaces.c.rules)
-        .where(workspaces.c.name == bindparam("our_workspace"))
-        .scalar_subquery()
-        .label("rules")
-    )
-)
+_RULES = PreparedStatement(select(OUR_RULES))
 _INSERT_STAGES = PreparedStatement(insert(run_stages), columns=run_stages.c.keys())
 _INSERT_EVENTS = PreparedStatement(insert(run_events), columns=run_events.c.keys())
 _ENTERED = ("status", "reason", "output_text", "output_ref", "error", "usage", "decision", "comment", "completed_ms")
@@ -99,7 +93,6 @@ class RunPlan(Protocol):
         Args:
             rules: of its workspace.
         """
-        ...
 
     def delivery(self, run: Run, turn_id: str, *, now_ms: int) -> Delivery | None:
         """The webhook that reports the end of a run; None if it has none.
@@ -107,11 +100,9 @@ class RunPlan(Protocol):
         Args:
             turn_id: the turn with which the end came.
         """
-        ...
 
     def spans(self, run: Run, turn_id: str) -> LaterSpans | None:
         """What the run leaves in its trace; None if it has none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

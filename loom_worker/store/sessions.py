@@ -267,6 +267,7 @@ def found_or_added(tx: Connection, tenant: Tenant, new: NewSession, *, now_ms: i
 def add(tx: Connection, tenant: Tenant, new: NewSession, *, now_ms: int) -> dict[str, Any]:
     """Insert a session and return its row."""
     row = {
+        **dict.fromkeys(sessions.c.keys()),
         "lane": secrets.token_hex(16),
         "workspace": workspace_of(tenant),
         "id": new.id or new_id("sess_"),
@@ -279,13 +280,6 @@ def add(tx: Connection, tenant: Tenant, new: NewSession, *, now_ms: int) -> dict
         "model": new.model,
         "budget": new.budget,
         "usage": Usage().as_json(),
-        "tools": None,
-        "backend": None,
-        "rom": None,
-        "agent_version": None,
-        "learned_version": None,
-        "learned_part": None,
-        "token_correction": None,
         "memory_seen": 0,
         "next_seq": 1,
         "created_ms": now_ms,

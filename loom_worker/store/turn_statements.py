@@ -39,6 +39,9 @@ from loom_worker.store.tenants import OURS, of_session
 
 _OUR_LANE: BindParameter[str] = bindparam("our_lane", type_=String)
 _OUR_ID: BindParameter[str] = bindparam("our_id", type_=String)
+_ours = select(workspaces.c.rules).where(workspaces.c.name == bindparam("our_workspace"))
+OUR_RULES = _ours.scalar_subquery().label("rules")
+"""A column: the rules of a workspace."""
 
 # A turn is accepted: one snapshot, in which its text is looked at, then one transaction.
 
@@ -60,10 +63,7 @@ ASKED = PreparedStatement(
         _agent.label("agent"),
         _budget.label("budget"),
         func.coalesce(_kept_version, _production.scalar_subquery()).label("version"),
-        select(workspaces.c.rules)
-        .where(workspaces.c.name == bindparam("our_workspace"))
-        .scalar_subquery()
-        .label("rules"),
+        OUR_RULES,
     )
 )
 """Who will answer, and by what rules."""
@@ -74,10 +74,7 @@ WORKSPACE = PreparedStatement(
         .where(workspace_depths.c.workspace == bindparam("our_workspace"))
         .scalar_subquery()
         .label("depth"),
-        select(workspaces.c.rules)
-        .where(workspaces.c.name == bindparam("our_workspace"))
-        .scalar_subquery()
-        .label("rules"),
+        OUR_RULES,
     )
 )
 """How many unfinished turns the workspace has, None if none, and its rules; a session's row has its own count."""

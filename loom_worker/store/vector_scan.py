@@ -49,7 +49,6 @@ class SqliteVec:
     name = "sqlite-vec"
 
     def nearest(self, tx: Connection, found: str, values: tuple[Any, ...], query: bytes, *, k: int) -> list[Near]:
-        """See VectorScan."""
         distance = f"vec_distance_cosine(vec_int8({STORED}), vec_int8(?))"
         asked = f"SELECT message_vectors.n, {distance} AS distance FROM {found} ORDER BY distance, 1 DESC LIMIT ?"
         rows = tx.exec_driver_sql(asked, (query, *values, k)).all()
@@ -63,7 +62,6 @@ class NumpyScan:
     name = "numpy"
 
     def nearest(self, tx: Connection, found: str, values: tuple[Any, ...], query: bytes, *, k: int) -> list[Near]:
-        """See VectorScan."""
         import numpy as np
 
         wanted = np.frombuffer(query, dtype=np.int8).astype(np.float32)

@@ -74,17 +74,9 @@ class TurnTrace:
     def of(cls, row: Json | None) -> Self:
         """Read the column; all unknown where there is none, as of turns of earlier versions."""
         known = row or {}
-        return cls(
-            received_us=known.get("received_us"),
-            accepted_us=known.get("accepted_us"),
-            has_client_span=bool(known.get("has_client_span")),
-            is_unsampled=bool(known.get("is_unsampled")),
-            runs=tuple(WorkerRun(*run) for run in known.get("runs", ())),
-            failed_call=known.get("failed_call"),
-            session=known.get("session"),
-            stored=Interval.of(known.get("stored")),
-            error_stored=Interval.of(known.get("error_stored")),
-        )
+        runs = tuple(WorkerRun(*run) for run in known.get("runs", ()))
+        stored, error_stored = Interval.of(known.get("stored")), Interval.of(known.get("error_stored"))
+        return cls(**known | {"runs": runs, "stored": stored, "error_stored": error_stored})
 
     def as_json(self) -> Json:
         """The column."""
