@@ -98,17 +98,13 @@ def _search(parts: RecallParts, caller: Caller, query: str, *, limit: int, is_pr
     found, ranked_by = _candidates(parts, caller, query, limit=limit)
     shown = [_candidate(each) for each in found[: parts.candidates]]
     ranking = ranked(query, shown, parts.rerank, caller) if parts.rerank else None
-    order = [*ranking, *((at, None) for at in range(len(shown), len(found)))] if ranking else _as_found(found)
-    chosen = [(found[at], score) for at, score in order]
-    chosen = chosen[:limit]
+    as_found = [(at, each.hit.score) for at, each in enumerate(found)]
+    order = [*ranking, *((at, None) for at in range(len(shown), len(found)))] if ranking else as_found
+    chosen = [(found[at], score) for at, score in order[:limit]]
     wanted = [each.message for each, _ in chosen] if is_promoted else []
     first_n, recalled = _promoted(parts, caller, wanted, is_best_first=True)
     entries = with_passages([(each, {"score": score, **_place(each.message, first_n)}) for each, score in chosen])
     return answer("found", entries, {"ranked_by": "llm" if ranking else ranked_by, "recalled": recalled}, parts.room)
-
-
-def _as_found(found: Sequence[MessageHit]) -> list[tuple[int, float | None]]:
-    return [(at, each.hit.score) for at, each in enumerate(found)]
 
 
 def _candidates(parts: RecallParts, caller: Caller, query: str, *, limit: int) -> tuple[list[MessageHit], str]:

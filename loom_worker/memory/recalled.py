@@ -13,7 +13,7 @@ from loom_worker.memory.results import call_text
 RECALLED_SHARE = 0.15
 """Share of the input budget (0-1), for all messages that are recalled at a time."""
 RESULT_CHARS = 1_000
-"""Characters of each tool result in the block."""
+"""Characters of each tool result that are shown, in the block and in an answer alike."""
 OPENING = "<recalled>\nSaid earlier in this conversation, and recalled; it is not new:"
 CLOSING = "</recalled>"
 
@@ -67,9 +67,7 @@ MOST_BYTES = 15_000
 LEGIBLE_CHARS = 120
 """Shortest text of a cut message: its neighbours are left out before less of it is shown."""
 LEAST_CHARS = 20
-"""Characters of each text: messages are left out before less of them is shown."""
-RESULT_CHARS = 1_000
-"""Characters of each tool result in a message; as much as of it will stand in the context."""
+"""Shortest text of a message: messages are left out before less of them is shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from loom_worker.core.text import fence, longest
 from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.facts import Fact, topic_words
 from loom_worker.core.values.ids import now_ms
-from loom_worker.core.values.json import Json, rfc3339
+from loom_worker.core.values.json import Json
 from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.core.values.tools import Caller, Tool
 from loom_worker.memory.extract import FORMS, iso_range
 from loom_worker.memory.recalled import Room, compact
+from loom_worker.memory.summarize import day
 from loom_worker.store.dated_summaries import DatedSummaries
 from loom_worker.store.facts import Facts
 
@@ -81,14 +82,14 @@ def ranked(topic: str, facts: Sequence[Fact], *, most: int) -> tuple[Fact, ...]:
 
 def as_told(fact: Fact) -> Json:
     """A fact as a model reads it."""
-    ended = {} if fact.until_ms is None else {"until": _day(fact.until_ms), "holds": False}
+    ended = {} if fact.until_ms is None else {"until": day(fact.until_ms), "holds": False}
     by_person = {"confirmed_by": "a person"} if fact.source == "user" else {}
     return {
         "fact": fact.text,
-        "since": _day(fact.since_ms),
+        "since": day(fact.since_ms),
         **ended,
         **({"said_by": fact.user} if fact.user else {}),
-        "last_said": _day(fact.seen_ms),
+        "last_said": day(fact.seen_ms),
         "confidence": round(fact.confidence, 2),
         **by_person,
     }
@@ -99,7 +100,7 @@ def as_text(facts: Sequence[Fact], turn_id: str) -> str:
     if not facts:
         return ""
     said = ((each, f" by {each.user}," if each.user else "") for each in facts)
-    lines = "\n".join(f"{fact.text} (last said{by} {_day(fact.seen_ms)})" for fact, by in said)
+    lines = "\n".join(f"{fact.text} (last said{by} {day(fact.seen_ms)})" for fact, by in said)
     return f"Known from earlier conversations, and perhaps of use:\n{fence(turn_id, lines)}"
 
 
@@ -139,10 +140,6 @@ def _fitted(name: str, entries: Sequence[Json], rest: Json, room: Room) -> str:
     if room.holds(whole):
         return whole
     return written(longest(len(entries), lambda kept: room.holds(written(kept, {}))), {})
-
-
-def _day(moment_ms: int) -> str:
-    return (rfc3339(moment_ms) or "")[:10]
 
 
 _SUMMARY = ToolSpec(
