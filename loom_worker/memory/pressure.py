@@ -149,9 +149,5 @@ def _needed(ends: Sequence[int], tokens: Sequence[int], room: L1Room, policy: Me
 
 
 def l2_is_full(l2_tokens: int, *, policy: MemoryPolicy, allowance_tokens: int) -> bool:
-    """Whether L2 must go to swap.
-
-    Args:
-        allowance_tokens: L2's own share of the input budget.
-    """
+    """Whether L2 must go to swap; ``allowance_tokens``: L2's own share of the input budget."""
     return l2_tokens > min(policy.max_l2_tokens, allowance_tokens)

@@ -23,11 +23,7 @@ class _Stale(Exception):
 
 
 def update_tool(sessions: Sessions, *, budget_tokens: int, count: Count) -> Tool:
-    """The tool ``update_session_context``.
-
-    Args:
-        budget_tokens: the kernel's share of the input budget.
-    """
+    """The tool ``update_session_context``; ``budget_tokens``: the kernel's share of the input budget."""
 
     def tokens(known: Json) -> int:
         return facts_tokens(known, count)

@@ -31,11 +31,7 @@ _WHERE: dict[Scope, str] = {
 
 
 def search_tool(search: Search, tiers: MemoryTiers, room: Room) -> Tool:
-    """The tool ``memory_search`` of an agent with these tiers.
-
-    Args:
-        room: how large an answer may be.
-    """
+    """The tool ``memory_search`` of an agent with these tiers; ``room``: how large an answer may be."""
 
     def run(arguments: Json, caller: Caller) -> str:
         query, limit = arguments["query"][:QUERY_CHARS], int(arguments.get("limit", USUAL_LINES))

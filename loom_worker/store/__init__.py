@@ -1,5 +1,7 @@
 """The database: everything that must survive a crash, over SQLAlchemy.
 
+Whatever reads or writes raises Unavailable if the database does not answer; nothing was written then.
+
 Foundations: ``database`` connections and transactions, ``prepared`` the shorter way to the driver, ``schema`` the
 tables of turns and sessions, ``tables`` all others, ``rows`` rows to values, ``prepare`` schema versions (with
 ``migrations/``), ``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.

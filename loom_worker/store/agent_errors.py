@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from loom_worker.core.errors import NotFound, Unavailable
+from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page, no_cursor
 from loom_worker.core.values.tenants import Tenant, workspace_of
@@ -17,7 +17,7 @@ from loom_worker.core.values.tools import ErrorFilter, StoredError
 from loom_worker.store.database import Database
 from loom_worker.store.schema import agent_errors, sessions
 from loom_worker.store.sessions import of_lane
-from loom_worker.store.tenants import matching, of_session, ours, paged, parameters
+from loom_worker.store.tenants import matching, of_session, ours, paged, parameters, the_row
 
 TRIES = 20
 """Tries to find a free id; there are 16.7 million for each second."""
@@ -55,11 +55,7 @@ class AgentErrors:
     """The table of errors."""
 
     def __init__(self, database: Database, *, suffix: Callable[[], str] = lambda: secrets.token_hex(3)) -> None:
-        """Open lazily.
-
-        Args:
-            suffix: returns six random hexadecimal digits.
-        """
+        """Args: suffix: returns six random hexadecimal digits."""
         self._database = database
         self._suffix = suffix
 
@@ -68,7 +64,6 @@ class AgentErrors:
 
         Raises:
             NotFound: the session is deleted; nothing was written, for nobody would ever remove it.
-            Unavailable: the database did not answer.
         """
         named = {name: getattr(new, name) for name in NewAgentError.__slots__}
         with self._database.write() as tx:
@@ -125,10 +120,7 @@ class AgentErrors:
 
     def _one(self, query: Any, error_id: str, **owner: str | None) -> StoredError:
         with self._database.read() as tx:
-            row = tx.execute(query, {"our_id": error_id, **owner}).mappings().first()
-        if row is None:
-            raise NotFound(f"There is no error {error_id!r}.")
-        return StoredError(**row)
+            return StoredError(**the_row(tx, query, f"error {error_id!r}", our_id=error_id, **owner))
 
 
 def error_id_of(at_ms: int, suffix: str) -> str:

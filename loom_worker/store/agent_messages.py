@@ -23,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from loom_worker.core.errors import Conflict, NotFound, QueueFull
+from loom_worker.core.errors import Conflict, QueueFull
 from loom_worker.core.values.agent_messages import (
     EXPIRED,
     MOST_ATTEMPTS,
@@ -45,7 +45,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.fence import check_fence
 from loom_worker.store.schema import calls, sessions, turns, unfinished
 from loom_worker.store.tables import agent_message_refs, agent_messages
-from loom_worker.store.tenants import newest_first, of_user, paged
+from loom_worker.store.tenants import newest_first, of_user, paged, the_row
 
 _FIELDS = tuple(name for name in AgentMessage.__slots__ if name != "is_cut")
 _SENDER = (
@@ -115,7 +115,8 @@ class AgentMessages:
             sender = tx.execute(_SENDER, {"of_turn": message.from_turn_id}).one()
             scope = scope_of(sender.run_id, sender.user)
             queue = _of_queue(message.workspace, message.to_agent, scope)
-            if _find(tx, message.id) is None:
+            known = select(agent_messages.c.id).where(agent_messages.c.id == message.id)
+            if tx.execute(known).first() is None:
                 waiting = tx.execute(select(func.count()).select_from(agent_messages).where(queue, *_QUEUED)).scalar()
                 if (waiting or 0) >= MOST_QUEUED:
                     raise QueueFull(f"{waiting} messages wait for {message.to_agent!r}, the most that may.", 60.0)
@@ -292,16 +293,9 @@ def _all(tx: Connection, which: ColumnElement[bool], *, limit: int = SETTLED) ->
     return tuple(_message(row) for row in tx.execute(query).mappings())
 
 
-def _find(tx: Connection, message_id: str) -> Any:
-    return tx.execute(select(agent_messages).where(agent_messages.c.id == message_id)).mappings().first()
-
-
 def _found(tx: Connection, tenant: Tenant, message_id: str) -> AgentMessage:
     ours = select(agent_messages).where(agent_messages.c.id == message_id, *of_user(agent_messages, tenant))
-    row = tx.execute(ours).mappings().first()
-    if row is None:
-        raise NotFound(f"There is no message {message_id!r}.")
-    return _message(row)
+    return _message(the_row(tx, ours, f"message {message_id!r}"))
 
 
 def _message(row: Any) -> AgentMessage:

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, delete, insert, literal, or_, select, update
 
-from loom_worker.core.errors import Conflict, NotFound
+from loom_worker.core.errors import Conflict
 from loom_worker.core.values.api_keys import TOKEN_PREFIX, ApiKey, KeyLimits
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
@@ -13,7 +13,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.schema import DELETED, sessions
 from loom_worker.store.sessions import found
 from loom_worker.store.tables import api_keys, session_tokens
-from loom_worker.store.tenants import checked_cursor, newest_first, of_user, paged
+from loom_worker.store.tenants import checked_cursor, newest_first, of_user, paged, the_row
 
 TOUCH_MS = 60_000
 """A use is written down no more often than this."""
@@ -165,10 +165,8 @@ def _note(tx: Connection, action: str, key: ApiKey, by: Actor, *, at_ms: int, re
 
 
 def _found(tx: Connection, tenant: Tenant, key_id: str) -> ApiKey:
-    row = tx.execute(select(*_COLUMNS).where(api_keys.c.id == key_id, *of_user(api_keys, tenant))).mappings().first()
-    if row is None:
-        raise NotFound(f"There is no key {key_id!r}.")
-    return _key(row)
+    query = select(*_COLUMNS).where(api_keys.c.id == key_id, *of_user(api_keys, tenant))
+    return _key(the_row(tx, query, f"key {key_id!r}"))
 
 
 def _insert(tx: Connection, key: ApiKey, digest: str) -> None:

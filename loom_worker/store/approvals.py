@@ -36,7 +36,6 @@ def decide(database: Database, tenant: Tenant, turn_id: str, call_id: str, decis
 
     Raises:
         NotFound, Conflict: as ``waiting``; nothing was changed.
-        Unavailable: the database did not answer; nothing was changed.
     """
     with database.write(durable=True) as tx:
         turn = read_turn(tx, turn_row(tx, tenant, turn_id))

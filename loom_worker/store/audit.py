@@ -126,7 +126,8 @@ class AuditRows:
             chains = {row.workspace: row for row in tx.execute(select(audit_chains))}
             seen: set[str] = set()
             found = []
-            for workspace, rows in groupby(_streamed(tx), key=lambda row: str(row["workspace"])):
+            query = select(audit).order_by(audit.c.workspace, audit.c.seq).execution_options(yield_per=_READ)
+            for workspace, rows in groupby(tx.execute(query).mappings(), key=lambda row: str(row["workspace"])):
                 seen.add(workspace)
                 found.append(_verified(workspace, rows, chains.get(workspace)))
             found += [_verified(name, iter(()), chain) for name, chain in chains.items() if name not in seen]
@@ -154,11 +155,6 @@ class AuditRows:
         with self._database.write() as tx:
             tx.execute(anchor.values(pruned_seq=last.seq, pruned_hash=last.hash))
             return tx.execute(delete(audit).where(ours, audit.c.seq <= last.seq)).rowcount
-
-
-def _streamed(tx: Connection) -> Iterator[Any]:
-    query = select(audit).order_by(audit.c.workspace, audit.c.seq).execution_options(yield_per=_READ)
-    yield from tx.execute(query).mappings()
 
 
 def _verified(workspace: str, rows: Iterator[Any], chain: Any | None) -> BrokenChain | None:

@@ -104,7 +104,6 @@ class Budgets:
 
         Raises:
             BudgetSpent, BudgetHeld: there is too little left; nothing was set aside.
-            Unavailable: the database did not answer.
         """
         with self._database.read() as tx:
             if not any(map(need.concerns, _limits(tx, payer, now_ms=now_ms))):

@@ -69,7 +69,6 @@ def cancel(
 
     Raises:
         NotFound: the tenant has no such turn.
-        Unavailable: the database did not answer; nothing was changed.
     """
     tenant, turn_id = asked_turn
     with database.write(durable=True) as tx:

@@ -13,7 +13,6 @@ from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import Tenant, WorkspaceUser
 from loom_worker.core.values.traces import TurnTrace
 from loom_worker.core.values.turns import Claim, NewTurn, Turn
-from loom_worker.store import rows
 from loom_worker.store.blobs import grant, readable
 from loom_worker.store.cancel import interrupt_turn
 from loom_worker.store.database import Database
@@ -21,6 +20,7 @@ from loom_worker.store.fence import check_fence
 from loom_worker.store.schema import answer_text, calls, turns, unfinished
 from loom_worker.store.sessions import found_or_added
 from loom_worker.store.submit import insert_turn
+from loom_worker.store.turns import read_calls
 
 _BEGIN = (
     update(calls)
@@ -35,7 +35,6 @@ _BEGIN = (
         wait_until_ms=bindparam("until_ms"),
     )
 )
-_CALLS = select(calls).where(calls.c.turn_id == bindparam("of_turn")).order_by(calls.c.position)
 _ENDS = select(
     *(turns.c[name] for name in ("id", "status", "reason", "error", "output_ref")),
     answer_text().label("output_text"),
@@ -71,8 +70,7 @@ class Children:
             begun = tuple(self._accept(tx, claim, child, now_ms=now_ms) for child in new)
             for child, turn in zip(new, begun, strict=True):
                 _wait(tx, claim, child.position, child.wait_until_ms, now_ms=now_ms, child=turn.id)
-            found = tx.execute(_CALLS, {"of_turn": claim.turn.id}).mappings()
-            return begun, tuple(map(rows.call, found))
+            return begun, read_calls(tx, claim.turn.id)
 
     def wait_for_messages(self, claim: Claim, call: Call, *, until_ms: int, now_ms: int) -> Call:
         """Let a call wait for messages; the call as it is now.
@@ -84,8 +82,7 @@ class Children:
         with self._database.write() as tx:
             check_fence(tx, claim)
             _wait(tx, claim, call.position, until_ms, now_ms=now_ms, child=None)
-            found = tx.execute(_CALLS, {"of_turn": claim.turn.id}).mappings()
-            return next(each for each in map(rows.call, found) if each.position == call.position)
+            return next(each for each in read_calls(tx, claim.turn.id) if each.position == call.position)
 
     def ends(self, turn_ids: Collection[str]) -> Mapping[str, ChildEnd]:
         """How children have ended, by their ids; those that go on are left out. A deleted one counts as cancelled."""

@@ -49,11 +49,7 @@ class DatedSummaries:
 
 
 def add_dated(tx: Connection, session: Any, summary: DatedSummary) -> None:
-    """Insert a summary.
-
-    Args:
-        session: the row of its session.
-    """
+    """Insert a summary; ``session``: the row of its session."""
     values = {name: getattr(summary, name) for name in DatedSummary.__slots__}
     tx.execute(insert(dated_summaries), {**values, "lane": session["lane"]})
 

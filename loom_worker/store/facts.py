@@ -18,7 +18,7 @@ from loom_worker.store.fact_changes import COLUMNS, add, forget
 from loom_worker.store.schema import sessions
 from loom_worker.store.sessions import find_lane, found
 from loom_worker.store.tables import fact_sources, facts
-from loom_worker.store.tenants import checked_cursor, newest_first, of_user, ours, paged
+from loom_worker.store.tenants import checked_cursor, newest_first, of_user, ours, paged, the_row
 
 MOST_FOUND = 1_000
 """Facts with a word of the topic that are looked at, those last said first. Of the 900 facts of 600 turns, what is
@@ -164,9 +164,7 @@ def _with(words: Sequence[str]) -> ColumnElement[bool]:
 
 
 def _found(tx: Connection, who: WorkspaceUser, fact_id: str, by: Actor) -> Any:
-    row = tx.execute(select(facts).where(facts.c.id == fact_id, *of_user(facts, who))).mappings().first()
-    if row is None:
-        raise NotFound(f"There is no fact {fact_id!r}.")
+    row = the_row(tx, select(facts).where(facts.c.id == fact_id, *of_user(facts, who)), f"fact {fact_id!r}")
     if row["owner"] == SHARED and by.user:
         raise Forbidden(f"The whole workspace is told the fact {fact_id!r}: changing it needs a key without a user.")
     return row

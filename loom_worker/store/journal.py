@@ -165,7 +165,6 @@ class Journal:
             Fenced: another worker owns the turn; nothing was written.
             Overruled: the client asks for another end; nothing was written.
             Interrupted: a call that was to be cancelled has got its result; nothing was written.
-            Unavailable: the database did not answer.
         """
         now_ms, answer, began_us = final.progress["completed_ms"], _answer(final), now_us()
         with self._database.write(durable=True) as tx:

@@ -116,11 +116,7 @@ class LearnedLayers:
         return _version(row), LearnedLayer.from_json(row["layer"])
 
     def page(self, agent: AgentOf, *, limit: int, before: int | None = None) -> tuple[LearnedVersion, ...]:
-        """The versions of an agent, the newest first.
-
-        Args:
-            before: the last version seen; None: from the newest on.
-        """
+        """The versions of an agent, the newest first, those before the last one seen (``before``) if it is given."""
         query = select(*_KNOWN).where(*_ours(agent))
         if before is not None:
             query = query.where(layers.c.version < before)

@@ -213,11 +213,7 @@ class Memories:
         return due_ms is not None and due_ms not in (seen_due_ms, again_ms)
 
     def oldest(self, lane: str, state: MemoryState, *, limit: int) -> tuple[Message, ...]:
-        """The oldest messages of L1, as whole turns.
-
-        Args:
-            limit: most messages, unless the first turn alone has more.
-        """
+        """The oldest messages of L1, as whole turns; ``limit``: most messages, unless the first turn alone has more."""
         with self._database.read() as tx:
             wanted = {"our_lane": lane, "first_n": state.first_n, "most": limit + 1}
             listed = [rows.message(row) for row in statements.OLDEST.all(tx, wanted)]

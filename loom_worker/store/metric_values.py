@@ -78,9 +78,6 @@ class MetricValues:
 
         Returns:
             True if there are more entries of the ledger.
-
-        Raises:
-            Unavailable: the database did not answer; nothing was added.
         """
         with self._database.write(is_timed=False) as tx:
             after, newest = _unfolded(tx)

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from loom_worker.core.errors import Conflict, Flaw, Forbidden, Invalid, NotFound
+from loom_worker.core.errors import Conflict, Flaw, Forbidden, Invalid
 from loom_worker.core.values.channels import Pairing
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.tenants import Actor, Tenant, user_of, workspace_of
@@ -13,7 +13,7 @@ from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions
 from loom_worker.store.tables import pairings
-from loom_worker.store.tenants import newest_first, of_user, paged
+from loom_worker.store.tenants import newest_first, of_user, paged, the_row
 
 _COLUMNS = [pairings.c[name] for name in Pairing.__slots__]
 _WHO = select(*_COLUMNS).where(
@@ -57,9 +57,7 @@ class Pairings:
         """
         with self._database.write(durable=True) as tx:
             ours = select(*_COLUMNS).where(pairings.c.id == pairing_id, *of_user(pairings, tenant))
-            row = tx.execute(ours).mappings().first()
-            if row is None:
-                raise NotFound(f"There is no pairing {pairing_id!r}.")
+            row = the_row(tx, ours, f"pairing {pairing_id!r}")
             tx.execute(delete(pairings).where(pairings.c.id == pairing_id))
             _note(tx, "pairing.deleted", Pairing(**row), by, at_ms=now_ms)
 

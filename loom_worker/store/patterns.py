@@ -45,11 +45,7 @@ class PatternUses:
         self._database = database
 
     def effect(self, workspace: str, pattern_id: str, digest: str) -> tuple[Effect, Effect]:
-        """What came of one text of a pattern, and of all its texts together.
-
-        Raises:
-            Unavailable: the database did not answer.
-        """
+        """What came of one text of a pattern, and of all its texts together."""
         with self._database.read() as tx:
             found = tx.execute(_ONE, {"our_workspace": workspace, "our_pattern": pattern_id}).mappings().all()
         texts = {row["digest"]: _effect(row) for row in found}

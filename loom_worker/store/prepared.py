@@ -8,12 +8,17 @@ its columns keep their types; only the way to the driver is shorter.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Delete, Dialect, Insert, Select, Update
+from sqlalchemy import Connection, Delete, Dialect, Insert, Select, Update, bindparam, func, select
 from sqlalchemy.types import TypeEngine
 
 Statement = Select[Any] | Insert | Update | Delete
 Values = Mapping[str, Any]
 Row = dict[str, Any]
+
+
+def json_list(name: str) -> Select[Any]:
+    """The values of a list that is one parameter, as JSON: SQLAlchemy takes 1 ms to spread a hundred."""
+    return select(func.json_each(bindparam(name)).table_valued("value").c.value)
 
 
 class PreparedStatement:

@@ -9,12 +9,13 @@ from sqlalchemy import Connection, bindparam, select, update
 from loom_worker.core.values.audit import turn_ended
 from loom_worker.core.values.tenants import Actor
 from loom_worker.store import purge, rows
+from loom_worker.store import turn_statements as statements
 from loom_worker.store.agent_messages import remove_of
 from loom_worker.store.audit import append, note_act
 from loom_worker.store.budgets import forget
 from loom_worker.store.fact_changes import remove_of_session
 from loom_worker.store.ledger import charge_unfinished
-from loom_worker.store.schema import DELETED, calls, sessions, turns, unfinished
+from loom_worker.store.schema import DELETED, sessions, turns, unfinished
 
 DELETED_REASON = "deleted"
 """Reason of turns that a deletion stopped."""
@@ -30,7 +31,6 @@ _CHILDREN = select(sessions).where(
         .where(_parents.c.lane.in_(bindparam("lanes", expanding=True)))
     ),
 )
-_CALLS = select(calls).where(calls.c.turn_id == bindparam("our_id")).order_by(calls.c.position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def remove(tx: Connection, row: Any, by: Actor, *, now_ms: int) -> Deleted:
     remove_of(tx, row["workspace"], row["id"], lane, now_ms=now_ms)
     live = tx.execute(_LIVE, {"our_lane": lane}).mappings().all()
     for each in live:
-        made = tuple(map(rows.call, tx.execute(_CALLS, {"our_id": each["id"]}).mappings()))
+        made = tuple(map(rows.call, statements.CALLS.all(tx, {"our_id": each["id"]})))
         stopped = replace(rows.turn(each, calls=made), status="cancelled", reason=DELETED_REASON, completed_ms=now_ms)
         append(tx, turn_ended(stopped, user=row["user"]))
     purge.remove_live_rows(tx, lane)

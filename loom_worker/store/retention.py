@@ -111,9 +111,6 @@ class _Expiry(Protocol):
 
         Returns:
             The key to go on after; empty at the end.
-
-        Raises:
-            Unavailable: the database did not answer.
         """
 
 

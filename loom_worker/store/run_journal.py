@@ -67,7 +67,6 @@ class RunJournal:
             Conflict: another process has taken the due time that begins the run.
             QueueFull: the workspace holds all the turns it may.
             Forbidden: the workspace is disabled, or the run is for another user than the tenant.
-            Unavailable: the database did not answer; nothing was accepted.
         """
         if new.user is not None and user_of(tenant) not in (None, new.user):
             raise Forbidden(f"The key acts for one user, and {new.user!r} is another.", "other-user")
@@ -110,7 +109,8 @@ class RunJournal:
                 raise Conflict(f"Run {run_id} did not fail, it is {before['status']}.", "not-retryable")
             self._admit(tx, tenant)
             row = _again(before, asked, key, now_ms=now_ms)
-            kept = _kept(before, [dict(each) for each in _stage_rows(tx, run_id)], row["id"])
+            stages = select(run_stages).where(run_stages.c.run_id == run_id).order_by(run_stages.c.n)
+            kept = _kept(before, [dict(each) for each in tx.execute(stages).mappings()], row["id"])
             return self._begin(tx, row, kept, now_ms=now_ms), False
 
     def replayed(self, tenant: Tenant, new: NewRun) -> Run | None:
@@ -285,10 +285,6 @@ def _is_below(key: str, failed: str | None) -> bool:
 def _is_named(key: str, named: str) -> bool:
     """True of an approval that is named itself, or by the stage that it is about."""
     return named in (key, key.partition(".approval")[0])
-
-
-def _stage_rows(tx: Connection, run_id: str) -> Any:
-    return tx.execute(select(run_stages).where(run_stages.c.run_id == run_id).order_by(run_stages.c.n)).mappings()
 
 
 def _earlier(tx: Connection, tenant: Tenant, key: str | None, fingerprint: str | None) -> Run | None:

@@ -88,11 +88,7 @@ class RunPlan(Protocol):
     """Says how a run goes on (``workflows/plan.py``: Planner)."""
 
     def change(self, run: Run, rules: Rules, *, now_ms: int) -> RunChange:
-        """What is to be done for it now, by its pattern and its journal.
-
-        Args:
-            rules: of its workspace.
-        """
+        """What is to be done for it now, by its pattern and its journal; ``rules``: of its workspace."""
 
     def delivery(self, run: Run, turn_id: str, *, now_ms: int) -> Delivery | None:
         """The webhook that reports the end of a run; None if it has none.

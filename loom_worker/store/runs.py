@@ -4,28 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Text, and_, bindparam, case, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, literal, or_, select
 
-from loom_worker.core.errors import NotFound
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import FIELD_BYTES
 from loom_worker.core.values.notifications import Event
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.runs import Run, RunStage
-from loom_worker.core.values.tenants import Tenant, user_of, workspace_of
+from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.traces import TurnTrace
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.database import Database
 from loom_worker.store.schema import turns
 from loom_worker.store.tables import run_events, run_stages, workflow_runs
-from loom_worker.store.tenants import checked_cursor, newest_first, of_user, paged
+from loom_worker.store.tenants import checked_cursor, newest_first, of_user, paged, the_row
 
-_user = bindparam("our_user", type_=Text())
-_OURS = and_(
-    workflow_runs.c.workspace == bindparam("our_workspace", type_=Text()),
-    or_(_user.is_(None), workflow_runs.c.user == _user),
-)
-_RUN = select(workflow_runs).where(workflow_runs.c.id == bindparam("our_id"))
 TRACED_TURNS = 500
 """Turns of a run, in its trace."""
 _CHILDREN = select(turns.c.id).where(turns.c.parent_turn_id.in_(bindparam("ids", expanding=True))).order_by(turns.c.id)
@@ -137,12 +130,8 @@ def run_row(tx: Connection, tenant: Tenant, run_id: str, *columns: ColumnElement
     Raises:
         NotFound: the tenant has no such run.
     """
-    wanted = {"our_id": run_id, "our_workspace": workspace_of(tenant), "our_user": user_of(tenant)}
-    query = _RUN.with_only_columns(*columns) if columns else _RUN
-    row = tx.execute(query.where(_OURS), wanted).mappings().first()
-    if row is None:
-        raise NotFound(f"There is no run {run_id!r}.")
-    return row
+    query = select(*columns or workflow_runs.c).where(workflow_runs.c.id == run_id, *of_user(workflow_runs, tenant))
+    return the_row(tx, query, f"run {run_id!r}")
 
 
 def read_stages(tx: Connection, run_id: str) -> tuple[RunStage, ...]:

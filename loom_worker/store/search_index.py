@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, bindparam, func, select
 
+from loom_worker.store.prepared import json_list
 from loom_worker.store.schema import messages
 from loom_worker.store.search_names import BEGINNING
 from loom_worker.store.search_words import Term
@@ -54,7 +55,7 @@ _NEWEST_BETWEEN = (
     .limit(MOST_DATED)
 )
 _WRITTEN_BETWEEN = select(messages.c.n).where(
-    messages.c.lane.in_(select(func.json_each(bindparam("lanes")).table_valued("value").c.value)),
+    messages.c.lane.in_(json_list("lanes")),
     messages.c.created_ms >= bindparam("begin", type_=BigInteger),
     messages.c.created_ms < bindparam("end", type_=BigInteger),
 )

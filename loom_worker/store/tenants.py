@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, Text, and_, bindparam, or_, select
 
+from loom_worker.core.errors import NotFound
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import L, Page, no_cursor, page_of
 from loom_worker.core.values.tenants import Tenant, session_of, user_of, workspace_of
@@ -52,6 +53,14 @@ def of_user(table: Table, tenant: Tenant) -> list[ColumnElement[bool]]:
     user = user_of(tenant)
     in_workspace = table.c.workspace == workspace_of(tenant)
     return [in_workspace] if user is None else [in_workspace, table.c.user == user]
+
+
+def the_row(tx: Connection, query: Select[*tuple[Any, ...]], what: str, **values: object) -> Any:
+    """The row that a query finds; NotFound: there is no ``what``."""
+    row = tx.execute(query, values).mappings().first()
+    if row is None:
+        raise NotFound(f"There is no {what}.")
+    return row
 
 
 def matching(table: Table, where: Any, names: Iterable[str]) -> Iterator[ColumnElement[bool]]:

@@ -13,16 +13,16 @@ from loom_worker.core.values.turns import Step, Turn
 from loom_worker.store import rows
 from loom_worker.store.claims import read_verdicts
 from loom_worker.store.database import Database
-from loom_worker.store.schema import steps, turn_columns, turns
+from loom_worker.store.schema import turn_columns, turns
 from loom_worker.store.tables import spans
 from loom_worker.store.trace_outbox import enqueue_trace
+from loom_worker.store.turn_statements import STEPS
 from loom_worker.store.turns import read_calls, turn_row
 
 LATER_SPANS = 200
 """Spans of one turn, the latest: a delivery that is replayed again and again must not fill the database."""
 
 _TURN = select(*turn_columns()).where(turns.c.id == bindparam("our_id"))
-_STEPS = select(steps).where(steps.c.turn_id == bindparam("our_id")).order_by(steps.c.n)
 _LATER = (
     select(spans.c.body).where(spans.c.turn_id == bindparam("our_id")).order_by(spans.c.n.desc()).limit(LATER_SPANS)
 )
@@ -90,7 +90,7 @@ def _record(tx: Connection, row: rows.Row) -> TurnRecord:
         parent_id=parts[2] if parts[2:] else None,
         claimed_us=row["claimed_us"],
         trace=TurnTrace.of(row["trace"]),
-        steps=tuple(rows.step(step) for step in tx.execute(_STEPS, ours).mappings()),
+        steps=tuple(rows.step(step) for step in STEPS.all(tx, ours)),
         verdicts=read_verdicts(tx, row["id"]),
         later=tuple(TraceSpan.of_row(body) for body in reversed(tx.execute(_LATER, ours).scalars().all())),
     )

@@ -60,10 +60,9 @@ class Turns:
 
     def with_journal(self, tenant: Tenant, turn_id: str) -> tuple[Turn, tuple[Step, ...]]:
         """A turn and its steps in order, read together: at the turn's end its text moves from the steps to the turn."""
-        query = select(steps).where(steps.c.turn_id == turn_id).order_by(steps.c.n)
         with self._database.read() as tx:
             turn = read_turn(tx, turn_row(tx, tenant, turn_id))
-            return turn, tuple(rows.step(row) for row in tx.execute(query).mappings())
+            return turn, tuple(map(rows.step, statements.STEPS.all(tx, {"our_id": turn_id})))
 
     def waited(self, turn_ids: Sequence[str]) -> dict[str, Json]:
         """What the journals say of turns that wait for the model's provider, by turn; other turns are missing."""
@@ -213,7 +212,6 @@ def set_webhook(database: Database, tenant: Tenant, turn_id: str, webhook: Webho
     Raises:
         NotFound: the tenant has no such turn.
         Conflict: the turn has ended, or has a webhook under another name already, which is not replaced.
-        Unavailable: the database did not answer; nothing was changed.
     """
     with database.write(durable=True) as tx:
         row = turn_row(tx, tenant, turn_id)

@@ -131,11 +131,7 @@ class Verdict:
         return self.finished_ms - self.started_ms
 
     def as_json(self, threshold: float) -> Json:
-        """An entry of a Turn's ``judge.verdicts``.
-
-        Args:
-            threshold: the score from which on it is passed.
-        """
+        """An entry of a Turn's ``judge.verdicts``; ``threshold``: the score from which on it is passed."""
         return {
             "name": self.name,
             "type": self.type,

@@ -222,11 +222,7 @@ class Activation:
     """What was active before, the latest last."""
 
     def activated(self, version: int, share: float | None) -> "Activation":
-        """After ``version`` was activated.
-
-        Args:
-            share: of the sessions that begin; None: all of them.
-        """
+        """After ``version`` was activated for a share of the sessions that begin; None: for all of them."""
         if share is not None:
             return Activation(self.version, version, share, self.history)
         if version == self.version:
