@@ -16,10 +16,9 @@ from loom_worker.core.errors import Interrupted, Unavailable
 from loom_worker.core.monitor import UNMONITORED, Monitor, Work
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.budgets import Payer, Settlement
-from loom_worker.core.values.dated import DatedSummary
 from loom_worker.core.values.facts import LearnedFacts
 from loom_worker.core.values.ids import new_id, now_ms, now_us
-from loom_worker.core.values.memory import Change, ChangeKind, MemoryPolicy, MemoryState, Summary
+from loom_worker.core.values.memory import Change, ChangeKind, DatedSummary, MemoryPolicy, MemoryState, Summary
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.traces import Interval
 from loom_worker.lanes.lease_renewer import LiveWorkers

@@ -8,9 +8,8 @@ from loom_worker.core import metrics
 from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed
 from loom_worker.core.text import clean
 from loom_worker.core.values.chat import Usage
-from loom_worker.core.values.dated import DatedSummary
 from loom_worker.core.values.facts import SPEAKER, Fact, LearnedFacts
-from loom_worker.core.values.memory import Summary
+from loom_worker.core.values.memory import DatedSummary, Summary
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.llm.model import Model, whole_reply

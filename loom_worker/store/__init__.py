@@ -18,7 +18,7 @@ Agents: ``agent_versions`` keeps each text that their files have had, and what s
 Workflows: ``run_journal`` accepts runs and makes them go on, each time by one of ``run_steps``; ``runs`` reads them.
 ``schedules`` says which due times are dealt with.
 
-Sessions: ``sessions``, their ``messages`` and ``memory`` (``history_cache`` keeps what was read); ``search`` finds
+Sessions: ``sessions``, their ``messages`` and ``memory``; ``search`` finds
 messages: ``search_words`` parses the question, ``search_synonyms`` knows other words for its own, ``search_names``
 tells whom it is about, ``search_index`` asks the index, ``search_rank`` orders the hits, ``search_passages`` shows what
 stands around them. Beyond them: ``dated_summaries``, and ``facts``, which ``fact_changes`` takes in and removes;

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from loom_worker.core.values.dated import DatedSummary
+from loom_worker.core.values.memory import DatedSummary
 from loom_worker.core.values.tiers import Scope
 from loom_worker.store.database import Database
 from loom_worker.store.schema import sessions

@@ -1,5 +1,7 @@
 """A session's memory: its state, read with every turn and compressed by one worker at a time, and its snapshots."""
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,10 +20,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from loom_worker.core.values.dated import DatedSummary
 from loom_worker.core.values.facts import LearnedFacts
 from loom_worker.core.values.json import Json
-from loom_worker.core.values.memory import MemoryState, Remembered, Snapshot
+from loom_worker.core.values.memory import DatedSummary, MemoryState, Remembered, Snapshot
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.sessions import Message, Session
 from loom_worker.core.values.spans import LaterSpans
@@ -34,7 +35,6 @@ from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import add_dated
 from loom_worker.store.fact_changes import learn
 from loom_worker.store.fence import check_fence
-from loom_worker.store.history_cache import HistoryCache
 from loom_worker.store.ledger import Charge
 from loom_worker.store.messages import clear_recalled, messages_with_ids, recall
 from loom_worker.store.prepared import PreparedStatement
@@ -44,6 +44,9 @@ from loom_worker.store.tables import memory, memory_snapshots
 from loom_worker.store.tenants import checked_cursor, newest_first, paged
 from loom_worker.store.turn_records import add_spans, last_ended
 
+MOST_CHARS = 32 * 1024 * 1024
+"""Characters of all texts that are kept. A message takes about a kilobyte beside its text."""
+_BESIDE_CHARS = 1_000
 AHEAD_MS = 60_000
 """A due mark that is farther in the future was set by a clock that runs ahead; it counts as due."""
 
@@ -95,7 +98,6 @@ class MemoryClaim:
     session: Session
     state: MemoryState
     due_ms: int | None
-    """Since when it is due."""
     turn: TracedTurn | None = None
     """The turn with whose end it became due, whose trace tells of it."""
 
@@ -124,7 +126,6 @@ class NewMemory:
     learned: LearnedFacts | None = None
     """What its messages state as facts."""
     charge: Charge | None = None
-    """What making it cost."""
     told: LaterSpans | None = None
     """What the trace of a turn tells of making it."""
 
@@ -362,3 +363,45 @@ def _id_of(n: ColumnElement[int]) -> ScalarSelect[str]:
     """The id of the message with a number, in the snapshot's session."""
     here = (messages.c.n == n, messages.c.lane == memory_snapshots.c.lane)
     return select(messages.c.id).where(*here).scalar_subquery()
+
+
+class HistoryCache:
+    """L1 of the sessions that this process has read lately, so that a turn reads only what was said since.
+
+    Messages are only ever appended, and leave L1 from its front (``first_n``): what was read once stays true, and the
+    next turn needs those behind the last one known. A deleted session's key never comes again. Any thread may use it.
+    """
+
+    def __init__(self, most_chars: int = MOST_CHARS) -> None:
+        self._most_chars = most_chars
+        self._chars = 0
+        self._known: OrderedDict[str, tuple[tuple[Message, ...], int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, lane: str) -> tuple[Message, ...]:
+        """What is known of a lane: messages without a gap, oldest first; perhaps some that have left L1 since."""
+        with self._lock:
+            known = self._known.get(lane)
+            if known is None:
+                return ()
+            self._known.move_to_end(lane)
+            return known[0]
+
+    def keep(self, lane: str, history: tuple[Message, ...]) -> None:
+        """Remember what was read just now; the lanes that were read longest ago make room for it."""
+        with self._lock:
+            before, chars = self._known.pop(lane, ((), 0))
+            self._chars -= chars
+            if not before or not history or before[0] is not history[0]:
+                before, chars = (), 0  # else it has grown at its end
+            chars += sum(map(_chars_of, history[len(before) :]))
+            self._known[lane] = history, chars
+            self._chars += chars
+            while self._chars > self._most_chars:
+                _, (_, gone) = self._known.popitem(last=False)
+                self._chars -= gone
+
+
+def _chars_of(message: Message) -> int:
+    chat = message.chat
+    return _BESIDE_CHARS + len(chat.text) + len(chat.context) + sum(len(each.content) for each in chat.outcomes)

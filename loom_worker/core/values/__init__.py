@@ -2,9 +2,8 @@
 
 ``sessions``, ``turns``, ``calls`` (of their tools), ``children`` (turns that they wait for), ``agent_messages``
 (between agents), ``waiting`` (what they wait for), ``decisions`` (of people), ``channels`` (where users write and
-read), ``chat`` (messages to and from models), ``media``
-(files in them), ``tools``, ``agents``, ``agent_versions``, ``memory``, ``tiers`` (of
-memory), ``dated`` (summaries by date), ``facts``, ``fact_changes`` (what becomes of known ones when others are said),
+read), ``chat`` (messages to and from models), ``tools``, ``agents``, ``agent_versions``, ``memory`` (with
+summaries by date), ``tiers`` (of it), ``facts``, ``fact_changes`` (what becomes of known ones when others are said),
 ``patterns``, ``skills``, ``api_keys``, ``tenants`` (whose data a request may reach, and who acts), ``audit`` (who did
 what), ``notifications`` (events and webhook deliveries), ``webhooks`` (where ends are reported), ``budgets`` (amounts,
 limits, what is set aside), ``usage`` (how it is looked at), ``guardrails`` (what texts are searched for), ``judges``

@@ -55,7 +55,6 @@ class Change:
     """One step of memory: messages became a summary, L2 a snapshot, or what left L1 a summary by date and facts."""
 
     version: int
-    """Version of the memory it led to."""
     kind: ChangeKind
     level: Level | None
     messages: int
@@ -151,4 +150,36 @@ class Snapshot:
             "from_message_id": self.from_message_id,
             "to_message_id": self.to_message_id,
             "created_at": rfc3339(self.created_ms),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DatedSummary:
+    """A part of a conversation in a few sentences, with the time that it is about."""
+
+    id: str
+    """``sum_…``; sorts by the time it was written."""
+    session_id: str
+    content: str
+    by_model: str
+    """The model that wrote it, or ``heuristic``."""
+    token_count: int
+    messages: int
+    """How many it is about."""
+    from_n: int
+    to_n: int
+    """Numbers of the first and the last of them."""
+    from_ms: int
+    to_ms: int
+    """When the first and the last of them were said."""
+    created_ms: int
+
+    def as_json(self) -> Json:
+        """As the tool ``memory_summary`` shows it."""
+        return {
+            "session": self.session_id,
+            "from": (rfc3339(self.from_ms) or "")[:10],
+            "to": (rfc3339(self.to_ms) or "")[:10],
+            "messages": self.messages,
+            "summary": self.content,
         }

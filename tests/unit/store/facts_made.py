@@ -5,9 +5,9 @@ from typing import Any
 from sqlalchemy import insert
 
 from loom_worker.core.values.api_keys import ApiKey
-from loom_worker.core.values.dated import DatedSummary
 from loom_worker.core.values.facts import EndedFact, Fact, FactFilter, LearnedFacts, StatedFact, topic_words
 from loom_worker.core.values.ids import new_id
+from loom_worker.core.values.memory import DatedSummary
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tenants import WorkspaceUser
 from loom_worker.core.values.tiers import Scope

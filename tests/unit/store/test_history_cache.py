@@ -7,8 +7,7 @@ import pytest
 from loom_worker.core.errors import Fenced
 from loom_worker.core.values.sessions import Message
 from loom_worker.store.database import Database
-from loom_worker.store.history_cache import HistoryCache
-from loom_worker.store.memory import Memories
+from loom_worker.store.memory import HistoryCache, Memories
 from loom_worker.store.messages import Messages
 from loom_worker.store.tables import memory
 from tests.support.sql_heard import heard
