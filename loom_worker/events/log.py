@@ -199,16 +199,12 @@ def _key(turn_id: str) -> str:
     return f"{_PREFIX}{turn_id}"
 
 
-def _end(turn_id: str) -> str:
-    return f"loom:end:{turn_id}"
-
-
 def _gone(turn_id: str) -> str:
     return f"loom:gone:{turn_id}"
 
 
 def _keys(turn_id: str) -> tuple[str, str, str, str]:
-    return _key(turn_id), _end(turn_id), _gone(turn_id), f"loom:written:{turn_id}"
+    return _key(turn_id), f"loom:end:{turn_id}", _gone(turn_id), f"loom:written:{turn_id}"
 
 
 def _number(entry_id: str) -> int:

@@ -26,7 +26,6 @@ from loom_worker.memory.results import Sizes, bounded, folded, results_tokens, r
 
 Chats = tuple[ChatMessage, ...]
 Bound = Callable[[Sequence[ChatMessage]], Chats]
-"""Bounds the results of a turn."""
 
 L2_OVERSHOOT = 2
 """Times its share that L2 may take: it is over it until its snapshot is taken, but must not drive L1 out."""
@@ -43,7 +42,6 @@ class Context:
     messages: Chats
     """L1, then the running turn."""
     l1_messages: int
-    """How many of the messages are L1's."""
     tokens: Json
     """Tokens of tools, rom, kernel, l2, l1, recalled, patterns and turn; their sum is within the budget. ``patterns``
     are the texts added to users' messages, without the recalled block; l1 and turn are without them."""

@@ -79,7 +79,6 @@ class SemanticParts:
 
     search: SemanticSearch
     room: Room
-    """How large an answer may be."""
 
 
 def semantic_tool(parts: SemanticParts) -> Tool:

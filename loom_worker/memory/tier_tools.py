@@ -38,7 +38,6 @@ class TierParts:
     summaries: DatedSummaries
     facts: Facts
     room: Room
-    """How large an answer may be."""
     now_ms: Callable[[], int] = now_ms
     """The moment from which ``last May`` is read."""
 

@@ -36,7 +36,6 @@ class CallOwner:
     reply_n: int
     caller: Caller
     rules: Rules = NO_RULES
-    """Rules of its workspace."""
 
 
 @dataclass(frozen=True, slots=True)

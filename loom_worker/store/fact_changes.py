@@ -21,7 +21,6 @@ from loom_worker.store.tables import api_keys, fact_sources, facts, forgotten_fa
 from loom_worker.store.tenants import of_user
 
 MOST_IDS = 500
-"""Ids of one statement."""
 COLUMNS = [facts.c[name] for name in Fact.__slots__]
 
 

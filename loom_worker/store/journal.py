@@ -101,7 +101,6 @@ class Final:
     memory_due: bool = False
     """True if L1 is to be compressed."""
     uses: Sequence[PatternUse] = ()
-    """Patterns that the turn used."""
     has_succeeded: bool | None = None
     """Whether the turn counts as a success of its patterns; None: as neither success nor failure."""
     known_cancel: CancelAction | None = None

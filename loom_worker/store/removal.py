@@ -18,7 +18,6 @@ from loom_worker.store.ledger import charge_unfinished
 from loom_worker.store.schema import DELETED, sessions, turns, unfinished
 
 DELETED_REASON = "deleted"
-"""Reason of turns that a deletion stopped."""
 
 _HIDE = update(sessions).where(sessions.c.lane == bindparam("our_lane")).values(workspace=DELETED, id=bindparam("name"))
 _LIVE = select(turns).where(turns.c.lane == bindparam("our_lane"), unfinished()).order_by(turns.c.seq)

@@ -104,7 +104,6 @@ class SearchQuestion:
 
     terms: tuple[Term, ...]
     subject: Subject
-    """Whom it is about."""
     between: tuple[int, int] | None
     """When it was said, from one moment to another, ms since 1970, the second one excluded; None: at any time."""
     people: frozenset[str] = frozenset()

@@ -73,7 +73,6 @@ class Position:
     """Up to four messages after it, the nearest first."""
     is_question: bool
     lane: str = ""
-    """The session, by its internal key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,6 @@ class JudgedAnswer:
     results: tuple[tuple[str, str], ...]
     """The tools that were called before it, each with what the model read of its result."""
     rules: Rules = NO_RULES
-    """Rules of its workspace."""
 
 
 class Verdicts:

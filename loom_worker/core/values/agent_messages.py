@@ -83,7 +83,6 @@ class AgentMessage:
     in_reply_to: str | None = None
     status: MessageStatus = "queued"
     attempts: int = 0
-    """How many turns have taken it."""
     turn_id: str | None = None
     """That took it last."""
     call_id: str | None = None

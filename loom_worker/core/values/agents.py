@@ -163,7 +163,6 @@ class Auth:
     header: str = "Authorization"
     """Where a ``header`` secret stands."""
     user: str = ""
-    """User name of ``basic``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +310,6 @@ class Agent:
     judges: Panel | None = None
     """Look at each answer before it is given; None: nobody does."""
     judge_model: ModelChoice = NO_CHOICE
-    """Is asked by LLM judges."""
     schedules: tuple[Schedule, ...] = ()
     """When it is asked something without a client."""
     unknown_keys: tuple[str, ...] = ()

@@ -39,7 +39,6 @@ class Amount:
     """What one call takes, or what was spent."""
 
     nano_usd: int = 0
-    """Billionths of a USD."""
     tokens: int = 0
     """In and out, cached or not."""
     tool_calls: int = 0

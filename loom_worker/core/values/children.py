@@ -35,7 +35,6 @@ class AncestorBudget:
     lane: str
     turn: Json | None = None
     session: Json | None = None
-    """Budget of its session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,6 @@ class NewChild:
     """A turn of another agent that a call of this turn asks for."""
 
     position: int
-    """Position of the call, within the turn."""
     agent: str
     session_id: str
     """Its conversation, which is made if it is new."""

@@ -130,7 +130,6 @@ class StatedFact:
     n: int
     """Number of that message."""
     said_ms: int
-    """When it was said."""
     confidence: float = 0.7
     since_ms: int | None = None
     """When it began to hold, where the message tells."""

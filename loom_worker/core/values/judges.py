@@ -20,7 +20,6 @@ STRATEGY_ALIASES: dict[str, Strategy] = {
     "min-score": "min",
     "max-score": "max",
 }
-"""Other words for some strategies."""
 Criticality = Literal["non_critical", "critical", "safety_critical"]
 CRITICALITIES: tuple[Criticality, ...] = get_args(Criticality)
 CannotTell = Literal["pass", "fail", "skip"]
@@ -99,7 +98,6 @@ class Verdict:
     """How many of its workers died."""
     sent_ms: int = 0
     worker: str | None = None
-    """The process that claimed it."""
     started_ms: int | None = None
     finished_ms: int | None = None
     score: float | None = None
@@ -109,7 +107,6 @@ class Verdict:
     error: str | None = None
     """Why there is no score."""
     model: str | None = None
-    """The model that was asked."""
     usage: Usage = field(default_factory=Usage)
     """What it cost, requests that led to nothing included as far as that is known."""
 

@@ -131,7 +131,6 @@ class PatternUse:
 
     pattern_id: str
     digest: str
-    """Digest of the pattern as it was used."""
     how: Literal["matched", "loaded"]
     """Added to the question, or requested by the model with ``load_pattern``."""
 

@@ -157,7 +157,6 @@ class Run:
     request_id: str | None = None
     retry_of: str | None = None
     events: int = 0
-    """How many its log has."""
     completed_ms: int | None = None
     is_cut: bool = False
 

@@ -37,7 +37,6 @@ class Schedule:
     max_execution_s: float | None = None
     """The deadline of what it starts."""
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Variables of a workflow's run."""
     input: str = ""
     """Input of an agent's turn."""
     session_mode: SessionMode = "new"

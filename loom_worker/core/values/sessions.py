@@ -29,9 +29,7 @@ class Choice:
     backend: str | None = None
     """A database, of those the agent may work on."""
     provider: str | None = None
-    """Provider of the workspace."""
     permitted: NameRules = ALL_NAMES
-    """Tools that the workspace permits."""
     version: str | None = None
     """The stored version of the agent that the session keeps; None: none yet, so the agent is as its file is now."""
 

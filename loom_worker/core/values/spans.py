@@ -46,7 +46,6 @@ class TraceSpan:
     events: tuple[SpanEvent, ...] = ()
     status: SpanStatus = "Unset"
     status_message: str = ""
-    """Why it is an Error."""
     kind: SpanKind = "internal"
 
     @property

@@ -24,7 +24,6 @@ class WorkspaceSession:
 
     workspace: str
     user: str | None
-    """The session's user."""
     session: str
 
 

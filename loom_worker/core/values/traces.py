@@ -54,7 +54,6 @@ class TurnTrace:
     received_us: int | None = None
     """When its HTTP request came; None: it did not come by HTTP."""
     accepted_us: int | None = None
-    """When it was stored."""
     has_client_span: bool = False
     """True: the parent in its ``traceparent`` is a span of the client; False: it is that of the HTTP request itself."""
     is_unsampled: bool = False
@@ -131,14 +130,12 @@ class CallTimes:
     provider: str
     """As LOOM_PROVIDER names it."""
     model: str
-    """That was asked."""
     built: Interval | None = None
     """The context, the last time it was built for this reply."""
     tokens: int = 0
     """Tokens of the context, as counted."""
     tries: tuple[Try, ...] = ()
     first_text_us: int | None = None
-    """When the first piece of text came."""
 
     @classmethod
     def of(cls, stored: Json | None) -> "CallTimes | None":

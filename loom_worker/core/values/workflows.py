@@ -72,7 +72,6 @@ class PipelineStage:
     validation_prompt: str | None = None
     """A template with ``{{output}}``, which the stage's agent answers with yes or no."""
     output_schema: Mapping[str, Any] | None = None
-    """The JSON Schema of its output."""
     retry: OutputRetries = NO_RETRIES
     approval: ApprovalGate | None = None
     response_format: Json | None = None
