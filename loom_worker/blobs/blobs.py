@@ -89,7 +89,6 @@ class Blobs:
         return LocatedBytes(data, "disk")
 
     def drop(self, refs: Iterable[str]) -> None:
-        """Remove bytes from both tiers."""
         gone = list(refs)
         self._memory.drop(gone)
         self._disk.drop(gone)

@@ -66,7 +66,6 @@ class DerivedFiles:
             scratch.replace(self._folder / f"{digits(ref)}-{_checksum(scratch)}.db")
 
     def drop(self, refs: Iterable[str]) -> None:
-        """Remove the files derived from these."""
         gone = {digits(ref) for ref in refs}
         for entry in self._entries() if gone else ():
             if entry.name[:32] in gone:

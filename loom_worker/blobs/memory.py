@@ -68,7 +68,6 @@ class MemoryTier:
         return None if found is None else found[: most_bytes + 1]
 
     def drop(self, refs: Iterable[str]) -> None:
-        """Remove these."""
         gone = list(refs)
         if gone:
             with _redis_errors_logged("dropped"):

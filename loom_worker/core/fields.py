@@ -98,7 +98,6 @@ class Fields:
         return key in self._value
 
     def get(self, key: str) -> Any:
-        """The value as it is."""
         self._asked.add(key)
         value = self._value.get(key)
         if isinstance(value, list | dict) and len(value) > MOST_ENTRIES:
@@ -106,7 +105,6 @@ class Fields:
         return value
 
     def place_of(self, key: str) -> Place:
-        """Where the value of a key stands."""
         return (*self.place, key)
 
     def under(self, key: str) -> "Fields":
@@ -167,7 +165,6 @@ class Fields:
         return (self.text(key) or "").strip() or None
 
     def choice(self, key: str, allowed: tuple[ChoiceT, ...]) -> ChoiceT | None:
-        """One of the allowed texts."""
         value = self.text(key)
         found = next((each for each in allowed if each == value), None)
         if value is not None and found is None:
@@ -175,7 +172,6 @@ class Fields:
         return found
 
     def texts(self, key: str) -> tuple[str, ...] | None:
-        """A list of texts."""
         value = self.get(key)
         if value is None:
             return None
@@ -223,7 +219,6 @@ class Fields:
         return value / 100
 
     def flag(self, key: str) -> bool | None:
-        """True or false."""
         value = self.get(key)
         if value is not None and not isinstance(value, bool):
             raise self.invalid(key, "true or false", value)

@@ -88,7 +88,6 @@ class Text(Parser[str]):
     """Any text."""
 
     def parse(self, raw: str) -> str:
-        """The text itself."""
         return raw
 
 
@@ -96,7 +95,6 @@ class Url(Text):
     """A URL that only the code that uses it can check; shown without its password."""
 
     def show(self, value: str) -> str:
-        """The URL without its password."""
         return without_password(value)
 
 
@@ -149,7 +147,6 @@ class OneZero(YesNo):
     """Yes or no, shown as 1 or 0."""
 
     def show(self, value: bool) -> str:
-        """The digit."""
         return str(int(value))
 
 
@@ -181,7 +178,6 @@ class DatabaseUrl(Url):
     expected = "sqlite:///<absolute path> (the only database served yet)"
 
     def parse(self, raw: str) -> str:
-        """Check the URL."""
         if not re.match("sqlite:////.", raw):  # three slashes: a file in whatever folder a process was started in
             raise ValueError(raw)
         return raw
@@ -218,7 +214,6 @@ class WebUrl(Url):
     expected = "http(s)://host[:port][/path]"
 
     def parse(self, raw: str) -> str:
-        """Check the URL."""
         parts = urlsplit(raw)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or re.search(r"[\s?#]", raw):
             raise ValueError(raw)

@@ -47,7 +47,6 @@ class Unreadable(BadFile):
 
     @property
     def path(self) -> Path:
-        """The file."""
         return Path(self.args[0])
 
     @property

@@ -82,7 +82,6 @@ class NoVectors:
     """No session has vectors."""
 
     def embed(self, session: Session) -> Progress:
-        """Do nothing."""
         return DONE
 
 

@@ -95,7 +95,6 @@ class Room:
     most_bytes: int = MOST_BYTES
 
     def holds(self, text: str) -> bool:
-        """True if there is room for an answer."""
         size = size_bytes(text)
         # No token is shorter than a byte, and counting takes far longer than measuring.
         return size <= self.most_bytes and (size <= self.most_tokens or self.count(text) <= self.most_tokens)

@@ -43,7 +43,6 @@ class LearnedPolicies(Protocol):
     """What agents' files say of their learned layers (``agents/known.py``: KnownAgents)."""
 
     def learned(self, name: str) -> LearnedPolicy:
-        """The policy of an agent."""
         return AS_ACTIVATED
 
 

@@ -202,7 +202,6 @@ def _values(tx: Connection, family: Family, label: str) -> frozenset[str]:
 
 
 def _parsed(text: str) -> tuple[str, dict[str, str]]:
-    """A series' name and labels."""
     name, _, shown = text.partition("{")
     return name, {label: _ESCAPED.sub(_plain, value) for label, value in _LABEL.findall(shown)}
 

@@ -79,7 +79,6 @@ _STAGE_COLUMNS = tuple(name for name in RunStage.__slots__ if name != "usage")
 
 @cache
 def _set_run(names: tuple[str, ...]) -> PreparedStatement:
-    """Change these columns of a run."""
     changed: dict[str, Any] = {name: bindparam(name) for name in names}
     return PreparedStatement(update(workflow_runs).where(workflow_runs.c.id == bindparam("our_id")).values(changed))
 
@@ -343,5 +342,4 @@ class RunWriter:
 
 
 def _columns(stage: RunStage, run_id: str) -> Json:
-    """The row of a new stage."""
     return {**{name: getattr(stage, name) for name in _STAGE_COLUMNS}, "usage": stage.usage.as_json(), "run_id": run_id}

@@ -109,7 +109,6 @@ class Runs:
             return tuple(Event(row.n, row.type, row.data) for row in found)
 
     def due(self, *, now_ms: int, limit: int) -> tuple[str, ...]:
-        """Runs that are to be looked at."""
         with self._database.read() as tx:
             return tuple(tx.execute(_DUE, {"now_ms": now_ms, "most": limit}).scalars())
 

@@ -72,7 +72,6 @@ class TraceOutbox:
             return _entries(tx, [(row.n, row.turn_id, row.span_n) for row in taken])
 
     def remove(self, ns: Sequence[int]) -> None:
-        """Forget entries that are done with."""
         if ns:
             with self._database.write() as tx:
                 tx.execute(delete(trace_outbox).where(trace_outbox.c.n.in_(ns)))

@@ -36,7 +36,6 @@ class UserDeletion:
     keys: int
 
     def as_json(self) -> Json:
-        """The DeletedUser of the HTTP API."""
         counts = {name: getattr(self, name) for name in _COUNTED}
         return {"user": self.user, "object": "user.deleted", **counts}
 
@@ -136,7 +135,6 @@ def _note(tx: Connection, action: str, who: WorkspaceUser, key_id: str, **about:
 
 
 def _has(tx: Connection, table: Table, who: WorkspaceUser, *more: ColumnElement[bool]) -> bool:
-    """True if the table has a row of the user."""
     query = select(literal(1)).select_from(table).where(*of_user(table, who), *more)
     return tx.execute(query.limit(1)).first() is not None
 

@@ -50,7 +50,6 @@ class AgentVersion:
     """True of what new sessions of that workspace get, those of the canary aside."""
 
     def brief(self) -> "AgentVersion":
-        """As lists hold it: none of its fields that a list shows is long."""
         return self
 
     def as_json(self) -> Json:

@@ -107,7 +107,6 @@ class ApiKey:
 
     @property
     def limits(self) -> KeyLimits:
-        """The key's own limits."""
         return KeyLimits(self.requests_per_minute, self.tokens_per_minute)
 
     @property
@@ -123,7 +122,6 @@ class ApiKey:
         return "expired" if self.expires_ms is not None and self.expires_ms <= now_ms else None
 
     def brief(self) -> "ApiKey":
-        """As lists hold it: a key has no long fields."""
         return self
 
     def as_json(self) -> Json:

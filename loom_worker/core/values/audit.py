@@ -112,7 +112,6 @@ class AuditRow:
     hash: str
 
     def brief(self) -> "AuditRow":
-        """As lists hold it: a row has no long fields."""
         return self
 
     @property

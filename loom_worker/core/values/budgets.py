@@ -51,7 +51,6 @@ class Amount:
 
     @property
     def cost_usd(self) -> Decimal:
-        """In USD."""
         return self.nano_usd * NANO
 
     def as_json(self) -> Json:
@@ -93,7 +92,6 @@ class Limit:
         return any(most is not None and spent >= most for most, spent in self._pairs(used))
 
     def as_json(self, used: Amount) -> Json:
-        """An entry of what a budget reports."""
         members = {"usd": self.nano_usd, "tokens": self.tokens, "tool_calls": self.tool_calls}
         most: Json = {name: figure for name, figure in members.items() if figure is not None}
         if self.nano_usd is not None:

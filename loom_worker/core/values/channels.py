@@ -39,7 +39,6 @@ class Pairing:
     created_ms: int
 
     def brief(self) -> "Pairing":
-        """As lists hold it: a pairing has no long fields."""
         return self
 
     def as_json(self) -> Json:

@@ -81,7 +81,6 @@ class Fact:
     """In whose session it was said; None: nobody's, or that of whoever is told."""
 
     def brief(self) -> "Fact":
-        """As lists hold it: whole, for its parts are short."""
         return self
 
     @property

@@ -47,7 +47,6 @@ class Guardrails:
         return cls(**stages, models=given.get("models") or {})
 
     def at(self, stage: Stage) -> StageRules:
-        """The rules of a stage."""
         rules: StageRules = getattr(self, stage)
         return rules
 

@@ -68,7 +68,6 @@ class LearnedLayer:
     gradients: tuple[Gradient, ...] = ()
 
     def as_json(self) -> Json:
-        """The layer as it is stored and shown."""
         return {
             "signatures": [
                 {
@@ -90,7 +89,6 @@ class LearnedLayer:
 
     @classmethod
     def from_json(cls, data: Json) -> Self:
-        """Read what ``as_json`` wrote."""
         return cls(
             tuple(
                 Signature(
@@ -193,7 +191,6 @@ class LearnedVersion:
     """How much is in the layer, which is read on its own."""
 
     def as_json(self) -> Json:
-        """What lists show."""
         return {
             "object": "learned_version",
             "agent": self.agent,
@@ -312,7 +309,6 @@ class Scores:
         )
 
     def as_json(self) -> Json:
-        """The ``scores`` of the HTTP API."""
         return {
             "turns": self.turns,
             **{name: self.by_status.get(name, 0) for name in ("completed", "failed", "incomplete", "cancelled")},

@@ -136,7 +136,6 @@ class Snapshot:
     snapshot_type: str = "l2_summary"
 
     def brief(self) -> "Snapshot":
-        """As lists hold it: whole, for a summary has a budget of its own."""
         return self
 
     def as_json(self) -> Json:

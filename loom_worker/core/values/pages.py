@@ -75,7 +75,6 @@ class Excerpt:
     """At most 200 characters, on one line: the snippet of the hit, the beginning of its neighbours."""
 
     def as_json(self) -> Json:
-        """The message of a passage in the HTTP API."""
         return {"message_id": self.message_id, "turn_id": self.turn_id, "role": self.role, "text": self.text}
 
 
@@ -96,7 +95,6 @@ class Hit:
     """When it was written, ms since 1970."""
 
     def as_json(self) -> Json:
-        """The hit of the HTTP API."""
         return {
             "message_id": self.message_id,
             "turn_id": self.turn_id,

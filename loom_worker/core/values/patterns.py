@@ -98,7 +98,6 @@ class PatternMatch:
     """The chance (0-1) that it is the right pattern, as measured on labelled questions."""
 
     def as_json(self) -> Json:
-        """A candidate as the API returns it."""
         return {
             "id": self.pattern.id,
             "object": "pattern_match",

@@ -36,7 +36,6 @@ class Problem:
         return f"{said}; {self.fix}" if self.fix else said
 
     def as_json(self) -> Json:
-        """What from_json reads."""
         return asdict(self)
 
     @classmethod

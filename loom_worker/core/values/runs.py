@@ -93,7 +93,6 @@ class RunStage:
         return replace(self, output_text=output, error=error, prompt=fit(self.prompt, FIELD_BYTES, text))
 
     def as_json(self) -> Json:
-        """A stage of the HTTP API's Run."""
         shown: Json = {
             "id": self.key,
             "name": self.name,

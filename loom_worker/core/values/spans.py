@@ -54,7 +54,6 @@ class TraceSpan:
         return None if self.end_us is None else (self.end_us - self.start_us) / 1000
 
     def as_json(self) -> Json:
-        """The TraceSpan of the HTTP API."""
         return {
             "trace_id": self.trace_id,
             "span_id": self.span_id,
@@ -71,13 +70,11 @@ class TraceSpan:
         }
 
     def as_row(self) -> Json:
-        """The span as it is stored."""
         events = [{"name": event.name, "at_us": event.at_us, "attributes": event.attributes} for event in self.events]
         return {**{name: getattr(self, name) for name in self.__slots__}, "events": events}
 
     @classmethod
     def of_row(cls, row: Json) -> Self:
-        """Read what ``as_row`` wrote."""
         return cls(**{**row, "events": tuple(SpanEvent(**event) for event in row["events"])})
 
 

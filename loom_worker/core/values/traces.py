@@ -78,7 +78,6 @@ class TurnTrace:
         return cls(**known | {"runs": runs, "stored": stored, "error_stored": error_stored})
 
     def as_json(self) -> Json:
-        """The column."""
         known = {
             "received_us": self.received_us,
             "accepted_us": self.accepted_us,
@@ -139,7 +138,6 @@ class CallTimes:
 
     @classmethod
     def of(cls, stored: Json | None) -> "CallTimes | None":
-        """Read what ``as_json`` wrote."""
         if not stored:
             return None
         tries = (Try(Interval(one[0], one[1]), *one[2:]) for one in stored["tries"])

@@ -258,7 +258,6 @@ class Workflow:
         return replace(self, variables=own, needed={**self.needed, **needed})
 
     def as_json(self) -> Json:
-        """The Workflow of the HTTP API."""
         named = dict.fromkeys(agent for _, agent in agent_ids(self.pattern))
         return {
             "name": self.name,

@@ -102,7 +102,6 @@ class Workspace:
     """None: nothing was ever set."""
 
     def as_json(self) -> Json:
-        """The Workspace of the HTTP API."""
         return {
             "name": self.name,
             "object": "workspace",
