@@ -93,8 +93,8 @@ class A2aViews(Views, tag="a2a"):
     def __init__(self, service: "Service", limiter: ConnectionLimiter) -> None:
         super().__init__(service, limiter)
         self._front = A2aFront(service)
-        self._polls = LongPolls(service.waiter, service.keys, limiter)
-        self._streams = EventStreams(service.waiter, service.keys, limiter)
+        self.polls = LongPolls(service.waiter, service.keys, limiter)
+        self.streams = EventStreams(service.waiter, service.keys, limiter)
 
     @Operation(f"GET /{CARD_PATH}", AGENT_CARD, scope=None, problems=(403, 404))
     def default_card(self) -> Response:
@@ -129,20 +129,8 @@ class A2aViews(Views, tag="a2a"):
                 raise
             return json_answer(rpc.failed(request_id, known))
 
-    def wait(self, turn: Turn, how: "TaskAnswer", since_s: float) -> Response:
-        """Answer once the task has come so far, or the time is up."""
-        return self._polls.of_known(turn, how, since_s=since_s)
-
-    def stream(self, turn: Turn, frames: "TaskFrames") -> Response:
-        """Stream the changes of a task."""
-        return self._streams.behind(turn, 0, frames)
-
     def admit_turn(self) -> None:
-        """Refuse what would be more than the key may use.
-
-        Raises:
-            Refused: 429.
-        """
+        """Refuse what would be more than the key may use."""
         rate_limits.admit(self.service.rate_limits.look_at_tokens(caller().holder))
 
     def _card(self, name: str) -> Response:
@@ -182,19 +170,16 @@ class TaskAnswer(EndAnswer):
     """True: a question does not end the wait."""
 
     def is_open(self, awaited: "Awaited") -> bool:
-        """See EndAnswer: a question is one only until it is answered."""
         state = tasks.state_of(awaited.as_json())
         return not awaited.is_finished and (self.until_end or state != tasks.INPUT_REQUIRED)
 
     def body(self, awaited: "Awaited") -> Json:
-        """See EndAnswer."""
         task = tasks.task_of(awaited.as_json(), history_length=self.history_length)
         if self.version == "0.3":
             return rpc.succeeded(self.request_id, version_03.old_task(task))
         return rpc.succeeded(self.request_id, {"task": task} if self.is_wrapped else task)
 
     def if_gone(self, error: NotFound, *, path: str, request_id: str) -> FinalAnswer:
-        """See EndAnswer."""
         failed = rpc.failed(self.request_id, RpcError(str(error), rpc.TASK_NOT_FOUND))
         return FinalAnswer(200, {"Content-Type": "application/json"}, encode(failed))
 
@@ -209,15 +194,12 @@ class TaskFrames:
 
     @property
     def is_over(self) -> bool:
-        """See Frames: the task has ended, or asks."""
         return self._updates.is_over
 
     def opening(self) -> bytes:
-        """The task as it is now."""
         return self._frame(self._updates.first())
 
     def of_events(self, events: Sequence[Event]) -> bytes:
-        """See Frames."""
         return b"".join(map(self._frame, self._updates.of(events)))
 
     def of_batch(self, batch: "EventBatch") -> bytes:
@@ -230,8 +212,6 @@ class TaskFrames:
 
 
 class _Call:
-    """One call of a method."""
-
     def __init__(self, front: A2aFront, meant: Method, asked: RpcRequest, client: A2aClient, views: A2aViews) -> None:
         self._front = front
         self._method = meant
@@ -241,11 +221,6 @@ class _Call:
         self._is_old = meant.version == "0.3"
 
     def answer(self) -> Response:
-        """Do what the method says.
-
-        Raises:
-            Rejected: it cannot be done.
-        """
         match self._method.operation:
             case "send":
                 return self._send()
@@ -254,7 +229,8 @@ class _Call:
             case "get":
                 return self._get()
             case "list":
-                return self._list()
+                detail = "tasks are not listed here: GET /v1/turns, or /v1/sessions/{contextId}/turns, lists them"
+                raise RpcError(detail, rpc.UNSUPPORTED_OPERATION)
             case "cancel":
                 return self._cancel()
             case "subscribe":
@@ -268,7 +244,7 @@ class _Call:
             case "delete_push":
                 return self._delete_push()
             case "card":
-                return self._card()
+                raise RpcError("the agent card says all there is", rpc.NO_EXTENDED_CARD)
 
     def _message(self) -> SentMessage:
         params = self._asked.params
@@ -279,7 +255,8 @@ class _Call:
         self._views.admit_turn()
         turn = self._front.send(self._client, message)
         wait_s = self._views.max_wait_s if message.waits else 0
-        return self._views.wait(turn, self._task(wait_s, message.history_length, is_wrapped=True), since_s)
+        task = self._task(wait_s, message.history_length, is_wrapped=True)
+        return self._views.polls.of_known(turn, task, since_s=since_s)
 
     def _send_and_stream(self) -> Response:
         message = self._message()
@@ -293,21 +270,17 @@ class _Call:
         return self._stream(turn)
 
     def _stream(self, turn: Turn) -> Response:
-        return self._views.stream(turn, TaskFrames(turn, self._asked.id, self._method.version))
+        return self._views.streams.behind(turn, 0, TaskFrames(turn, self._asked.id, self._method.version))
 
     def _get(self) -> Response:
         params = self._asked.params
         turn = self._front.task(self._client, task_id(params))
         return json_answer(self._task(0, history_length(params)).body(turn))
 
-    def _list(self) -> Response:
-        detail = "tasks are not listed here: GET /v1/turns, or /v1/sessions/{contextId}/turns, lists them"
-        raise RpcError(detail, rpc.UNSUPPORTED_OPERATION)
-
     def _cancel(self) -> Response:
         since_s = time.monotonic()
         turn = self._front.cancel(self._client, task_id(self._asked.params))
-        return self._views.wait(turn, self._task(CANCEL_WAIT_S, None, until_end=True), since_s)
+        return self._views.polls.of_known(turn, self._task(CANCEL_WAIT_S, None, until_end=True), since_s=since_s)
 
     def _set_push(self) -> Response:
         params = self._push_params()
@@ -316,8 +289,7 @@ class _Call:
         return self._succeeded(self._config(config))
 
     def _get_push(self) -> Response:
-        params = self._push_params()
-        return self._succeeded(self._config(self._front.push(self._client, *self._push_ids(params))))
+        return self._succeeded(self._config(self._front.push(self._client, *self._push_ids())))
 
     def _list_push(self) -> Response:
         params = self._push_params()
@@ -325,18 +297,15 @@ class _Call:
         return self._succeeded(configs if self._is_old else {"configs": configs})
 
     def _delete_push(self) -> Response:
-        params = self._push_params()
-        self._front.delete_push(self._client, *self._push_ids(params))
+        self._front.delete_push(self._client, *self._push_ids())
         return self._succeeded(None if self._is_old else {})
-
-    def _card(self) -> Response:
-        raise RpcError("the agent card says all there is", rpc.NO_EXTENDED_CARD)
 
     def _push_params(self) -> Json:
         params = self._asked.params
         return version_03.push_params(params) if self._is_old else params
 
-    def _push_ids(self, params: Json) -> tuple[str, str | None]:
+    def _push_ids(self) -> tuple[str, str | None]:
+        params = self._push_params()
         config_id = params.get("id")
         if not isinstance(config_id, str | None):
             raise RpcError("the configuration's id must be a string", rpc.INVALID_PARAMS)

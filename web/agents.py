@@ -49,7 +49,6 @@ class AgentActivationBody(Body):
             yield Flaw("/sessions", "all goes with production alone")
 
     def value(self) -> ActivationRequest:
-        """As the service takes it."""
         share = 1.0 if self.share is None else self.share
         return ActivationRequest(self.version, self.label, share, self.sessions == "all")
 

@@ -125,7 +125,6 @@ class Connections:
         return _idlest(self._all)
 
     def add(self, connection: Tracked, address: str, now_s: float) -> None:
-        """A connection was accepted."""
         connection.group, connection.since_s = group_of(address), now_s
         self._all[connection] = self._groups.setdefault(connection.group, {})[connection] = None
 

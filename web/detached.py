@@ -85,7 +85,6 @@ class Exchange:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes of the answer that the client has not taken yet."""
         return int(self._connection.unsent_bytes)
 
     async def taken(self) -> None:

@@ -64,11 +64,9 @@ class NativeFrames:
         return b""
 
     def of_events(self, events: Sequence[Event]) -> bytes:
-        """See Frames."""
         return b"".join(map(frame, events))
 
     def of_batch(self, batch: "EventBatch") -> bytes:
-        """See Frames: they are written once."""
         batch.framed = batch.framed or self.of_events(batch.events)
         return batch.framed
 

@@ -63,7 +63,6 @@ class _FactQuery(PageQuery):
 
     @property
     def wanted(self) -> FactFilter:
-        """As the store looks for them."""
         return FactFilter(self.status, self.topic or "")
 
 

@@ -125,7 +125,6 @@ class _Known:
         self._figures = figures
 
     def collect(self) -> "Iterator[Metric]":
-        """Every figure that is known."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         figures = self._figures
@@ -144,17 +143,12 @@ class _Known:
 
 def _counted(cells: Cells) -> "Iterator[Metric]":
     """What processes have counted."""
-    found = _by_family(cells)
-    for family in FAMILIES.values():
-        zeros = {values: [0.0] * family.size for values in family.zeros()}
-        yield _metric(family, {**zeros, **found.get(family, {})})
-
-
-def _by_family(cells: Cells) -> dict[Family, dict[tuple[str, ...], Cell]]:
     found: dict[Family, dict[tuple[str, ...], Cell]] = {}
     for (family, values), cell in sorted(cells.items(), key=lambda each: each[0][1]):
         found.setdefault(family, {})[values] = cell
-    return found
+    for family in FAMILIES.values():
+        zeros = {values: [0.0] * family.size for values in family.zeros()}
+        yield _metric(family, {**zeros, **found.get(family, {})})
 
 
 def _metric(family: Family, cells: dict[tuple[str, ...], Cell]) -> "Metric":

@@ -79,7 +79,6 @@ class Refused(Rejected):
 
     @property
     def problem(self) -> ProblemDetails:
-        """What to answer."""
         found: ProblemDetails = self.args[0]
         return found
 

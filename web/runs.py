@@ -57,7 +57,6 @@ class NewRunBody(Body):
             yield Flaw("/input", "is given twice: here, and in /variables/input")
 
     def value(self, workflow: str) -> NewRun:
-        """As the service takes it."""
         return NewRun(
             variables=self.variables | ({} if self.input is None else {"input": self.input}),
             webhook=self.webhook,

@@ -78,7 +78,6 @@ class WorkspacePatchBody(Body):
     skills: Annotated[Any, _NAMES] = Field(None, description="Which of the workspace's skills agents have.")
 
     def value(self) -> Json:
-        """The changes in the form that is stored."""
         changes = dict(self.given)
         if self.guardrails is not None:
             changes["guardrails"] = by_stage(self.guardrails)

@@ -45,7 +45,6 @@ class KnownAgents:
         self._inline = inline
 
     def share(self, content: Content) -> None:
-        """Compare these agents with those of other processes from now on."""
         self._own.share(content)
         self._inline.share(content)
 
@@ -61,7 +60,6 @@ class KnownAgents:
         return self._own.kept(name, version) if ":" not in name else self.find(name)
 
     def find(self, name: str) -> Agent | None:
-        """The agent of that name; None if there is none, or its file cannot be read."""
         return self.current(name).agents.get(name)
 
     def learned(self, name: str) -> LearnedPolicy:

@@ -133,11 +133,7 @@ def stored(document: Json, *, version: str, source: str) -> Agent:
 
 
 def _described(content: Any) -> tuple[Agent, Fields]:
-    """The agent that a document describes, without its place, and the document's fields.
-
-    Raises:
-        InvalidField: a value cannot be used.
-    """
+    """The agent that a document describes, without its place, and the document's fields."""
     root = Fields(content, what="an agent")
     if "agent" in root:
         meta = spec = root.under("agent")

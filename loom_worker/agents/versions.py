@@ -63,7 +63,6 @@ class RecordedAgents:
         self._built: OrderedDict[tuple[str, str, str], Agent] = OrderedDict()
 
     def share(self, content: Content) -> None:
-        """Compare the files with those of other processes from now on."""
         self._live.share(content)
 
     def current(self, wanted: str = DEFAULT) -> Agents:

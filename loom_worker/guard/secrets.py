@@ -76,14 +76,6 @@ def _is_credential(value: str, rest: str) -> bool:
     return _has_digit(value, rest) or len(value) >= 20 or _is_basic(value)
 
 
-def _is_header(value: str, _rest: str) -> bool:
-    return value[0] not in "<{$…*"
-
-
-def _is_cookie(value: str, _rest: str) -> bool:
-    return "=" in value
-
-
 def _is_basic(value: str) -> bool:
     try:
         return b":" in base64.b64decode(value, validate=True)
@@ -148,11 +140,11 @@ _NAMED = (
             r"authorization\\{0,3}[\"']?[ \t]{0,5}[:=][ \t]{0,5}\\{0,3}[\"']?"
             r"(?:[a-z]{1,20}[ \t]{1,5})?([^\s\"',;\\\0]++)(?![ \t]{0,5}\0)"
         ),
-        is_one=_is_header,
+        is_one=lambda value, _rest: value[0] not in "<{$…*",
     ),
     _Shape(
         re.compile(r"cookie\\{0,3}[\"']?[ \t]{0,5}[:=][ \t]{0,5}\\{0,3}[\"']?([^\r\n\"'\\\0]+)"),
-        is_one=_is_cookie,
+        is_one=lambda value, _rest: "=" in value,
     ),
     _Shape(re.compile(r"b(?:earer|asic)[ \t]{1,5}([a-z0-9._~+/=-]{8,})"), is_one=_is_credential),
     _Shape(re.compile(rf"{_NAMES}(?:{_VALUE})"), is_one=_is_value),

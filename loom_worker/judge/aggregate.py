@@ -45,17 +45,13 @@ def _exact(number: float) -> Fraction:
     return Fraction(repr(float(number)))
 
 
-def _mean(counted: Sequence[Weighed]) -> Fraction:
-    return sum((score for score, _ in counted), Fraction()) / len(counted)
-
-
 def _weighted(counted: Sequence[Weighed]) -> Fraction:
     total = sum((weight for _, weight in counted), Fraction())
     return sum((score * weight for score, weight in counted), Fraction()) / total
 
 
 _STRATEGIES: dict[Strategy, Callable[[Sequence[Weighed]], Fraction]] = {
-    "mean": _mean,
+    "mean": lambda counted: sum((score for score, _ in counted), Fraction()) / len(counted),
     "median": lambda counted: median(score for score, _ in counted),
     "min": lambda counted: min(score for score, _ in counted),
     "max": lambda counted: max(score for score, _ in counted),

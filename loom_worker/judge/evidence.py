@@ -47,7 +47,6 @@ class Evidence:
     counts: set[float] = field(default_factory=set)
 
     def read(self, result: str) -> None:
-        """Add a result."""
         records = list(_records(parsed(result, ""), ""))
         self.counts.add(len(records))
         for row, record in enumerate(records, len(self.days)):

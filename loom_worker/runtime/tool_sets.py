@@ -140,7 +140,6 @@ class ToolProvider:
         return f"{offered} {self._files.stamp(agent.custom, _folder(agent))}" if agent.custom else offered
 
     def close(self) -> None:
-        """Close all connections and end all servers."""
         with self._lock:
             data, self._data = [*self._data.values()], {}
         for each in data:

@@ -49,7 +49,6 @@ class Announcer:
         self._publisher.put(lambda: self._events.append(turn.id, [final], least=1))
 
     def deliver(self, delivery_id: str) -> None:
-        """Send a webhook delivery now."""
         self._publisher.put(lambda: self._dispatcher.deliver(delivery_id))
 
     def went_on(self, step: RunStep) -> None:

@@ -76,7 +76,6 @@ class Figures:
     library: LiveLibrary
 
     def all(self) -> Json:
-        """Figures by name; see collected."""
         return collected(
             {
                 "disks": lambda: {"disks_full": len(full_disks(*self.health.folders))},

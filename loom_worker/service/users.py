@@ -48,7 +48,6 @@ class UserFacts:
         return fact
 
     def forget(self, who: WorkspaceUser, fact_id: str, *, by: Actor) -> None:
-        """As ``Facts.forget``."""
         self._facts.forget(who, fact_id, by=by, now_ms=now_ms())
         log.info("fact.forgotten", extra={"fact": fact_id, "workspace": who.workspace})
 

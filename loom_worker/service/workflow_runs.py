@@ -63,7 +63,6 @@ class RunWaits:
         self._waits = waits
 
     def with_wait(self, run: Run) -> Run:
-        """The run as it is."""
         return run
 
     def in_words(self, run: Run) -> str:

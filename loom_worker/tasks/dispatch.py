@@ -152,7 +152,6 @@ class DirectPublisher:
     """Sends in the thread that asks, where nobody waits for an answer: the sweep."""
 
     def put(self, action: Callable[[], object]) -> None:
-        """Send something now; never raises."""
         _outlived(action)
 
     def close(self) -> None:

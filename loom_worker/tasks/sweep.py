@@ -224,7 +224,6 @@ class Sweeper:
         self._thread = threading.Thread(target=self._run, name="loom-sweeper", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -114,7 +114,6 @@ def _request(frame: SpanFrame, record: TurnRecord) -> TraceSpan | None:
 
 
 def _chat(frame: SpanFrame, record: TurnRecord, *, parent_id: str | None) -> TraceSpan:
-    """The whole turn, from its acceptance to its end."""
     turn, trace = record.turn, record.trace
     ended_us = trace.stored.ended_us if trace.stored else (turn.completed_ms or 0) * 1000
     made = frame.span((), names.AGENT_CHAT, Interval(record.accepted_us, ended_us), _of_turn(frame, record))
@@ -193,7 +192,6 @@ def _current(record: TurnRecord) -> WorkerRun | None:
 
 
 def _steps(frame: SpanFrame, record: TurnRecord) -> Iterator[TraceSpan]:
-    """The look for patterns, contexts, and requests to the model."""
     current = _current(record)
     runs = frozenset((*(run.fence for run in record.trace.runs), *((current.fence,) if current else ())))
     for step in record.steps:

@@ -120,7 +120,7 @@ class CancelRequests:
 
     def now(self) -> CancelAction | None:
         """The request as far as it is known, None as long as there is none."""
-        if self._alerted.is_set() or self._is_due():
+        if self._alerted.is_set() or (self._is_alone and time.monotonic() - self._looked_s >= LOOK_EVERY_S):
             self._alerted.clear()  # before the look: an alert that comes meanwhile is another one
             self._looked_s = time.monotonic()
             self._look()
@@ -145,6 +145,3 @@ class CancelRequests:
         except Unavailable as error:  # the turn goes on; should it end before the next look, its end is refused
             log.warning("the cancel requests cannot be read: %s", error)
             self._alerted.set()
-
-    def _is_due(self) -> bool:
-        return self._is_alone and time.monotonic() - self._looked_s >= LOOK_EVERY_S

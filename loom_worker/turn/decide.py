@@ -307,7 +307,6 @@ def _is_empty_pause(step: Step) -> bool:
 
 
 def _source(own: str, setting: str, state: TurnState, now: Situation) -> str:
-    """Where a limit is set."""
     return f"{own} of the agent {state.turn.agent!r}" if own in now.own_limits else setting
 
 

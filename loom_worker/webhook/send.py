@@ -53,13 +53,6 @@ def check_secret(secret: str) -> None:
     _key(secret)
 
 
-def new_secret(entropy: bytes) -> str:
-    """Return the secret of 24-64 random bytes; Invalid: fewer or more bytes."""
-    secret = PREFIX + base64.b64encode(entropy).decode("ascii")
-    check_secret(secret)
-    return secret
-
-
 def _key(secret: str) -> bytes:
     if not secret.startswith(PREFIX):
         raise _invalid(f"a webhook secret begins with {PREFIX}")

@@ -25,8 +25,6 @@ class LearnedText:
 
 @dataclass(frozen=True, slots=True)
 class _LearnedSection:
-    """A signature or a tuned prompt, with its examples."""
-
     name: str
     head: str
     demonstrations: tuple[Demonstration, ...] = ()

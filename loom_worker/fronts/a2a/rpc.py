@@ -38,7 +38,6 @@ class RpcError(Rejected):
 
     @property
     def code(self) -> int:
-        """The code of JSON-RPC, or of the Agent2Agent protocol."""
         return int(self.args[1])
 
 

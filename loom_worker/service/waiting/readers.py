@@ -104,7 +104,6 @@ class Followed:
         return [reader for reader in self.readers if reader.is_live and not reader.place.is_ahead_of_journal]
 
     def tell(self) -> None:
-        """The waits are over."""
         for wait in self.waits:
             _settle(wait)
 
@@ -122,7 +121,6 @@ class Ids:
         self._has_any = asyncio.Event()
 
     def add(self, *ids: str) -> None:
-        """Have something done with these, too."""
         self._ids.update(ids)
         if self._ids:
             self._has_any.set()

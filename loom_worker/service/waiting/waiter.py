@@ -76,7 +76,6 @@ class Waiter(Generic[A]):
 
     @property
     def count(self) -> int:
-        """How many read or wait now."""
         return sum(len(each.readers) + len(each.waits) for each in tuple(self._followed.values()))
 
     async def ended(self, turn_id: str, *, since_s: float, until_s: float) -> None:

@@ -13,14 +13,14 @@ from loom_worker.core.values.agents import Backend
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.tools import Caller
-from loom_worker.webhook.send import new_secret, send
+from loom_worker.webhook.send import send
 from tests.integration.backends_rest.api import FILE, Api, serving
 from tests.unit.guard.net.hostile import ALWAYS_REFUSED, PRIVATE
 
 pytestmark = pytest.mark.integration
 
 CALLER = Caller("lane", "sess_1", "default", "turn_1", "call_1")
-SECRET = new_secret(bytes(32))
+SECRET = f"whsec_{'A' * 43}="
 
 
 class Resolver:

@@ -1,14 +1,15 @@
+import base64
 from collections.abc import Callable
 
 import pytest
 
 from loom_worker.core.values.ids import now_us
 from loom_worker.core.values.notifications import Delivery
-from loom_worker.webhook.send import new_secret, send
+from loom_worker.webhook.send import send
 from tests.support.webhook_receiver import Received, WebhookReceiver
 from tests.unit.docs.pages import block_after
 
-SECRET = new_secret(b"k" * 32)
+SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()
 BODY = '{"type":"turn.completed","timestamp":"2026-11-21T23:00:00Z","data":{"id":"turn_1","output_text":"forty"}}'
 
 
@@ -41,7 +42,10 @@ def test_the_documented_receiver_takes_a_delivery_of_ours_and_handles_it_once(
 
 @pytest.mark.parametrize(
     ("secret", "body"),
-    [(new_secret(b"x" * 32), BODY.encode()), (SECRET, BODY.replace("forty", "fifty").encode())],
+    [
+        ("whsec_" + base64.b64encode(b"x" * 32).decode(), BODY.encode()),
+        (SECRET, BODY.replace("forty", "fifty").encode()),
+    ],
     ids=["another secret", "another body"],
 )
 def test_the_documented_receiver_refuses_what_is_not_ours(

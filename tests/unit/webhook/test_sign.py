@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from loom_worker.core.errors import Flaw, Invalid
-from loom_worker.webhook.send import check_secret, headers, new_secret
+from loom_worker.webhook.send import check_secret, headers
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -27,7 +27,10 @@ def test_the_published_vector_is_met() -> None:
     text=st.text(st.characters(exclude_categories=["Cs"]), max_size=200),
 )
 def test_another_implementation_verifies_every_signature(entropy: bytes, text: str) -> None:
-    secret, body = new_secret(entropy), json.dumps({"text": text}, ensure_ascii=False).encode()
+    secret, body = (
+        "whsec_" + base64.b64encode(entropy).decode(),
+        json.dumps({"text": text}, ensure_ascii=False).encode(),
+    )
     signed = headers("dlv_1", int(time.time()), body=body, secret=secret)
     assert Webhook(secret).verify(body, signed) == {"text": text}
 
@@ -72,12 +75,6 @@ def test_a_malformed_secret_is_refused_and_never_repeated(secret: str) -> None:
     assert isinstance(refused.value.flaws[0], Flaw)
 
 
-@pytest.mark.parametrize("size", [0, 23, 65])
-def test_a_secret_is_not_made_of_too_few_or_too_many_bytes(size: int) -> None:
-    with pytest.raises(Invalid):
-        new_secret(bytes(size))
-
-
 @pytest.mark.parametrize("size", [24, 32, 64])
 def test_a_secret_of_24_to_64_bytes_is_accepted(size: int) -> None:
-    check_secret(new_secret(bytes(size)))
+    check_secret("whsec_" + base64.b64encode(bytes(size)).decode())
