@@ -1,7 +1,7 @@
 """Holds what clients say against the guardrails of their agents and workspace; people's decisions on tool calls."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, TypeVar
@@ -45,7 +45,7 @@ class InputGuard:
 
     def admitted(self, tenant: Tenant, session_id: str, new: NewTurn, asked: Asked) -> NewTurn:
         """The turn without what the rules take out, and with what was decided; raises Invalid as ``kept``."""
-        said = [part.text for part in new.parts]
+        said = [part.text for part in new.parts] + [part.shown_name for part in new.parts]
         given: Json = {"input": said if new.parts else new.input, "metadata": new.metadata}
         channel = new.channel.name if new.channel else None
         about = {"key_id": new.key_id, "session_id": session_id, "channel": channel}
@@ -110,11 +110,16 @@ class InputGuard:
         self._audit.add(AuditEntry(at_ms=now_ms(), action=action, decisions=decisions, **(about | who)))
 
 
-def _with_texts(parts: Iterable[InputPart], texts: Iterable[str]) -> Json:
-    """Parts and input with what is left of the parts' texts; a file is as it is, so what would change it is refused."""
-    for place, (part, text) in enumerate(zip(parts, texts, strict=True)):
-        if part.type != "text" and part.text != text:
-            detail = "a guardrail would take something out of this file; send its text without that"
+def _with_texts(parts: Sequence[InputPart], texts: Sequence[str]) -> Json:
+    """Parts and input with what is left of the parts' texts; a file is as it is, so what would change it is refused.
+
+    Args:
+        texts: of the parts, then their names.
+    """
+    texts, names = texts[: len(parts)], texts[len(parts) :]
+    for place, (part, text, name) in enumerate(zip(parts, texts, names, strict=True)):
+        if part.type != "text" and (part.text, part.shown_name) != (text, name):
+            detail = "a guardrail would take something out of this file or its name; send it without that"
             raise Invalid(f"A guardrail refuses a file: {detail}.", (Flaw(f"/input/{place}", detail),), BLOCKED)
     kept = tuple(replace(part, text=text) for part, text in zip(parts, texts, strict=True))
     return {"parts": kept, "input": joined(kept)}

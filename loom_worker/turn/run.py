@@ -350,8 +350,9 @@ def _fetched(state: TurnState, execution: Execution) -> TurnState:
         if part.url is None or part.said not in text:  # it is there already
             continue
         parts[place] = found = execution.worker.tools.files.fetched(turn, place)
-        checked = rails.check("input", found.text, execution.guardrails.input)
-        if checked.blocked_for or checked.kept != found.text:
+        said = f"{found.shown_name}\n{found.text}"
+        checked = rails.check("input", said, execution.guardrails.input)
+        if checked.blocked_for or checked.kept != said:
             raise Rejected(f"A guardrail refuses the content of {part.url}.", "guardrail-blocked")
         text = text.replace(part.said, found.said, 1)
     if text == turn.input:

@@ -147,6 +147,11 @@ class InputPart:
             return f"[{self.type} {plain_url(self.url or '')}, not fetched]"
         return f"[file {self.file.name}, {self.file.id}]\n{self.text}\n[end of {self.file.name}]"
 
+    @property
+    def shown_name(self) -> str:
+        """The name, or the URL, that stands in the message's text; empty for a text."""
+        return self.file.name if self.file else self.url or ""
+
     def as_row(self) -> Json:
         """As a turn keeps it; ``of_row`` reads it."""
         media = None if self.media is None else asdict(self.media)

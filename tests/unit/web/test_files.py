@@ -261,6 +261,8 @@ def test_bytes_of_a_file_whose_process_died_before_its_row_are_removed_and_no_ot
         ({"type": "text", "text": "mail maria@shop.example"}, 202),
         ({"type": "file", "data": base64.b64encode(b"maria@shop.example;3").decode(), "name": "a.csv"}, 422),
         ({"type": "file", "data": base64.b64encode(b"maria;3").decode(), "name": "a.csv"}, 202),
+        (image(name="maria@shop.example.png"), 422),
+        ({"type": "image", "url": "https://shop.example/maria@shop.example"}, 422),
     ],
 )
 def test_a_guardrail_redacts_text_parts_and_refuses_a_file_in_which_it_would(
