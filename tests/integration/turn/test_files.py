@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from loom_worker.tools.files import MOST_TEXT_BYTES
 from tests.support.engine import Engine
 from tests.support.files_made import pdf, png
 from tests.support.http_server import Exchange, serving
@@ -42,11 +43,12 @@ def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def ended(web: HttpServer, session: str, given: Any) -> dict[str, Any]:
-    """A turn once it has ended."""
+def ended(web: HttpServer, session: str, given: Any, *, path: str = "") -> dict[str, Any]:
+    """A turn once it has ended; path: of a request without a body that begins it."""
     connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
     body, headers = json.dumps({"input": given, "agent": "plain"}), {"Content-Type": "application/json"}
-    connection.request("POST", f"/v1/sessions/{session}/turns", body, headers | {"Prefer": "wait=60"})
+    path, body = (path, "{}") if path else (f"/v1/sessions/{session}/turns", body)
+    connection.request("POST", path, body, headers | {"Prefer": "wait=60"})
     found: dict[str, Any] = json.loads(connection.getresponse().read())
     connection.close()
     return found
@@ -105,17 +107,20 @@ def test_an_image_that_the_provider_refuses_spoils_neither_turn_nor_session(
         assert turn["status"] == "completed", turn["error"]
 
 
-def test_a_url_is_fetched_once_and_one_that_fails_fails_its_turn(
+def test_a_url_is_fetched_once_and_one_that_fails_fails_its_turn_until_it_is_retried(
     web: HttpServer, engine: Engine, server: MessagesServer
 ) -> None:
     asked: list[str] = []
+    there = {
+        "/a.png": PNG,
+        "/c.zip": b"PK\x03\x04\xff",
+        "/long.txt": b"x" * (MOST_TEXT_BYTES + 1),
+        "/wide.txt": "鯨".encode() * (MOST_TEXT_BYTES // 3),
+    }
 
     def answer(exchange: Exchange) -> None:
         asked.append(exchange.path)
-        if exchange.path == "/a.png":
-            exchange.answer(200, PNG)
-        else:
-            exchange.answer(404, b"")
+        exchange.answer(200 if exchange.path in there else 404, there.get(exchange.path, b""))
 
     with serving(answer) as url:
         turn = ended(web, "url", [{"type": "image", "url": f"{url}/a.png"}])
@@ -124,7 +129,12 @@ def test_a_url_is_fetched_once_and_one_that_fails_fails_its_turn(
         assert ended(web, "url", "again")["status"] == "completed"
         assert users_blocks(server)[0][-1]["source"]["data"] == encoded(PNG)
         assert asked == ["/a.png"]
-        lost = ended(web, "url", [{"type": "image", "url": f"{url}/b.png"}])
-    assert (lost["status"], lost["reason"]) == ("failed", "input")
-    assert "HTTP 404" in lost["error"]["message"]
-    assert lost["input"] == [{"type": "image", "url": f"{url}/b.png"}]
+        reasons = {"/b.png": "input", "/c.zip": "input", "/long.txt": "input", "/wide.txt": "context"}
+        ends = {name: ended(web, "url", [{"type": "file", "url": url + name}]) for name in reasons}
+        assert {name: turn["reason"] for name, turn in ends.items() if turn["status"] == "failed"} == reasons
+        lost = ends["/b.png"]
+        assert "HTTP 404" in lost["error"]["message"]
+        assert lost["input"] == [{"type": "file", "url": f"{url}/b.png"}]
+        there["/b.png"] = PNG
+        again = ended(web, "url", None, path=f"/v1/turns/{lost['id']}/retry")
+        assert (again["status"], again["input"]) == ("completed", lost["input"])
