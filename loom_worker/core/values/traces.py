@@ -75,7 +75,8 @@ class TurnTrace:
         known = row or {}
         runs = tuple(WorkerRun(*run) for run in known.get("runs", ()))
         stored, error_stored = Interval.of(known.get("stored")), Interval.of(known.get("error_stored"))
-        return cls(**known | {"runs": runs, "stored": stored, "error_stored": error_stored})
+        own = {name: value for name, value in known.items() if name in cls.__slots__}  # a newer Loom may keep more
+        return cls(**own | {"runs": runs, "stored": stored, "error_stored": error_stored})
 
     def as_json(self) -> Json:
         known = {

@@ -50,6 +50,7 @@ def test_times_come_back_from_their_step(times: CallTimes) -> None:
 @pytest.mark.parametrize("column", [None, {}])
 def test_of_a_turn_of_an_earlier_version_nothing_is_known(column: dict[str, object] | None) -> None:
     assert TurnTrace.of(column) == TurnTrace()
+    assert TurnTrace.of({"of_a_newer_version": 1}) == TurnTrace()
     assert TurnTrace().as_json() == {}
     assert CallTimes.of(column) is None
 
