@@ -243,6 +243,7 @@ class HttpModel:
         yield from from_tool_events(self._reply(self._server.formed(request, self._model)), request)
 
     def _reply(self, request: Request) -> Iterator[ReplyEvent]:
+        import_module(self._server.sdk)  # a process' first import takes a second or more, which is not the server's
         deadline = time.monotonic() + self._call_timeout_s
         messages = tuple(without_media(each, sees=self._sees) for each in request.messages)
         plain = replace(request, messages=messages, cache_marks=request.cache_marks and self._cache_marks)

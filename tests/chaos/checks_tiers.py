@@ -26,7 +26,11 @@ def check_dated(_evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 
 
 def check_learned(_evidence: Evidence, facts: Facts) -> Iterator[Violation]:
-    """I23: a summary by date that the model wrote has one fact for each mark it names, and there are no others."""
+    """I23: a summary by date that the model wrote has one fact for each mark it names, and there are no others.
+
+    Where a session's budget leaves room for half an answer, the facts behind its end are lost.
+    """
+    thrifty = _thrifty(facts)
     for one in remembered(facts):
         named: Counter[str] = Counter()
         for row in facts.dated.get(_lane(one), ()):
@@ -34,7 +38,8 @@ def check_learned(_evidence: Evidence, facts: Facts) -> Iterator[Violation]:
             named.update(marks_in(found[2]) if found else ())
         stored = Counter(row["object"] for row in facts.learned.get(_lane(one), ()) if row["relation"] == MENTIONED)
         for mark in sorted(named.keys() | stored.keys()):
-            if named[mark] != 1 or stored[mark] != 1:
+            is_cut = _lane(one) in thrifty and not stored[mark]
+            if named[mark] != 1 or (stored[mark] != 1 and not is_cut):
                 yield _i23(one, f"{mark} is in {named[mark]} summaries by date, and is a fact {stored[mark]} times")
 
 
@@ -43,7 +48,7 @@ def check_embedded(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
 
     It is a turn's end that has them made, so the last turn must have completed. Agents that work together have none.
     """
-    thrifty = {session["lane"] for session in facts.sessions if session["budget"]}
+    thrifty = _thrifty(facts)
     for one in remembered(facts):
         last = next((turn for turn in reversed(one.turns) if turn.messages), None)
         if not evidence.embeds or last is None or last.status != "completed" or _lane(one) in thrifty:
@@ -54,6 +59,10 @@ def check_embedded(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
             is_said = message["role"] != "tool" and message["content"].strip()
             if is_said and message["n"] not in facts.embedded:
                 yield _i23(one, f"message {message['n']} has no vector")
+
+
+def _thrifty(facts: Facts) -> frozenset[str]:
+    return frozenset(session["lane"] for session in facts.sessions if session["budget"])
 
 
 def _gaps(one: Remembered, rows: tuple[Row, ...]) -> Iterator[str]:

@@ -17,7 +17,9 @@ DISTURBS = frozenset({"broker", "flush", "swallow", "stop", "lock", "full", "sta
 JUST_BEFORE_S = 2.0
 """What ended so short before its process' death may not have been saved: a commit on a busy machine."""
 TO_NOTICE_S = 2.0
-"""Until a server has seen that a connection's other end is dead."""
+"""Until what was under way when a process died has come to rest."""
+TO_SEE_S = 5.0
+"""Until a server has seen that a connection's other end is dead: a busy one first answers what came before."""
 LONG_AFTER_MS = 10_000
 """How long after a disturbance a commit may be late."""
 DRAIN_S = 12.0
@@ -90,7 +92,7 @@ class Excuses:
     @staticmethod
     def _died(call: ModelCall, kill: Injection) -> bool:
         gone_s = call.connection_gone_s
-        if gone_s is None or not kill.at_s - 0.1 <= gone_s <= _end(kill) + TO_NOTICE_S:
+        if gone_s is None or not kill.at_s - 0.1 <= gone_s <= _end(kill) + TO_SEE_S:
             return False
         return call.began_s <= _end(kill) and gone_s - call.ended_s <= JUST_BEFORE_S
 

@@ -115,7 +115,7 @@ def two_makers(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float 
         Plan(
             seed=seed,
             model=("--down-at-times", *PASSING_FAULTS, "--latency-s", "0.02"),
-            environ={**PATIENT_ATTEMPTS, "LOOM_LLM_TIMEOUT_S": "3"},  # of which a maker that hangs takes all
+            environ={**PATIENT_ATTEMPTS, "LOOM_LLM_TIMEOUT_S": "5"},  # of which a maker that hangs takes all
             fallbacks=("openai/gpt-6-luna",),
         ),
         plan(turns, sessions=16, seed=seed, mix=_varied(Mix())),
