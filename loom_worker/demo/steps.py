@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from loom_worker.core.values.chat import ChatMessage, Request, ToolOutcome
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.judges import CORRECTION
+from loom_worker.core.values.media import FILE_ID
 from loom_worker.demo import answer
 from loom_worker.demo.compose import NotQueryable, compose
 from loom_worker.demo.pattern_queries import PatternQuery, choose, pattern_answer, read_queries
@@ -27,6 +28,8 @@ from loom_worker.demo.writing import written
 
 MOST_CHARS = 2_000
 """Longest question that is read: reading takes time, and no form is nearly as long."""
+_FILE = re.compile(rf"\s*\[(?:image|file) [^\]\n]*, {FILE_ID.pattern}\]\s*")
+"""The line of a file in a message: the model sees none."""
 _SPELLED_CALL = re.compile(r"\s*([A-Za-z0-9_-]{1,64})\s+(\{.*\})\s*", re.DOTALL)
 """A tool's name and its arguments as a JSON object."""
 _SHOWN_CHARS = 2_000
@@ -109,7 +112,7 @@ def current(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, tuple[ToolO
     since: list[ToolOutcome] = []
     for message in reversed(messages):
         if message.role == "user" and not message.text.startswith(CORRECTION):
-            return message, tuple(since)
+            return replace(message, text=_FILE.sub(" ", message.text)), tuple(since)
         since = [*message.outcomes, *since]
     return ChatMessage("user"), ()
 

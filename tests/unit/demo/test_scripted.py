@@ -89,6 +89,12 @@ def test_an_answer_that_judges_had_given_anew_is_given_again() -> None:
     assert reply(request(*before, correction)).text == before[-1].text
 
 
+def test_a_file_beside_a_question_is_no_part_of_it() -> None:
+    line = f"[image shelf.png, 8x8, file_{'0' * 32}]"
+    question = "How many customers are there?"
+    assert ask(f"{line}\n\n{question}") == ask(f"{question}\n\n{line}") == ask(question)
+
+
 def test_three_products_are_three_products_with_their_revenue() -> None:
     lines = [line for line in ask(BEST).splitlines() if line[:1].isdigit()]
     assert lines == [
