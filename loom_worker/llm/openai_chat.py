@@ -454,7 +454,7 @@ class ChatAssembly(Assembly):
         if call is not None and not is_whole:
             is_other = call_id and call.id and call_id != call.id
             # Servers without indices, or with the same one for all, begin a call with its name.
-            has_new_name = name != call.name and not (call_id or call.id)
+            has_new_name = call.name not in ("", name) and not (call_id or call.id)
             if is_other or (name and not (call_id and call_id == call.id) and (call.is_whole or has_new_name)):
                 call = None
         if call is None or is_whole:
