@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Literal
 
 from flask import Flask, Request, Response, current_app, request
@@ -51,6 +51,12 @@ _LONGEST_NAME = 64
 """Characters of an unknown name that the answer repeats."""
 
 
+@cache
+def _served(path: str) -> re.Pattern[str]:
+    """What paths of requests look like that an operation's path stands for."""
+    return re.compile(re.sub(r"{\w+}", "[^/]+", path))
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One method of one path: a decorator of its view.
@@ -68,7 +74,7 @@ class Operation:
     problems: tuple[int, ...] = ()
     """Statuses with a Problem, in addition to those that ``all_problems`` finds."""
     headers: tuple[str, ...] = ()
-    """Names of HEADERS."""
+    """Names of those HEADERS that it reads."""
     media_type: str = "application/json"
     """Media type of the answers that have a body."""
     by_session_token: bool = False
@@ -129,7 +135,7 @@ class Operation:
     def reads(self, path: str, *, is_large: bool) -> bool:
         """True of a request that its view reads while it comes in; is_large: over the usual bound, or of no length."""
         is_when = self.streams == "always" or (self.streams == "large" and is_large)
-        return is_when and re.fullmatch(re.sub(r"{\w+}", "[^/]+", self.path), path) is not None
+        return is_when and _served(self.path).fullmatch(path) is not None
 
     @property
     def method(self) -> str:

@@ -120,7 +120,6 @@ def components(
         pool=_pool(settings),
         breakers=breakers,
         rates=RateLimiter(client),
-        references=expiring.references,
         files=expiring.files,
         failures=Failures(expiring.errors),
         stopping=stopping,

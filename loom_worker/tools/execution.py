@@ -40,10 +40,14 @@ class ToolExecutor:
     pool: Pool
     breakers: Breakers
     rates: RateLimiter
-    references: References
     files: Files
     failures: Failures
     stopping: Stopping
+
+    @property
+    def references(self) -> References:
+        """Large results, which share the disk with the files."""
+        return self.files.references
 
     def run(self, tool: Tool, arguments: Json, caller: Caller) -> Outcome:
         """Run a tool whose arguments passed its schema; whatever it does becomes an Outcome.

@@ -13,7 +13,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from loom_worker.blobs.tier import UnwritableBlob
@@ -41,7 +41,7 @@ MOST_IMAGES = 10
 _IMAGE = re.compile(rf"data:({'|'.join(IMAGES)});base64,([A-Za-z0-9+/]{{40,}}={{0,2}})")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Files:
     """All files of an installation."""
 
@@ -49,7 +49,7 @@ class Files:
     references: References
     """Which share the disk with them."""
     settings: Settings
-    _after: list[str] = field(default_factory=lambda: [""])
+    _after: str = ""
     """Where the next look for files that can go begins."""
 
     @classmethod
@@ -227,7 +227,7 @@ class Files:
 
     def tidy(self, moment_ms: int, *, limit: int = 1_000) -> int:
         """Remove files that no session has any more; return how many."""
-        gone, self._after[0] = self.rows.take_abandoned(after=self._after[0], now_ms=moment_ms, limit=limit)
+        gone, self._after = self.rows.take_abandoned(after=self._after, now_ms=moment_ms, limit=limit)
         self._drop(*gone)
         return len(gone)
 

@@ -243,12 +243,12 @@ def _messages(state: TurnState, execution: Execution, now_ms: int) -> tuple[Mess
             id=new_id("msg_"),
             session_id=turn.session_id,
             turn_id=turn.id,
-            chat=counted(runtime, chat),
-            token_count=message_tokens(counted(runtime, chat), runtime.count),
+            chat=chat,
+            token_count=message_tokens(chat, runtime.count),
             created_ms=now_ms if turn.said_ms is None else turn.said_ms,
             usage=usage_of(usage),
         )
-        for chat, usage in said(state)
+        for chat, usage in ((counted(runtime, each), usage) for each, usage in said(state))
     )
 
 

@@ -133,12 +133,10 @@ def run(state: TurnState, execution: Execution, writer: EventWriter) -> Parked |
             raise Interrupted("The turn is left to another worker.")
         match decision:
             case Match():
-                try:
-                    state = _match(_fetched(state, execution), execution, writer)
-                except (Rejected, Transient) as error:
-                    if isinstance(error, Unavailable):
-                        raise
-                    return Done(state, failed(state, "input", str(error)).ending)
+                begun = _begin(state, execution, writer)
+                if isinstance(begun, Done):
+                    return begun
+                state = begun
             case Ask(may_call_tools):
                 asked = _ask(saved(state, execution, writer), execution, writer, may_call_tools=may_call_tools)
                 if not isinstance(asked, TurnState):
@@ -322,6 +320,17 @@ def _check(calls: Sequence[Call], alive: frozenset[str], execution: Execution, n
         on_timeout=execution.runtime.agent.approval.on_timeout,
     )
     return check(calls, rules, now_ms=now_ms)
+
+
+def _begin(state: TurnState, execution: Execution, writer: EventWriter) -> TurnState | Done:
+    """Get what the input names, and look for patterns; or how the turn ends, where that cannot be had."""
+    try:
+        state = _fetched(state, execution)
+    except Unavailable:
+        raise
+    except (Rejected, Transient) as error:
+        return Done(state, failed(state, "input", str(error)).ending)
+    return _match(state, execution, writer)
 
 
 def _match(state: TurnState, execution: Execution, writer: EventWriter) -> TurnState:

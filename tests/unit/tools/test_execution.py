@@ -51,8 +51,7 @@ def executor(
         pool=pool,
         breakers=Breakers(valkey),
         rates=RateLimiter(valkey),
-        references=(references := References(stores(blobs, BlobRows(database), raw), blobs)),
-        files=Files.of(settings, database, references),
+        files=Files.of(settings, database, References(stores(blobs, BlobRows(database), raw), blobs)),
         failures=Failures(AgentErrors(database)),
         stopping=Stopping(1.0),
     )
@@ -131,7 +130,8 @@ def test_a_store_that_is_full_costs_the_rest_of_a_result_and_says_so(
 ) -> None:
     full = BlobSettings(folder=tmp_path / "full", disk_bytes=10)
     raw = redis_client.client(valkey_server.url, connections=4, decodes=False)
-    small = replace(executor, references=References(stores(full, BlobRows(database), raw), full))
+    references = References(stores(full, BlobRows(database), raw), full)
+    small = replace(executor, files=Files.of(executor.settings, database, references))
     done = small.with_outcome(CALL, Outcome("completed", "x" * 50_000), caller)
     assert done.ref is None
     assert len(str(done.content)) <= executor.settings.tools.reference_bytes
