@@ -28,7 +28,7 @@ _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _PLAIN = re.compile(r"[\x21\x23-\x7e][\x20-\x7e]*")
 MAX_DEADLINE_S = 86_400
 MOST_USD, MOST_TOKENS = 1_000_000, 1_000_000_000_000
-"""Cost of a budget; what is larger is unlimited for all practical purposes, and its sums would not be exact."""
+"""Most of a budget; what is larger is unlimited for all practical purposes, and its sums would not be exact."""
 
 
 class Body(Model):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
 MOST_REASON_CHARS = 2000
-"""Characters of why a run failed."""
+"""Characters of the reason why a run failed."""
 _COLUMNS = ("id", "workflow", "status", "reason", "duration_ms", "retry_of", "created_at")
 
 

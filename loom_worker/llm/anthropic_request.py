@@ -47,7 +47,7 @@ SHAPES = re.compile(r"claude-[a-z]+-(?:4-[5-9]|[5-9]|[1-9]\d)\b")
 LEAST_THINKING = 1024
 """Tokens; the API takes no smaller budget."""
 ANSWER_TOKENS = 1024
-"""Tokens of ``max_tokens``, kept for the answer."""
+"""Tokens out of ``max_tokens`` that are kept for the answer."""
 
 
 def request_body(request: Request, model: str, *, needs_signature: bool = True) -> Json:

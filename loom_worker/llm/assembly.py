@@ -34,7 +34,7 @@ MAX_BLOCKS = 1_000
 """Content blocks of one reply. Each tool call becomes a row, three events and a result that is sent back; more than a
 few dozen calls are refused anyway."""
 BYTES_A_TOKEN = 4
-"""Bytes of English text, to estimate the output of a reply that was cut: the provider reports it only at the end."""
+"""Bytes of English text in a token: estimates the output of a cut reply, which the provider reports only at the end."""
 INCOMPLETE = "The model's reply ended before it was complete."
 
 

@@ -47,13 +47,13 @@ CANDIDATES = 3
 STANDING_SHARE = 0.10
 """Share of the input budget: what the system text may say of skills."""
 CHARS_PER_TOKEN = 3
-"""Bytes of prose and code by cl100k there are four; texts in denser scripts are cut once more."""
+"""Characters in a token: prose and code have four by cl100k; texts in denser scripts are cut once more."""
 MOST_PROBLEM_CHARS = 500
 """Characters of a complaint about a skill, in the log."""
 MOST_FACTS, FACTS_PART = 5, 4
 """Facts beside a message, and of what may be added to it the fourth part that they may take."""
 LEAST_CONFIDENCE = 0.5
-"""Confidence of facts beside a message; what was only hinted at is told to an agent that asks."""
+"""Least confidence of facts beside a message; what was only hinted at is told to an agent that asks."""
 ASKED_CHARS = 4_000
 """Characters of a message in which facts are looked for."""
 RERANK_S = 10.0

@@ -110,7 +110,7 @@ class Final:
     verdicts: Sequence[Verdict] = ()
     """All verdicts on its answers, as its owner knows them; those that are open are cancelled with the turn."""
     output_ref: OutputRef | None = None
-    """Reference of a long answer that another agent is to read."""
+    """Reference to a long answer that another agent is to read."""
     trace: TurnTrace = NO_TRACE
     """As the turn's row keeps it, but for the run that ends, and the time of storing it."""
     is_exported: bool = False

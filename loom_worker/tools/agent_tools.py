@@ -23,7 +23,7 @@ MOST_CHARS = 1_000_000
 """Characters of what one agent tells another at a time."""
 MOST_WAIT_S = 600
 DESCRIPTION_CHARS = 120
-"""Characters of each agent, in the description of the tool that asks it."""
+"""Characters of each agent's description in the tool that asks it."""
 
 
 class LaneWaker:

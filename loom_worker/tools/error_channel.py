@@ -24,7 +24,7 @@ SUMMARY_CHARS = 100
 LEAST_BYTES = 16
 """Kept of a summary in UTF-8, however many tokens the tool's name takes."""
 TOLD_TOKENS = 60
-"""Tokens of cl100k: what the model reads of a failure whose tool has a name of usual length."""
+"""Tokens by cl100k that the model reads of a failure whose tool has a name of usual length."""
 FALLBACK_CHARS = 500
 """Characters of a failure that could not be stored, so that the model cannot ask for more."""
 TEXT_BYTES = 32 * 1024

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 ASK = "ask_agent"
 USUAL_REPLY_S = 30
 NAME_CHARS = 70
-"""Characters of an agent in the id of a session, which has 128 characters at the most."""
+"""Characters of an agent's name in the id of a session, which has 128 characters at the most."""
 PARK_MS = 30_000
 """A turn that waits for other agents alone looks after them this often, should a signal be lost."""
 MOST_TAKEN = 20

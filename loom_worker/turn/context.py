@@ -30,7 +30,7 @@ BESIDE_SHARE = 0.10
 """Share of the input budget: what patterns and skills added to a message may take together."""
 MOST_BESIDE_TOKENS = 8_000
 LEARNED_SHARE = 0.5
-"""Share of ROM's share: what the learned layer may take of it, unless the agent's file names another limit."""
+"""Part of ROM's share: what the learned layer may take of it, unless the agent's file names another limit."""
 HISTORY_MESSAGES = 1_000
 """Messages of L1 that are read; compression keeps it shorter, and this bounds a turn while it is late."""
 MARGIN = 1.05

@@ -20,7 +20,7 @@ from loom_worker.workflows.spec import pattern_from
 from loom_worker.workflows.steps import Gate, Question
 
 NAMES_CHARS = 70
-"""Characters of workflow and agent in the id of a stage's session, which has 128 characters at the most."""
+"""Characters of the names of workflow and agent in the id of a stage's session, which has 128 characters at most."""
 
 
 @dataclass(frozen=True, slots=True)

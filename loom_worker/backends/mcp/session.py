@@ -135,7 +135,7 @@ T = TypeVar("T")
 PING_S = 1.0
 """A server that has let a call time out must answer a ping within this."""
 MAX_PAGES = 20
-"""Pages of a list of tools."""
+"""Pages that are read of a list of tools."""
 
 
 class Transport(Protocol):

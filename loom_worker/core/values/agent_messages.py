@@ -79,7 +79,7 @@ class AgentMessage:
     scope: str = ""
     user: str | None = None
     ref: str | None = None
-    """Reference of the whole content, where ``body`` is but a preview of it."""
+    """Reference to the whole content, where ``body`` is but a preview of it."""
     in_reply_to: str | None = None
     status: MessageStatus = "queued"
     attempts: int = 0

@@ -42,7 +42,7 @@ class Call:
     error_id: str | None = None
     """Id of the whole error, for a call that failed."""
     ref: str | None = None
-    """Reference of the whole result, where content is but a preview of it."""
+    """Reference to the whole result, where content is but a preview of it."""
     approval: Approval | None = None
     """What a person has said to it; None: nobody needs to be asked."""
     approve_by_ms: int | None = None

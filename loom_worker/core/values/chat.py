@@ -88,7 +88,7 @@ class ToolOutcome:
     is_error: bool = False
     duration_ms: int = 0
     ref: str | None = None
-    """Reference of the whole result, where ``content`` is but a preview of it."""
+    """Reference to the whole result, where ``content`` is but a preview of it."""
     error_id: str | None = None
     """Id of the whole error, where ``content`` is but a line of it."""
     note: str = ""

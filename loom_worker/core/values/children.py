@@ -66,7 +66,7 @@ class ChildEnd:
     output_text: str | None = None
     error: Json | None = None
     output_ref: Json | None = None
-    """Reference of a long answer, as OutputRef writes it."""
+    """Reference to a long answer, as OutputRef writes it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -286,11 +286,11 @@ class Scores:
     by_status: Json = field(default_factory=dict)
     judged: int = 0
     mean_score: float | None = None
-    """Score of judges, 0 to 1; None: no turn was judged."""
+    """Mean score of judges, 0 to 1; None: no turn was judged."""
     mean_tokens: float | None = None
-    """Tokens of a turn."""
+    """Mean tokens of a turn."""
     mean_usd: float | None = None
-    """Cost of a turn whose price is known; None: of none."""
+    """Mean cost of a turn whose price is known; None: there is no such turn."""
 
     @classmethod
     def of(cls, outcomes: Iterable[TurnOutcome]) -> Self:

@@ -71,7 +71,7 @@ class RunStage:
     """Prompt of an approval: what the person is shown. A turn has its own."""
     output_text: str | None = None
     output_ref: Json | None = None
-    """Reference of a long output: ``ref`` and ``preview``, which other agents read instead."""
+    """Reference to a long output: ``ref`` and ``preview``, which other agents read instead."""
     reason: str | None = None
     error: Json | None = None
     usage: Usage = field(default_factory=Usage)

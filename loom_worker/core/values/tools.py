@@ -177,7 +177,7 @@ class DataReference:
     turn_id: str
     tool: str
     size_bytes: int
-    """Bytes of the original bytes."""
+    """Bytes of the original."""
     stored_bytes: int
     """Bytes of what is kept, compressed or not."""
     checksum: str

@@ -43,7 +43,7 @@ class WorkerRun:
     worker: str
     began_us: int
     ended_us: int
-    """Time of one that died: when the next owner came."""
+    """When it ended; for one that died, when the next owner came."""
     end: RunEnd
 
 

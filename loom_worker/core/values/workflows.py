@@ -236,7 +236,7 @@ class Workflow:
     source: str = ""
     """``file:line`` of its document."""
     lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Lines of each key, by its dotted path."""
+    """Line of each key, by its dotted path."""
 
     @property
     def file(self) -> str:
