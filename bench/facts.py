@@ -40,6 +40,7 @@ from loom_worker.memory.tier_tools import MOST_FACTS, ranked
 from loom_worker.store import rows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.facts import Facts
 from loom_worker.store.memory import Memories
 from loom_worker.store.prepare import prepare
@@ -170,7 +171,7 @@ def _told(database: Database, user: str, said: Any) -> str:
     session = Sessions(database).create(WorkspaceUser(WORKSPACE, user), NewSession(), now_ms=1)
     day = datetime.combine(said["day"], datetime.min.time(), UTC)
     made = [_message(session, at, line, int(day.timestamp() * 1000)) for at, line in enumerate(said["messages"])]
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(insert(messages), [rows.message_columns(each, lane=session.lane) for each in made])
         last_n = tx.exec_driver_sql("SELECT max(n) FROM messages").scalar_one()
         tx.execute(insert(memory), {"lane": session.lane, "first_n": last_n + 1})

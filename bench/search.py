@@ -29,6 +29,7 @@ from loom_worker.core.values.sessions import Message, NewSession
 from loom_worker.core.words import STOP_WORDS
 from loom_worker.store import rows
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.prepare import prepare
 from loom_worker.store.schema import messages, sessions
 from loom_worker.store.search import Search
@@ -81,10 +82,10 @@ def load(store: Database, name: str, said: Said) -> None:
         for at, role, text, ms in said
     ]
     for start in range(0, len(made), 1000):
-        with store.write() as tx:
+        with store.write(lock=WHOLE) as tx:
             columns = [rows.message_columns(message, lane=lane) for message in made[start : start + 1000]]
             tx.execute(insert(messages), columns)
-    with store.write() as tx:
+    with store.write(lock=WHOLE) as tx:
         tx.execute(update(sessions).where(sessions.c.lane == lane).values(next_seq=len(made) // 2 + 1))
 
 

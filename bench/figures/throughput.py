@@ -17,6 +17,7 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.store import sessions as session_rows
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 
 FEW, MANY = 50, 1000
 LATENCIES_MS = (0, 5, 1000)
@@ -71,7 +72,10 @@ def _one_by_one(report: Report, loom: Running, scale: Scale) -> None:
 
 def make_sessions(home: Path, prefix: str, count: int, *, model: str) -> None:
     """Sessions ``<prefix>-0``, ``<prefix>-1`` … with a model of their own, written beside the running Loom."""
-    with closing(Database(f"sqlite:///{home / 'loom.db'}", sync="normal")) as database, database.write() as tx:
+    with (
+        closing(Database(f"sqlite:///{home / 'loom.db'}", sync="normal")) as database,
+        database.write(lock=WHOLE) as tx,
+    ):
         for n in range(count):
             new = NewSession(id=f"{prefix}-{n}", agent="default", model=model)
             session_rows.add(tx, "default", new, now_ms=now_ms())

@@ -20,8 +20,8 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import ModelChoice, resolved
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, ToolSpec
 from loom_worker.core.values.problems import Problem
-from loom_worker.core.variables import database_path, without_password
-from loom_worker.store.file import full_disks
+from loom_worker.core.variables import without_password
+from loom_worker.store.engines.sqlite_file import full_disks
 from loom_worker.supervisor import home, ready, valkey
 from loom_worker.supervisor.screen import model_line
 
@@ -120,10 +120,12 @@ def sqlite() -> InstallationCheck:
 
 def data_directory(settings: Settings) -> InstallationCheck:
     """Can it be written, or made?"""
+    from loom_worker.store.database import engine_of
+
     nearest = settings.home
     while not nearest.exists():
         nearest = nearest.parent
-    if full := full_disks(nearest, database_path(settings.database_url).parent):
+    if full := full_disks(nearest, *(file.parent for file in engine_of(settings.database_url).files)):
         return InstallationCheck("data directory", False, "; ".join(full), "Loom cannot store anything before that")
     is_ok = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     found = str(settings.home) if nearest == settings.home else f"{settings.home} (will be made)"
@@ -168,32 +170,33 @@ def redis(settings: Settings) -> InstallationCheck:
 
 def database(settings: Settings) -> InstallationCheck:
     """Does it open, and has it this code's schema?"""
-    from loom_worker.store import prepare, schema
+    from loom_worker.store import schema
+    from loom_worker.store.database import engine_of
 
-    file = database_path(settings.database_url)
-    if not os.path.lexists(file):
-        return InstallationCheck("database", True, f"{file} (will be made by `loom up`)")
     try:
-        version = prepare.version_of(settings.database_url)
+        with closing(engine_of(settings.database_url)) as engine:
+            version, where = engine.version(), f"{engine.name}, {engine.where}"
     except (BadSettings, Unavailable) as error:
-        fix = "do what it says; if the file is lost, restore a backup (docs/operations.md, Backup and restore)"
+        fix = "do what it says; if the database is lost, restore a backup (docs/operations.md, Backup and restore)"
         return InstallationCheck("database", False, str(error), fix)
-    if version is None or version == schema.VERSION:
-        return InstallationCheck("database", True, f"{file}, schema {version or 'empty yet'}")
+    if version is None:
+        return InstallationCheck("database", True, f"{where} (will be made by `loom up`)")
+    if version == schema.VERSION:
+        return InstallationCheck("database", True, f"{where}, schema {version}")
     fix = "update Loom" if version > schema.VERSION else "`loom up` or `loom prepare` migrates it"
-    return InstallationCheck("database", False, f"{file} has schema {version}, this Loom {schema.VERSION}", fix)
+    return InstallationCheck("database", False, f"{where} has schema {version}, this Loom {schema.VERSION}", fix)
 
 
 def contents(settings: Settings, *, is_full: bool) -> Iterator[InstallationCheck]:
     """Is the database sound inside? Nothing is said of one that is not made yet."""
-    from loom_worker.store.file import file_defects
+    from loom_worker.store.database import engine_of
 
-    file = database_path(settings.database_url)
-    if not file.exists():
-        return
     began_s = time.monotonic()
     try:
-        found = file_defects(file, is_full=is_full)
+        with closing(engine_of(settings.database_url)) as engine:
+            if engine.version() is None:
+                return
+            found = engine.defects(is_full=is_full)
     except LoomError as error:
         found = (str(error),)
     took = f"{'all of it' if is_full else 'but for its indexes'} checked in {time.monotonic() - began_s:.1f} s"

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any
 
 from loom_worker.core.errors import LoomError
 from loom_worker.core.settings import Settings
-from loom_worker.core.variables import database_path
 from loom_worker.supervisor import home
 
 CONVERSATIONS = "LOOM_CONVERSATION_DAYS"
@@ -84,18 +84,20 @@ def growth(settings: Settings) -> Iterator[Growth]:
 
 
 def _database(settings: Settings) -> Iterator[Growth]:
-    from loom_worker.store.space import file_sizes
+    from loom_worker.store.database import engine_of
 
-    file = database_path(settings.database_url)
-    if not file.exists():
-        return
     try:
-        found = file_sizes(file)
+        with closing(engine_of(settings.database_url)) as engine:
+            found = engine.size()
     except LoomError:
         return
-    free = f"{_mb(found.file_bytes)}, {_mb(found.free_bytes)} of it free"
-    yield Growth("database", free, "given back by itself" if found.can_shrink else "`loom prepare --vacuum`, once")
-    yield Growth("write-ahead log", _mb(found.wal_bytes), "16 MB")
+    if found is None:
+        return
+    free = f", {_mb(found.free_bytes)} of it free" if found.free_bytes is not None else ""
+    bound = "given back by itself" if found.can_shrink else "`loom prepare --vacuum`, once"
+    yield Growth("database", f"{_mb(found.size_bytes)}{free}", bound)
+    if found.wal_bytes is not None:
+        yield Growth("write-ahead log", _mb(found.wal_bytes), "16 MB")
     for table, rows in sorted(found.rows.items(), key=lambda each: -each[1]):
         yield Growth(table, f"{rows:,} rows", _with_value(BOUNDS[table], settings))
 

@@ -14,7 +14,6 @@ from loom_worker.core.errors import BadSettings, Unavailable
 from loom_worker.core.isolation import home_secrets, process_env
 from loom_worker.core.settings import SettingCheck, Settings, from_env
 from loom_worker.core.sqlite_driver import sqlite3
-from loom_worker.core.variables import database_path
 
 log = logging.getLogger(__name__)
 
@@ -54,17 +53,16 @@ def up(ctx: click.Context, port: int | None, *, demo: bool) -> None:
 def prepare(*, is_shrunk: bool) -> None:
     """Make or migrate the database, and the sample shop if no other data is set; `loom up` does it itself."""
     from loom_worker.store import prepare as database
+    from loom_worker.store.database import engine_of
     from loom_worker.supervisor import home
 
     settings = process_env.keep_to_itself(from_env(checks=setting_checks.ALL), process_env.PREPARE)
     home.prepare(settings.home)
     has_changed = database.prepare(settings)
-    file = database_path(settings.database_url)
-    click.echo(f"{file}: {'made, or brought to the schema of this Loom' if has_changed else 'up to date'}")
+    engine = engine_of(settings.database_url)
+    click.echo(f"{engine.where}: {'made, or brought to the schema of this Loom' if has_changed else 'up to date'}")
     if is_shrunk:
-        from loom_worker.store.space import shrink
-
-        before, after = shrink(file)
+        before, after = engine.shrink()
         click.echo(f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
     if settings.has_sample_backend:
         _make_shop(settings.home)
@@ -72,7 +70,7 @@ def prepare(*, is_shrunk: bool) -> None:
 
 def _make_shop(folder: Path) -> None:
     from loom_worker.demo import shop
-    from loom_worker.store.file import failure_of
+    from loom_worker.store.engines.sqlite_file import failure_of
     from loom_worker.supervisor import home
 
     file = folder / "shop.db"

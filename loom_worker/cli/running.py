@@ -8,7 +8,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict
 from datetime import datetime
 from itertools import chain
@@ -23,7 +23,6 @@ from loom_worker.core.logs import INDENT
 from loom_worker.core.settings import from_env
 from loom_worker.core.text import clean
 from loom_worker.core.values.json import Json, rfc3339
-from loom_worker.core.variables import database_path
 from loom_worker.supervisor import home
 from loom_worker.supervisor.logs import KEPT, older
 
@@ -151,15 +150,13 @@ def backup(file: Path, *, force: bool, as_json: bool) -> None:
 
     The copy is checked before it gets its name. To restore it: docs/operations.md.
     """
-    from loom_worker.store import prepare
-    from loom_worker.store.backup import back_up
+    from loom_worker.store.database import engine_of
 
-    settings = from_env()
-    source = database_path(settings.database_url)
     began_s = time.monotonic()
-    if prepare.version_of(settings.database_url) is None:
-        raise LoomError(f"there is nothing to back up: {source} is not made yet")
-    made = back_up(source, file, may_replace=force)
+    with closing(engine_of(from_env().database_url)) as engine:
+        if engine.version() is None:
+            raise LoomError(f"there is nothing to back up: {engine.where} is not made yet")
+        made = engine.back_up(file, may_replace=force)
     seconds = round(time.monotonic() - began_s, 2)
     if as_json:
         click.echo(json.dumps({**asdict(made), "file": str(made.file), "seconds": seconds}, indent=2))

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from loom_worker.core.errors import BadFile, BadSettings, Invalid, ProviderFailed, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.values.ids import now_ms
-from loom_worker.core.variables import database_path
+from loom_worker.core.variables import is_server
 
 LONGEST_SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
 """Longest path of a Unix socket that the system takes."""
@@ -93,11 +93,14 @@ def serving(settings: Settings) -> None:
     host = settings.web.host
     if settings.web.api_keys or _is_loopback(host):
         return
-    from loom_worker.store.file import usable_keys
+    if is_server(settings.database_url):
+        from loom_worker.store.engines.postgresql_server import usable_keys
+    else:
+        from loom_worker.store.engines.sqlite_file import usable_keys
 
     ways = "set LOOM_API_KEYS=workspace=key, make a key with `loom keys create`, or leave LOOM_HOST at 127.0.0.1"
     try:
-        count = usable_keys(database_path(settings.database_url), now_ms=now_ms())
+        count = usable_keys(settings.database_url, now_ms=now_ms())
     except (BadFile, Unavailable) as error:
         why = f"LOOM_API_KEYS is not set, and the keys in the database cannot be read ({error})"
         raise BadSettings(f"LOOM_HOST={host!r} needs an API key: {why}") from error

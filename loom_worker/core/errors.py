@@ -70,6 +70,10 @@ class Unavailable(Transient):
         return self.args[1] if len(self.args) > 1 else None
 
 
+class Conflicted(Unavailable):
+    """Another transaction was in the way of this one; the same may succeed when it is tried once more."""
+
+
 class Overloaded(Transient):
     """The provider asks us to wait; ``args[1]`` is its request in seconds, or None."""
 

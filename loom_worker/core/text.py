@@ -39,7 +39,7 @@ def clean(text: str) -> str:
     """
     if text.isascii():
         return text.translate(_ASCII)
-    text = _INVISIBLE.sub("", _joined(text))
+    text = _INVISIBLE.sub("", encodable(text))
     if "\ufe0f" in text:  # before the joiners: one that follows a selector stays only if the selector does
         text = _IDLE_SELECTOR.sub("", text)
     return _IDLE_JOINER.sub("", text) if "\u200c" in text or "\u200d" in text else text
@@ -73,7 +73,8 @@ def is_plain(name: str) -> bool:
     return len(name) <= NAME_CHARS and not _BREAK.search(name) and clean(name) == name
 
 
-def _joined(text: str) -> str:
+def encodable(text: str) -> str:
+    """The same text with split surrogate pairs joined and lone ones replaced, so that UTF-8 can hold it."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -175,17 +175,22 @@ class Folder(Parser[Path]):
 class DatabaseUrl(Url):
     """The URL of Loom's own database."""
 
-    expected = "sqlite:///<absolute path> (the only database served yet)"
+    expected = (
+        "sqlite:///<absolute path>, or postgresql://user:password@host:port/database (libpq's parameters follow a ?)"
+    )
 
     def parse(self, raw: str) -> str:
-        if not re.match("sqlite:////.", raw):  # three slashes: a file in whatever folder a process was started in
+        """Check the URL, and turn other spellings of a PostgreSQL server into libpq's."""
+        url = re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql://", raw)
+        # Three slashes alone: a file in whatever folder a process was started in.
+        if not re.match(r"sqlite:////.|postgresql://\S*/[^/?\s]\S*$", url):
             raise ValueError(raw)
-        return raw
+        return url
 
 
-def database_path(url: str) -> Path:
-    """The file behind LOOM_DATABASE_URL, as SQLAlchemy reads it; `loom up` does so without SQLAlchemy."""
-    return Path(unquote(url.removeprefix("sqlite:///").partition("?")[0]))
+def is_server(url: str) -> bool:
+    """True if LOOM_DATABASE_URL names a server, False for a file."""
+    return url.startswith("postgresql:")
 
 
 class RedisUrl(Url):

@@ -17,7 +17,6 @@ from loom_worker.core import crash_points, redis_client
 from loom_worker.core.monitor import Monitor
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
-from loom_worker.core.variables import database_path
 from loom_worker.demo.workflows import shipped_workflows
 from loom_worker.events.log import EventLog
 from loom_worker.events.turn_signals import RunNews, TurnSignals
@@ -117,7 +116,7 @@ def service(settings: Settings) -> Service:
     fitted = components(settings, agents, database, client, process=process_name(), stopping=stopping)
     fitted.metrics.start()
     waits = WaitReports(Turns(database), LiveWaits(looks), agents)
-    health = Health(database, looks, (settings.home, database_path(settings.database_url).parent))
+    health = Health(database, looks, (settings.home, *(file.parent for file in database.engine.files)))
     announcer = _announcer(celery, client, lanes, events, Publisher())
     contexts = ContextReport.at(fitted.registry, fitted.knowledge, database)
     terms = Terms(settings, agents, contexts)

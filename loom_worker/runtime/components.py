@@ -117,7 +117,7 @@ def components(
     )
     executor = ToolExecutor(
         settings=settings,
-        pool=_pool(settings),
+        pool=_pool(settings, database),
         breakers=breakers,
         rates=RateLimiter(client),
         files=expiring.files,
@@ -140,11 +140,11 @@ def _servers(settings: Settings, client: Any, content: ContentVersions) -> McpSe
     return servers
 
 
-def _pool(settings: Settings) -> Pool:
+def _pool(settings: Settings, database: Database) -> Pool:
     users = process_env.inherited(os.environ, settings.tools.env)
     backends = process_env.inherited(os.environ, settings.tools.env, process_env.DRIVERS)
     return Pool(
-        child_main.command(private.limits(settings) if settings.tools.is_confined else None),
+        child_main.command(private.limits(settings, database.engine.files) if settings.tools.is_confined else None),
         most=settings.tools.processes,
         environ=users,
         for_backends=Program("backends", child_main.command(), backends),

@@ -20,7 +20,7 @@ from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.calls import tool_counts
 from loom_worker.store.database import Database
-from loom_worker.store.file import full_disks
+from loom_worker.store.engines.sqlite_file import full_disks
 from loom_worker.store.memory import Memories
 from loom_worker.store.metric_values import MetricValues
 from loom_worker.store.turns import Turns

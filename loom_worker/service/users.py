@@ -101,7 +101,7 @@ class UserDeletions:
         """Go on with deletions that were broken off; once no row is left, empty the files that only grow."""
         for who in self._users.unfinished(asked_before_ms=moment_ms - GRACE_MS, limit=RESUMED):
             self._go_on(who)
-        if not self._sessions.has_deleted() and self._events.compact() and not self._database.empty_log():
+        if not self._sessions.has_deleted() and self._events.compact() and not self._database.engine.empty_log():
             self._events.note_removed()  # so that the next sweep tries again
 
     def _go_on(self, who: WorkspaceUser) -> UserDeletion | None:

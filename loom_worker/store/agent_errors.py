@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.json import Json
@@ -15,6 +14,8 @@ from loom_worker.core.values.pages import Page, no_cursor
 from loom_worker.core.values.tenants import Tenant, workspace_of
 from loom_worker.core.values.tools import ErrorFilter, StoredError
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import upsert
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.schema import agent_errors, sessions
 from loom_worker.store.sessions import of_lane
 from loom_worker.store.tenants import matching, of_session, ours, paged, parameters, the_row
@@ -66,7 +67,7 @@ class AgentErrors:
             NotFound: the session is deleted; nothing was written, for nobody would ever remove it.
         """
         named = {name: getattr(new, name) for name in NewAgentError.__slots__}
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(new.lane)) as tx:
             owner = of_lane(tx, new.lane)
             row = {**named, "workspace": owner["workspace"], "session_id": owner["id"], "at_ms": now_ms}
             for _ in range(TRIES):
@@ -115,7 +116,7 @@ class AgentErrors:
         with self._database.read() as tx:
             if tx.execute(_OLD, {"before_ms": before_ms, "most": 1}).first() is None:
                 return 0
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("errors")) as tx:
             return tx.execute(_EXPIRE, {"before_ms": before_ms, "most": limit}).rowcount
 
     def _one(self, query: Any, error_id: str, **owner: str | None) -> StoredError:

@@ -42,6 +42,7 @@ from loom_worker.core.values.turns import Claim
 from loom_worker.store.audit import note_act
 from loom_worker.store.blobs import grant, readable
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.fence import check_fence
 from loom_worker.store.schema import calls, sessions, turns, unfinished
 from loom_worker.store.tables import agent_message_refs, agent_messages
@@ -111,7 +112,7 @@ class AgentMessages:
         Raises:
             QueueFull: the agent has all the messages it may have.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             sender = tx.execute(_SENDER, {"of_turn": message.from_turn_id}).one()
             scope = scope_of(sender.run_id, sender.user)
             queue = _of_queue(message.workspace, message.to_agent, scope)
@@ -142,7 +143,7 @@ class AgentMessages:
         turn = claim.turn
         queue = _of_queue(turn.workspace, turn.agent, scope)
         mine = and_(agent_messages.c.turn_id == turn.id, agent_messages.c.call_id == call.id, *_TAKEN)
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             check_fence(tx, claim)
             if not (taken := _all(tx, mine)):
                 _settle(tx, queue, now_ms=now_ms)
@@ -170,7 +171,7 @@ class AgentMessages:
         with self._database.read() as tx:  # asked every second, and seldom anything to write
             if not _is_due(tx, now_ms) and tx.execute(old.limit(1)).first() is None:
                 return 0
-        with self._database.write() as tx:
+        with self._database.write(lock=WHOLE) as tx:
             removed = tx.execute(delete(agent_messages).where(agent_messages.c.id.in_(old))).rowcount
             return _settle(tx, None, now_ms=now_ms) + removed
 
@@ -218,7 +219,7 @@ class AgentMessages:
             Conflict: it is not dead (slug ``not-replayable``); nothing was changed.
         """
         anew = {"status": "queued", "attempts": 0, "reason": None, "ended_ms": None, "expires_ms": now_ms + TTL_MS}
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             message = _found(tx, tenant, message_id)
             if message.status != "dead":
                 raise Conflict(f"Message {message_id} is not dead, it is {message.status}.", "not-replayable")

@@ -23,6 +23,7 @@ from loom_worker.core.values.pages import Page, no_cursor
 from loom_worker.core.values.tenants import LOCAL, Actor
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.schema import sessions
 from loom_worker.store.tables import agent_labels, agent_versions
 from loom_worker.store.tenants import newest_first, paged
@@ -74,7 +75,7 @@ class AgentVersions:
             What was stored.
         """
         stored = []
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("agents")) as tx:
             newest = {row["agent"]: _version(row) for row in tx.execute(_NEWEST).mappings()}
             for each in found:
                 before = newest.get(each.agent)
@@ -105,7 +106,7 @@ class AgentVersions:
 
         The first that asks decides; a crash or an edit that comes after it changes nothing.
         """
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(lane)) as tx:
             row = tx.execute(_KEPT, {"our_lane": lane}).first()
             newest = tx.execute(_NEWEST_NAME, {"our_agent": agent}).scalar()
             if row is None or row.agent_version is not None or newest is None:
@@ -163,7 +164,7 @@ class AgentVersions:
         Raises:
             NotFound: the agent has no such version, or none with that label.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("agents")) as tx:
             newest, before = _newest_of(tx, agent), _labels(tx, workspace, agent)
             version = _found(tx, agent, _resolved(asked.version, agent, newest, before))
             ours = {"workspace": workspace, "agent": agent, "label": asked.label}

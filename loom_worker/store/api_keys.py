@@ -10,6 +10,7 @@ from loom_worker.core.values.pages import Page
 from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.schema import DELETED, sessions
 from loom_worker.store.sessions import found
 from loom_worker.store.tables import api_keys, session_tokens
@@ -47,7 +48,7 @@ class KeyRows:
 
     def add(self, key: ApiKey, digest: str, *, by: Actor = LOCAL) -> None:
         """Store a new key with the hash of its secret."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("keys")) as tx:
             _insert(tx, key, digest)
             _note(tx, "key.created", key, by, at_ms=key.created_ms)
 
@@ -67,7 +68,7 @@ class KeyRows:
             term: now, and when the token ends, in ms.
         """
         now_ms, ends_ms = term
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.session(workspace_of(tenant), session_id)) as tx:
             lane = found(tx, tenant, session_id)["lane"]
             tx.execute(delete(session_tokens).where(session_tokens.c.expires_ms <= now_ms))
             row = {"hash": digest, "lane": lane, "made_by": by.key_id, "created_ms": now_ms, "expires_ms": ends_ms}
@@ -76,7 +77,7 @@ class KeyRows:
 
     def end_tokens(self, tenant: Tenant, session_id: str, *, now_ms: int, by: Actor) -> None:
         """End all tokens of a session; NotFound: the tenant has no such session."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.session(workspace_of(tenant), session_id)) as tx:
             lane = found(tx, tenant, session_id)["lane"]
             if tx.execute(delete(session_tokens).where(session_tokens.c.lane == lane)).rowcount:
                 note_act(tx, "token.revoked", by, workspace=workspace_of(tenant), at_ms=now_ms, session_id=session_id)
@@ -117,7 +118,7 @@ class KeyRows:
             NotFound: the tenant has no such key.
             Conflict: it is the last one (slug ``last-key``).
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("keys")) as tx:
             key = _found(tx, tenant, key_id)
             if key.revoked_ms is not None:
                 return key
@@ -142,7 +143,7 @@ class KeyRows:
             Conflict: it has ended (slug ``key-ended``).
         """
         now_ms = new.created_ms
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("keys")) as tx:
             kept = _found(tx, old.workspace, old.id)
             if (end := kept.end(now_ms)) is not None:
                 raise Conflict(f"The key {old.id} is {end}; make a new one.", "key-ended")
@@ -154,7 +155,7 @@ class KeyRows:
 
     def touch(self, key_id: str, *, now_ms: int) -> None:
         """Write down that a key was used, at most once a minute whichever process asks."""
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("key", key_id)) as tx:
             tx.execute(_TOUCH, {"our_id": key_id, "before_ms": now_ms - TOUCH_MS, "moment_ms": now_ms})
 
 

@@ -12,6 +12,7 @@ from loom_worker.core.values.turns import Turn
 from loom_worker.store import rows
 from loom_worker.store.audit import note_act, user_of_lane
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.schema import calls
 from loom_worker.store.turns import read_turn, turn_row
 
@@ -37,7 +38,7 @@ def decide(database: Database, tenant: Tenant, turn_id: str, call_id: str, decis
     Raises:
         NotFound, Conflict: as ``waiting``; nothing was changed.
     """
-    with database.write(durable=True) as tx:
+    with database.write(durable=True, lock=Lock.turn(turn_id)) as tx:
         turn = read_turn(tx, turn_row(tx, tenant, turn_id))
         call = _waiting(tx, turn, call_id)
         is_call = (calls.c.turn_id == turn_id, calls.c.position == call.position)

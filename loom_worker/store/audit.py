@@ -10,7 +10,6 @@ from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core import metrics
 from loom_worker.core.values.audit import (
@@ -31,6 +30,8 @@ from loom_worker.core.values.pages import Page, no_cursor
 from loom_worker.core.values.tenants import Actor, Tenant
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import upsert
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.metric_values import count
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.tables import audit, audit_chains, guard_actions, metric_values
@@ -87,7 +88,7 @@ class AuditRows:
 
     def add(self, entry: AuditEntry) -> None:
         """Append a row for what is done in no other transaction."""
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("audit", entry.workspace)) as tx:
             append(tx, entry)
 
     def guard_counts(self) -> dict[str, int]:
@@ -152,7 +153,7 @@ class AuditRows:
             return 0
         last = rows[young - 1]
         anchor = update(audit_chains).where(audit_chains.c.workspace == workspace)
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("fold")) as tx:
             tx.execute(anchor.values(pruned_seq=last.seq, pruned_hash=last.hash))
             return tx.execute(delete(audit).where(ours, audit.c.seq <= last.seq)).rowcount
 

@@ -18,12 +18,13 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.media import file_id_of
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.core.values.tools import DataReference
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import upsert
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.schema import sessions, turns, unfinished
 from loom_worker.store.tables import agent_message_refs, agent_messages, blob_grants, blobs, files, workflow_runs
 from loom_worker.store.tenants import of_session, ours
@@ -84,7 +85,7 @@ class BlobRows:
     def insert(self, reference: DataReference, *, lane: str, most_bytes: int) -> bool:
         """Add a reference if all of them keep within ``most_bytes`` with it; False if not."""
         row = {name: value for name, value in asdict(reference).items() if name in _FIELDS}
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("blobs")) as tx:
             if total_bytes(tx) + reference.stored_bytes > most_bytes:
                 return False
             tx.execute(insert(blobs), {**row, "lane": lane, "used_ms": reference.stored_at_ms})
@@ -101,7 +102,7 @@ class BlobRows:
 
     def pass_on(self, refs: Collection[str], *, from_turn: str, to_lane: str) -> None:
         """Let a session read those of some references that the session of a turn can read."""
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("blobs")) as tx:
             lane = tx.execute(select(turns.c.lane).where(turns.c.id == from_turn)).scalar()
             if lane is not None:
                 grant(tx, readable(tx, refs, lane), to_lane)
@@ -112,7 +113,7 @@ class BlobRows:
         with self._database.read() as tx:
             if tx.execute(select(blobs.c.id).where(is_due)).first() is None:
                 return
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("blobs")) as tx:
             tx.execute(update(blobs).where(is_due).values(used_ms=now_ms))
 
     def total_bytes(self) -> int:
@@ -127,7 +128,7 @@ class BlobRows:
         with self._database.read() as tx:
             if tx.execute(some.limit(1)).first() is None:  # asked every second, and seldom anything to write
                 return ()
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("blobs")) as tx:
             return _remove(tx, list(tx.execute(some).scalars()))
 
     def make_room(self, size_bytes: int, *, most_bytes: int, limit: int = IDS) -> tuple[str, ...]:
@@ -137,7 +138,7 @@ class BlobRows:
             Which were removed; those may be too few, for ``limit`` of them go at a time, and some are needed.
         """
         some = select(blobs.c.id, blobs.c.stored_bytes).where(~_is_needed()).order_by(blobs.c.used_ms).limit(limit)
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("blobs")) as tx:
             over = total_bytes(tx) + size_bytes - most_bytes
             gone: list[str] = []
             for ref, stored_bytes in tx.execute(some):
@@ -165,7 +166,7 @@ class BlobRows:
         following = lanes[-1] if len(lanes) == limit else ""
         if not gone:
             return (), following
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("blobs")) as tx:
             return _remove(tx, gone), following
 
     def known(self, refs: Collection[str]) -> frozenset[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Text, bindparam, delete, func, insert, or_, select, tuple_, update
 
-from loom_worker.core.errors import BudgetHeld, BudgetSpent
+from loom_worker.core.errors import BudgetHeld, BudgetSpent, Conflicted
 from loom_worker.core.values.budgets import (
     NOTHING,
     Account,
@@ -32,6 +32,7 @@ from loom_worker.core.values.children import Ancestor, AncestorBudget
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import calls, sessions, turns, unfinished, usage
 from loom_worker.store.tables import reservations, spending, workflow_runs
@@ -112,7 +113,7 @@ class Budgets:
         if isinstance(need, CallCost):
             sent, need = need.amount(0), replace(need, usual_tokens=self._usual_tokens(payer, now_ms=now_ms))
         # Durable: what is forgotten in a power failure would be spent twice.
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             limits = filter(need.concerns, _limits(tx, payer, now_ms=now_ms))
             left = [(limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits]
             accounts, whose = tuple(limit.account for limit, _ in left), payer.turn_id if payer.is_owner else ""
@@ -123,7 +124,7 @@ class Budgets:
 
     def extend(self, held: Reservation, payer: Payer, more: Amount, *, now_ms: int) -> None:
         """Set more aside for a call whose reply is longer than was likely; BudgetSpent: so much is not left."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             for limit in _limits(tx, payer, now_ms=held.at_ms):
                 used = _used(tx, limit.account, now_ms=now_ms)
                 if limit.account in held.accounts and not limit.holds(used + more):
@@ -134,7 +135,7 @@ class Budgets:
 
     def give_back(self, held: Reservation, used: Amount = NOTHING, *, now_ms: int) -> None:
         """Release what was set aside for a call that came to nothing, but for what it used."""
-        with self._database.write() as tx:
+        with self._database.write(lock=WHOLE) as tx:
             if (known := _taken(tx, held)) is not None:
                 _add(tx, dict.fromkeys(known.accounts, used - known.grant.amount), now_ms=now_ms)
 
@@ -159,7 +160,7 @@ class Budgets:
             limits = [limit for limit in _limits(tx, payer, now_ms=now_ms) if CallCost(0, 0).concerns(limit)]
         if not limits:
             return []
-        with self._database.write() as tx:
+        with self._database.write(lock=WHOLE) as tx:
             return _spent(tx, [(limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits])
 
     def _usual_tokens(self, payer: Payer, *, now_ms: int) -> int | None:
@@ -177,13 +178,13 @@ class Budgets:
 
     def report(self, limits: Sequence[Limit], *, now_ms: int) -> tuple[Json, ...]:
         """What is used of each limit, calls that are under way included."""
-        with self._database.write() as tx:
+        with self._database.write(lock=WHOLE) as tx:
             return tuple(limit.as_json(_used(tx, limit.account, now_ms=now_ms)) for limit in limits)
 
     def purge(self, *, before_ms: int) -> None:
         """Remove accounts of days, months, turns and runs that were not changed since."""
         is_over = or_(spending.c.window != "", spending.c.level.in_(("turn", "run")))
-        with self._database.write() as tx:
+        with self._database.write(lock=WHOLE) as tx:
             tx.execute(delete(spending).where(is_over, spending.c.changed_ms < before_ms))
 
 
@@ -224,8 +225,17 @@ def _granted(tx: Connection, need: CallCost | ToolCallCount, left: Sequence[tupl
     return grant
 
 
-def check_left(tx: Connection, limits: Sequence[Limit], *, now_ms: int) -> None:
-    """Raise BudgetSpent if what is spent uses a limit up."""
+def check_left(tx: Connection, limits: Sequence[Limit], *, now_ms: int, is_alone: bool) -> None:
+    """Raise BudgetSpent if what is spent uses a limit up.
+
+    Args:
+        is_alone: nobody else writes meanwhile: what was booked before an account is opened must not change then.
+
+    Raises:
+        Conflicted: an account is to be opened, and others may write.
+    """
+    if not is_alone and any(_found(tx, limit.account) is None for limit in limits):
+        raise Conflicted("An account is to be opened.")
     for limit, used in _spent(tx, [(limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits]):
         if limit.is_spent(used):
             raise BudgetSpent(limit.used_up(used), limit.renews_ms)
@@ -258,15 +268,19 @@ def _limits(tx: Connection, payer: Payer, *, now_ms: int) -> tuple[Limit, ...]:
 
 def _used(tx: Connection, account: Account, *, now_ms: int) -> Amount:
     """What is used of an account, which is opened with what was booked before it had a limit."""
-    ours = {"our_level": account.level, "our_key": account.key, "our_window": account.window}
-    row = tx.execute(_FIND, ours).first()
-    if row is not None:
-        return Amount(*row)
+    if (found := _found(tx, account)) is not None:
+        return found
     earlier = _earlier(tx, account)
     values = {"level": account.level, "key": account.key, "window": account.window, "changed_ms": now_ms}
     amounts = {"nano_usd": earlier.nano_usd, "tokens": earlier.tokens, "tool_calls": earlier.tool_calls}
     tx.execute(insert(spending), values | amounts)
     return earlier
+
+
+def _found(tx: Connection, account: Account) -> Amount | None:
+    """What is used of an account; None: it is not opened yet."""
+    row = tx.execute(_FIND, {"our_level": account.level, "our_key": account.key, "our_window": account.window}).first()
+    return None if row is None else Amount(*row)
 
 
 def _earlier(tx: Connection, account: Account) -> Amount:

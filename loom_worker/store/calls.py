@@ -16,6 +16,7 @@ from loom_worker.core.values.turns import Claim
 from loom_worker.core.values.workspaces import NO_RULES, Rules
 from loom_worker.store import rows
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.fence import check_fence
 from loom_worker.store.schema import agent_errors, calls, sessions, steps, turns, unfinished
 from loom_worker.store.tables import blobs
@@ -70,7 +71,7 @@ class Calls:
             Fenced: another worker owns the turn.
         """
         again = {"status": "pending", "sends": calls.c.sends + 1, "sent_ms": now_ms, "worker": None, "started_ms": None}
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(claim.turn.lane)) as tx:
             check_fence(tx, claim)
             marked = [
                 call.position
@@ -90,7 +91,7 @@ class Calls:
         """
         mine = {"of_turn": turn_id, "at": position}
         taken = {"was_sends": send, "by": worker, "moment_ms": now_ms}
-        with self._database.write(durable=durable) as tx:
+        with self._database.write(durable=durable, lock=Lock.turn(turn_id)) as tx:
             if tx.execute(_CLAIM, mine | taken).rowcount != 1:
                 return None
             row = tx.execute(_CALL, mine).mappings().one()
@@ -107,7 +108,7 @@ class Calls:
         """
         was_approval = "waiting" if call.status == "denied" else call.approval
         mine = {"of_turn": turn_id, "at": call.position, "was_sends": call.sends, "was_approval": was_approval}
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.turn(turn_id)) as tx:
             if tx.execute(_CLOSE, mine | {f"new_{name}": getattr(call, name) for name in _DONE}).rowcount != 1:
                 return None
             under_way, unsent, told, fence = tx.execute(_LEFT, {"of_turn": turn_id}).one()
@@ -119,7 +120,7 @@ class Calls:
     def approve(self, turn_id: str, call: Call) -> bool:
         """Let a call run that waits for a person; False if a person has decided on it meanwhile."""
         waits = and_(_is_call(turn_id, call.position), calls.c.approval == "waiting", _is_open(), _turn_goes_on())
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.turn(turn_id)) as tx:
             return tx.execute(update(calls).where(waits).values(approval=call.approval)).rowcount == 1
 
     def owner_of(self, turn_id: str, position: int) -> CallOwner | None:

@@ -14,6 +14,7 @@ from loom_worker.core.values.traces import TurnTrace
 from loom_worker.core.values.turns import STRENGTH, CancelAction, Turn
 from loom_worker.store.audit import append, user_of_lane
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.schema import turns, unfinished
 from loom_worker.store.trace_outbox import enqueue_trace
@@ -71,7 +72,7 @@ def cancel(
         NotFound: the tenant has no such turn.
     """
     tenant, turn_id = asked_turn
-    with database.write(durable=True) as tx:
+    with database.write(durable=True, lock=Lock.turn(turn_id)) as tx:
         done = cancel_turn(tx, tenant, turn_id, action, now_ms=now_ms, is_exported=is_exported)
         delivery = deliver(done.turn) if done.is_new and done.turn.is_finished else None
         if delivery is not None:

@@ -16,6 +16,7 @@ from loom_worker.core.values.turns import Claim, NewTurn, Turn
 from loom_worker.store.blobs import grant, readable
 from loom_worker.store.cancel import interrupt_turn
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.fence import check_fence
 from loom_worker.store.schema import answer_text, calls, turns, unfinished
 from loom_worker.store.sessions import found_or_added
@@ -65,7 +66,7 @@ class Children:
             Fenced: another worker owns the parent; nothing was accepted.
             Interrupted: a call has changed since it was read; nothing was accepted.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             check_fence(tx, claim)
             begun = tuple(self._accept(tx, claim, child, now_ms=now_ms) for child in new)
             for child, turn in zip(new, begun, strict=True):
@@ -79,7 +80,7 @@ class Children:
             Fenced: another worker owns the turn.
             Interrupted: the call has changed since it was read.
         """
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(claim.turn.lane)) as tx:
             check_fence(tx, claim)
             _wait(tx, claim, call.position, until_ms, now_ms=now_ms, child=None)
             return next(each for each in read_calls(tx, claim.turn.id) if each.position == call.position)
@@ -100,7 +101,7 @@ class Children:
 
     def cancel(self, claim: Claim, turn_id: str, *, now_ms: int) -> Turn | None:
         """Ask a child to end that nobody waits for any more; None if it has ended, or was asked before."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             return interrupt_turn(tx, claim.turn.workspace, turn_id, now_ms=now_ms, is_exported=self._is_exported)
 
     def _accept(self, tx: Connection, claim: Claim, child: NewChild, *, now_ms: int) -> Turn:

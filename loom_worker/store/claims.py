@@ -33,6 +33,7 @@ from loom_worker.store import turn_statements as statements
 from loom_worker.store.agent_messages import has_messages
 from loom_worker.store.budgets import read_ancestor_budgets
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.fence import fenced_update, ours
 from loom_worker.store.learned import ALL_AS_ACTIVATED, LearnedPolicies, pin
 from loom_worker.store.metric_values import count
@@ -136,7 +137,7 @@ class Claims:
         Returns:
             The claim, or why there is none.
         """
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(lane)) as tx:
             row = statements.HEAD.first(tx, {"our_lane": lane})
             if row is None:
                 return Idle.EMPTY
@@ -242,7 +243,7 @@ class Claims:
             return statements.STILL_OURS.first(tx, ours(claim)) is not None
 
     def _let_go(self, claim: Claim, *, parked_until_ms: int | None, run_ms: int) -> None:
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(claim.turn.lane)) as tx:
             trace = claim.trace_until(now_us(), "released" if parked_until_ms is None else "parked").as_json()
             values = {"held_by": None, "parked_until_ms": parked_until_ms, "run_ms": run_ms, "trace": trace}
             fenced_update(tx, claim, values)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.api_keys import TOKEN_PREFIX
 from loom_worker.core.values.fact_changes import changes
@@ -16,6 +15,7 @@ from loom_worker.core.values.facts import SUBJECT_CHARS, Fact, LearnedFacts, Own
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.tenants import LOCAL, Actor, WorkspaceUser
 from loom_worker.store.audit import note_act
+from loom_worker.store.dialect import upsert
 from loom_worker.store.schema import messages, turns
 from loom_worker.store.tables import api_keys, fact_sources, facts, forgotten_facts
 from loom_worker.store.tenants import of_user

@@ -14,6 +14,7 @@ from loom_worker.core.values.tenants import Actor, Tenant, WorkspaceUser
 from loom_worker.core.values.tiers import Scope
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.fact_changes import COLUMNS, add, forget
 from loom_worker.store.schema import sessions
 from loom_worker.store.sessions import find_lane, found
@@ -90,7 +91,7 @@ class Facts:
             Conflict: it is closed.
             Forbidden: a workspace is told it, and the key acts for a user.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             row = _found(tx, who, fact_id, by)
             before = _fact(row)
             if before.until_ms is not None:
@@ -122,7 +123,7 @@ class Facts:
 
     def forget(self, who: WorkspaceUser, fact_id: str, *, by: Actor, now_ms: int) -> None:
         """Delete a user's fact; what was said so far does not bring it back. NotFound, Forbidden: as ``correct``."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             row = _found(tx, who, fact_id, by)
             owner = Owner(row["workspace"], row["owner"])
             forget(tx, owner, _fact(row).digest, user=who.user, now_ms=now_ms)
@@ -132,7 +133,7 @@ class Facts:
     def forget_all(self, who: WorkspaceUser, *, by: Actor, now_ms: int) -> int:
         """Delete a user's facts as far as the key may, for good as ``forget`` does; how many there were."""
         ours = (*of_user(facts, who), *((facts.c.owner != SHARED,) if by.user else ()))
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             rows = tx.execute(select(facts).where(*ours)).mappings().all()
             for row in rows:
                 forget(tx, Owner(row["workspace"], row["owner"]), _fact(row).digest, user=who.user, now_ms=now_ms)

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import Conflict, Flaw, Invalid, NotFound
 from loom_worker.core.values.media import File, InputPart
 from loom_worker.core.values.pages import Page
 from loom_worker.core.values.tenants import Tenant, WorkspaceUser, session_of, user_of, workspace_of
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import upsert
+from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.schema import sessions
 from loom_worker.store.sessions import find_lane
 from loom_worker.store.tables import file_uses, files
@@ -46,7 +47,7 @@ class FileRows:
         Raises:
             Conflict: the workspace has no room for it (slug ``files-full``).
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("files", file.workspace)) as tx:
             if tx.execute(select(files.c.id).where(files.c.id == file.id)).first() is None:
                 _insert(tx, [file], most_bytes=most_bytes)
             if lane is not None and find_lane(tx, lane) is not None:
@@ -75,7 +76,7 @@ class FileRows:
 
     def remove(self, tenant: Tenant, file_id: str) -> None:
         """Remove a file's row; NotFound: the tenant has none of that id."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             if not tx.execute(delete(files).where(files.c.id == file_id, _visible(tenant))).rowcount:
                 raise NotFound(GONE.format(file_id))
 
@@ -94,7 +95,7 @@ class FileRows:
         if asked:  # looked at once more: a session may have taken one meanwhile
             is_over = or_(files.c.is_used, files.c.created_ms < before_ms)
             query = delete(files).where(files.c.id.in_(asked), ~_live, is_over).returning(files.c.id)
-            with self._database.write() as tx:
+            with self._database.write(lock=WHOLE) as tx:
                 gone = tuple(tx.execute(query).scalars())
         return gone, found[-1].id if len(found) == limit else ""
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Interrupted
@@ -30,6 +29,8 @@ from loom_worker.store.budgets import forget, settle
 from loom_worker.store.children import cancel_children
 from loom_worker.store.claims import read_verdicts
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import number_of, upsert
+from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.fence import fenced_update, final_update
 from loom_worker.store.ledger import Charge, enter, total_with
 from loom_worker.store.outbox import enqueue_delivery
@@ -56,7 +57,7 @@ _due = upsert(memory).values(lane=bindparam("our_lane"), due_ms=bindparam("now_m
 # the worker has read does not hold this turn's messages, so it must not clear the mark.
 _MARK_DUE = _due.on_conflict_do_update(
     index_elements=["lane"],
-    set_={"due_ms": func.coalesce(memory.c.due_ms + memory.c.held_by.is_not(None), _due.excluded.due_ms)},
+    set_={"due_ms": func.coalesce(memory.c.due_ms + number_of(memory.c.held_by.is_not(None)), _due.excluded.due_ms)},
 )
 
 
@@ -146,7 +147,7 @@ class Journal:
         Raises:
             Fenced: another worker owns the turn; nothing was written.
         """
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(claim.turn.lane)) as tx:
             fenced_update(tx, claim, {**progress, "deaths": 0})
             _append(tx, claim, entries)
             if settlement is not None:
@@ -166,7 +167,8 @@ class Journal:
             Interrupted: a call that was to be cancelled has got its result; nothing was written.
         """
         now_ms, answer, began_us = final.progress["completed_ms"], _answer(final), now_us()
-        with self._database.write(durable=True) as tx:
+        lock = WHOLE if final.waits_for_children else Lock.lane(claim.turn.lane)
+        with self._database.write(durable=True, lock=lock) as tx:
             columns = {**final.progress, **_ended(final, answer), "held_by": None, "parked_until_ms": None}
             final_update(tx, claim, columns, known_cancel=final.known_cancel)
             _append(tx, claim, replace(final.entries, steps=_without_answer(final, answer)))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, func, insert, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.chat import Usage
@@ -26,6 +25,8 @@ from loom_worker.core.values.learned import (
 from loom_worker.core.values.tenants import LOCAL, Actor
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import upsert
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.tables import learned_activations as activations
 from loom_worker.store.tables import learned_layers as layers
@@ -77,7 +78,7 @@ class LearnedLayers:
             Conflict: the agent has all the versions that it may have.
         """
         digest = new.layer.digest
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("learned", agent.workspace, agent.name)) as tx:
             same = tx.execute(select(*_KNOWN).where(*_ours(agent), layers.c.digest == digest)).mappings().first()
             if same is not None:
                 return _version(same), True
@@ -145,7 +146,7 @@ class LearnedLayers:
         Raises:
             NotFound: the workspace's agent has no such version.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("learned", agent.workspace, agent.name)) as tx:
             if version != NONE and _find(tx, agent, version) is None:
                 raise _no_version(agent, version)
             changed = _activation(tx, agent).activated(version, share)
@@ -159,7 +160,7 @@ class LearnedLayers:
         Raises:
             Conflict: nothing was activated before.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("learned", agent.workspace, agent.name)) as tx:
             changed = _activation(tx, agent).rolled_back()
             if changed is None:
                 raise Conflict(f"Nothing was activated for the agent {agent.name!r} that could be taken back.")
@@ -178,7 +179,7 @@ class LearnedLayers:
         """
         nothing = LearnedLayer()
         values = {"layer": nothing.as_json(), "sizes": nothing.sizes, "digest": ""}
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("learned", agent.workspace, agent.name)) as tx:
             if _find(tx, agent, version) is None:
                 raise _no_version(agent, version)
             activation = _activation(tx, agent)

@@ -15,6 +15,8 @@ from loom_worker.core.values.usage import ALL, Purpose, UsageFilter
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.budgets import settle
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import month_of, number_of
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.schema import sessions, steps, turns, unfinished, usage, verdicts
 from loom_worker.store.tenants import matching, of_user
 
@@ -70,7 +72,7 @@ class Ledger:
         """
         key = _key(group_by)
         sums = [func.sum(usage.c[name]).label(name) for name in _SUMMED]
-        unknown = func.sum(usage.c.cost_nano.is_(None)).label("unknown")
+        unknown = func.sum(number_of(usage.c.cost_nano.is_(None))).label("unknown")
         query = select(key.label("key"), *sums, _TURNS.label("turns"), unknown)
         query = query.where(*of_user(usage, tenant), *matching(usage, where, _FILTERED))
         with self._database.read() as tx:
@@ -91,7 +93,7 @@ class Ledger:
 
     def charge(self, lane: str, spent: Charge, *, now_ms: int) -> None:
         """Enter what was spent in no other transaction."""
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(lane)) as tx:
             charge(tx, lane, spent, now_ms=now_ms)
 
 
@@ -156,7 +158,7 @@ def _key(group_by: str) -> ColumnElement[Any]:
     if length_ms is not None:
         return usage.c.at_ms - usage.c.at_ms % length_ms
     if group_by == "month":
-        return func.strftime("%Y-%m", usage.c.at_ms / 1000, "unixepoch")
+        return month_of(usage.c.at_ms)
     return func.coalesce(usage.c[_COLUMNS.get(group_by, group_by)], "")
 
 

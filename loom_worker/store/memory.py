@@ -18,7 +18,6 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.facts import LearnedFacts
 from loom_worker.core.values.json import Json
@@ -33,6 +32,8 @@ from loom_worker.store import ledger, rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import add_dated
+from loom_worker.store.dialect import upsert
+from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.fact_changes import learn
 from loom_worker.store.fence import check_fence
 from loom_worker.store.ledger import Charge
@@ -183,7 +184,7 @@ class Memories:
         Returns:
             None if another living worker has the claim, or the session is deleted.
         """
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(lane)) as tx:
             owner = find_lane(tx, lane)
             row = statements.MEMORY.first(tx, {"our_lane": lane})
             if owner is None:
@@ -208,7 +209,7 @@ class Memories:
         Returns:
             True if it has become due again meanwhile. Then claim it again, for others found it claimed and went away.
         """
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(lane)) as tx:
             ours = {"our_lane": lane, "holder": worker, "is_done": is_done, "seen_due_ms": seen_due_ms}
             due_ms = tx.execute(_LET_GO, ours | {"again_ms": again_ms}).scalar()
         return due_ms is not None and due_ms not in (seen_due_ms, again_ms)
@@ -241,7 +242,7 @@ class Memories:
         """
         snapshot, charge = new.snapshot, new.charge
         change = {"our_lane": lane, "old_version": before.version, **rows.memory_columns(new.state)}
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE if new.learned else Lock.lane(lane)) as tx:
             is_applied = tx.execute(_APPLY, change).rowcount == 1
             if is_applied and snapshot is not None:
                 owner = of_lane(tx, lane)
@@ -301,7 +302,7 @@ class Memories:
 
     def clear_promoted_in_lane(self, lane: str) -> int:
         """As ``clear_promoted``, for a tool that knows the session's internal key."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.lane(lane)) as tx:
             return clear_recalled(tx, lane)
 
     def page_from(self, lane: str, *, offset: int, limit: int) -> tuple[tuple[Message, ...], int]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 from sqlalchemy import Connection, bindparam, func, select
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import Flaw, Invalid
 from loom_worker.core.values.cutting import FIELD_BYTES
@@ -14,6 +13,8 @@ from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.store import rows
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import upsert
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.prepared import json_list
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import found, of_lane
@@ -94,7 +95,7 @@ def recall(
             )
             raise Invalid(text, (Flaw("/message_ids", text),), "recall-budget-exceeded")
         # Tokens are counted outside the transaction, so another recall may have come between.
-        with database.write(durable=True) as tx:
+        with database.write(durable=True, lock=Lock.lane(lane)) as tx:
             if _recalled_ids(tx, lane) == before:
                 of_lane(tx, lane)
                 tx.execute(_PROMOTE, {"our_lane": lane, "promoted": [message.id for message in wanted]})

@@ -32,6 +32,7 @@ from loom_worker.core.metric_recorder import (
 )
 from loom_worker.core.values.budgets import NANO
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.schema import usage
 from loom_worker.store.tables import metric_values
 from loom_worker.store.turn_statements import COUNT_METRIC
@@ -79,7 +80,7 @@ class MetricValues:
         Returns:
             True if there are more entries of the ledger.
         """
-        with self._database.write(is_timed=False) as tx:
+        with self._database.write(is_timed=False, lock=Lock.named("fold")) as tx:
             after, newest = _unfolded(tx)
             until = min(newest, after + self._folded_at_a_time)
             bounded = self._bounded(tx, [*cells.items(), *_spent(tx, after, until)])

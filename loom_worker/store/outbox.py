@@ -11,6 +11,7 @@ from loom_worker.core.values.tenants import LOCAL, Actor, Tenant, workspace_of
 from loom_worker.store import rows
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import kept_delivery, outbox, turns
 from loom_worker.store.tenants import checked_cursor, newest_first, of_session, ours, paged
@@ -53,7 +54,7 @@ class Outbox:
         """
         is_due = (outbox.c.status == "pending", outbox.c.next_ms <= now_ms, kept_delivery())
         mine = (outbox.c.id == delivery_id, *is_due)
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("delivery", delivery_id)) as tx:
             if tx.execute(update(outbox).where(*mine).values(next_ms=now_ms + hold_ms)).rowcount != 1:
                 return None
             return rows.delivery(tx.execute(select(outbox).where(outbox.c.id == delivery_id)).mappings().one())
@@ -61,7 +62,7 @@ class Outbox:
     def save(self, delivery: Delivery, told: LaterSpans | None = None) -> None:
         """Store the state after an attempt, and the span of the attempt."""
         names = ("status", "attempts", "next_ms", "delivered_ms", "last_status", "last_error")
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("delivery", delivery.id)) as tx:
             values = {name: getattr(delivery, name) for name in names}
             tx.execute(update(outbox).where(outbox.c.id == delivery.id).values(**values))
             if told is not None:
@@ -74,7 +75,7 @@ class Outbox:
             NotFound: the tenant has no such delivery.
         """
         mine = (outbox.c.id == delivery_id, *_of(tenant))
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("delivery", delivery_id)) as tx:
             again = {"status": "pending", "attempts": 0, "next_ms": now_ms, "delivered_ms": None}
             if tx.execute(update(outbox).where(*mine).values(**again)).rowcount != 1:
                 raise NotFound(f"There is no delivery {delivery_id!r}.")

@@ -11,6 +11,7 @@ from loom_worker.core.values.tenants import Actor, Tenant, user_of, workspace_of
 from loom_worker.core.values.turns import NewTurn
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.schema import sessions
 from loom_worker.store.tables import pairings
 from loom_worker.store.tenants import newest_first, of_user, paged, the_row
@@ -36,7 +37,7 @@ class Pairings:
         Raises:
             Conflict: somebody else is, by an earlier pairing.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("pairings", new.workspace)) as tx:
             known = _of(tx, new.workspace, new.channel, new.identity)
             if known is None:
                 tx.execute(insert(pairings), {name: getattr(new, name) for name in Pairing.__slots__})
@@ -55,7 +56,7 @@ class Pairings:
         Raises:
             NotFound: the tenant has no such pairing.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("pairings", workspace_of(tenant))) as tx:
             ours = select(*_COLUMNS).where(pairings.c.id == pairing_id, *of_user(pairings, tenant))
             row = the_row(tx, ours, f"pairing {pairing_id!r}")
             tx.execute(delete(pairings).where(pairings.c.id == pairing_id))

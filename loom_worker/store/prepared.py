@@ -6,10 +6,14 @@ its columns keep their types; only the way to the driver is shorter.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
-from sqlalchemy import Connection, Delete, Dialect, Insert, Select, Update, bindparam, func, select
+from sqlalchemy import Connection, Delete, Dialect, Float, Insert, Select, Update, bindparam, func, select
 from sqlalchemy.types import TypeEngine
+
+FLOAT = 701
+"""PostgreSQL's number of its type double precision, by which SQLAlchemy chooses how to read one."""
 
 Statement = Select[Any] | Insert | Update | Delete
 Values = Mapping[str, Any]
@@ -22,7 +26,7 @@ def json_list(name: str) -> Select[Any]:
 
 
 class PreparedStatement:
-    """One statement. It is compiled for the database of the first transaction that runs it; any thread may run it."""
+    """One statement. It is compiled once for each engine that runs it; any thread may run it."""
 
     def __init__(self, statement: Statement, *, columns: Iterable[str] = ()) -> None:
         """Take a statement; nothing is compiled yet.
@@ -32,7 +36,7 @@ class PreparedStatement:
         """
         self.statement = statement
         self._columns = tuple(columns)
-        self._compiled: _Compiled | None = None
+        self._compiled: dict[str, _Compiled] = {}
 
     def first(self, tx: Connection, values: Values) -> Row | None:
         """The first row that it finds, None if there is none."""
@@ -59,13 +63,15 @@ class PreparedStatement:
     def run_each(self, tx: Connection, rows: Sequence[Values]) -> None:
         """Write once for each of these."""
         mine = self.compiled(tx.dialect)
-        _driver(tx).executemany(mine.sql, [mine.parameters(values) for values in rows])
+        with closing(_driver(tx).cursor()) as cursor:
+            cursor.executemany(mine.sql, [mine.parameters(values) for values in rows])
 
     def compiled(self, dialect: Dialect) -> "_Compiled":
         """The statement as the driver is given it."""
-        if self._compiled is None:
-            self._compiled = _Compiled(self.statement, self._columns, dialect)
-        return self._compiled
+        compiled = self._compiled.get(dialect.name)
+        if compiled is None:
+            compiled = self._compiled[dialect.name] = _Compiled(self.statement, self._columns, dialect)
+        return compiled
 
 
 class _Compiled:
@@ -117,4 +123,4 @@ def _writer(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | N
 
 
 def _reader(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
-    return kind.dialect_impl(dialect).result_processor(dialect, None)
+    return kind.dialect_impl(dialect).result_processor(dialect, FLOAT if isinstance(kind, Float) else None)

@@ -22,11 +22,11 @@ from loom_worker.store.audit import AuditRows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import remove_dated
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.fact_changes import remove_of_messages
 from loom_worker.store.purge import BATCH_CHARACTERS, REST_S
 from loom_worker.store.removal import remove
 from loom_worker.store.schema import DELETED, messages, outbox, sessions, steps, turns, unfinished, verdicts
-from loom_worker.store.space import give_back
 from loom_worker.store.tables import memory, memory_snapshots, spans, workflow_runs, workspaces
 
 DAY_MS = 24 * 3600 * 1000
@@ -97,7 +97,7 @@ class Retention:
         for walk in self._walks:
             if now_ms >= walk.rests_until_ms:
                 walk.go(now_ms)
-        give_back(self._database)
+        self._database.engine.give_back()
 
 
 class _Expiry(Protocol):
@@ -147,7 +147,7 @@ class _Journals:
             found = tx.execute(some.limit(ROWS)).all()
         for ids in _fitting((row[0], row[1]) for row in found):
             old = select(turns.c.id).where(turns.c.id.in_(ids), turns.c.completed_ms < before_ms, ~unfinished())
-            with self._database.write() as tx:
+            with self._database.write(lock=Lock.named("retention")) as tx:
                 tx.execute(delete(steps).where(steps.c.turn_id.in_(old)))
                 tx.execute(delete(verdicts).where(verdicts.c.turn_id.in_(old)))
         return found[-1][0] if len(found) == ROWS else ""
@@ -167,7 +167,7 @@ class _Deliveries:
         with self._database.read() as tx:
             found = tx.execute(some.limit(ROWS)).all()
         for ids in _fitting((row[0], row[1]) for row in found):
-            with self._database.write() as tx:
+            with self._database.write(lock=Lock.named("retention")) as tx:
                 tx.execute(delete(outbox).where(outbox.c.id.in_(ids), *is_done))
         return found[-1][0] if len(found) == ROWS else ""
 
@@ -186,7 +186,7 @@ class _Spans:
             is_full = (tx.execute(select(size)).scalar() or 0) > SPAN_BYTES
             old = [row.n for row in tx.execute(oldest) if is_full or row.added_ms < before_ms]
         if old:
-            with self._database.write() as tx:
+            with self._database.write(lock=Lock.named("retention")) as tx:
                 tx.execute(delete(spans).where(spans.c.n.in_(old)))
         return "more" if len(old) == ROWS else ""
 
@@ -267,7 +267,7 @@ class _Conversations:
                 past = _past(tx, lane, before_ms)
             if past is None:
                 return
-            with self._database.write() as tx:
+            with self._database.write(lock=Lock.lane(lane)) as tx:
                 tx.execute(delete(messages).where(messages.c.lane == lane, messages.c.n <= past.last_n))
                 up_to = select(turns.c.seq).where(turns.c.id == past.last_turn).scalar_subquery()
                 is_done = (turns.c.completed_ms < before_ms, ~unfinished())
@@ -335,7 +335,7 @@ def _delete_idle(database: Database, lane: str, before_ms: int) -> None:
     with database.read() as tx:  # the webhooks of a long session take a while to look through
         if tx.execute(select(sessions.c.lane).where(*is_idle, ~_has_pending)).first() is None:
             return
-    with database.write() as tx:
+    with database.write(lock=Lock.lane(lane)) as tx:
         row = tx.execute(select(sessions).where(*is_idle)).mappings().first()
         if row is not None:
             remove(tx, row, RETENTION, now_ms=moment_ms())
@@ -360,7 +360,7 @@ class OldRuns:
         for row in found:
             bounds = [each for each in (self._days, days.get(row.workspace)) if each is not None]
             if bounds and row.completed_ms is not None and row.completed_ms < before_ms - min(bounds) * DAY_MS:
-                with self._database.write() as tx:
+                with self._database.write(lock=Lock.named("retention")) as tx:
                     tx.execute(delete(workflow_runs).where(workflow_runs.c.id == row.id))
         return found[-1].id if len(found) == RUNS else ""
 

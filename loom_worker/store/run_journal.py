@@ -20,6 +20,7 @@ from loom_worker.store import turn_statements as statements
 from loom_worker.store.audit import note_act
 from loom_worker.store.cancel import interrupt_turn
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.removal import Deleted, remove, with_children
 from loom_worker.store.run_steps import RunPlan, RunStep, RunWriter
 from loom_worker.store.runs import read_stages, run_of, run_row, with_turns
@@ -70,7 +71,7 @@ class RunJournal:
         """
         if new.user is not None and user_of(tenant) not in (None, new.user):
             raise Forbidden(f"The key acts for one user, and {new.user!r} is another.", "other-user")
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             key = own_key(tenant, new.idempotency_key)
             earlier = _earlier(tx, tenant, key, new.fingerprint)
             if earlier is not None:
@@ -99,7 +100,7 @@ class RunJournal:
             Conflict: it has not ended, or is completed.
             Invalid, QueueFull, Forbidden, Unavailable: as for accept.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             before = dict(run_row(tx, tenant, run_id))
             key = own_key(tenant, asked.idempotency_key)
             earlier = _earlier(tx, tenant, key, asked.fingerprint)
@@ -127,7 +128,7 @@ class RunJournal:
 
         Not durable by itself: what a power cut takes back is done again, for the turns that have ended say so.
         """
-        with self._database.write() as tx:
+        with self._database.write(lock=WHOLE) as tx:
             writer = RunWriter.of(tx, run_id, self._limits, now_ms=now_ms)
             return None if writer is None else writer.go_on(self._plan)
 
@@ -139,7 +140,7 @@ class RunJournal:
 
     def cancel(self, tenant: Tenant, run_id: str, *, now_ms: int) -> CancelledRun:
         """Commit the request to end a run, with all turns of it that are under way."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             row = run_row(tx, tenant, run_id)
             writer = RunWriter.of(tx, run_id, self._limits, now_ms=now_ms)
             if writer is None or row["cancel"] is not None:
@@ -166,7 +167,7 @@ class RunJournal:
             NotFound: the tenant has no such run, or it asks nothing of that name.
             Conflict: it was decided already, or the run has ended.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             run_row(tx, tenant, run_id)
             stages = [each for each in read_stages(tx, run_id) if each.role == "approval" and _is_named(each.key, key)]
             if not stages:
@@ -187,7 +188,7 @@ class RunJournal:
         Raises:
             NotFound: the tenant has no such run.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             row = run_row(tx, tenant, run_id)
             # A stage that a retry goes on with is in a session of the run before, which stays.
             stages = read_stages(tx, run_id)

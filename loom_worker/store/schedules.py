@@ -3,7 +3,6 @@
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core import crash_points
 from loom_worker.core.errors import Conflict
@@ -11,6 +10,8 @@ from loom_worker.core.values.schedules import Firing, Schedule, ScheduleState, p
 from loom_worker.core.values.tenants import LOCAL, Actor
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import upsert
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.schema import turns
 from loom_worker.store.tables import schedules, workflow_runs
 
@@ -47,7 +48,7 @@ class Schedules:
         """Let a plan count from now on, unless another process has changed the schedule meanwhile."""
         known = state or ScheduleState(schedule.name)
         values = {"plan": plan_key(schedule, known), "cursor_ms": now_ms}
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("schedule", schedule.name)) as tx:
             if state is None:
                 tx.execute(upsert(schedules).values(name=schedule.name, **values).on_conflict_do_nothing())
                 return
@@ -57,12 +58,12 @@ class Schedules:
 
     def passed(self, firing: Firing, *, is_skipped: bool) -> bool:
         """Note that due times are over without a start; False if another process has dealt with them."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("schedule", firing.name)) as tx:
             return _moved(tx, firing, skipped=int(is_skipped))
 
     def refused(self, firing: Firing, error: str, *, now_ms: int) -> bool:
         """Note that a due time is over because its start was refused; False if another process has dealt with it."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("schedule", firing.name)) as tx:
             if not _moved(tx, firing):
                 return False
             values = {"error": error, "error_ms": now_ms}
@@ -71,7 +72,7 @@ class Schedules:
 
     def enable(self, schedule: Schedule, enabled: bool | None, *, now_ms: int, by: Actor = LOCAL) -> None:
         """Keep an operator's word; None: the file's counts again. What lay before it is not made up for."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("schedule", schedule.name)) as tx:
             row = tx.execute(_ALL.where(schedules.c.name == schedule.name)).mappings().first()
             before = ScheduleState(schedule.name) if row is None else _state(row)
             after = ScheduleState(schedule.name, enabled=enabled)
@@ -87,7 +88,7 @@ class Schedules:
 
     def note_start(self, schedule: Schedule, *, now_ms: int, by: Actor) -> None:
         """Add a start beside the plan to the audit."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("schedule", schedule.name)) as tx:
             _note(tx, schedule, "schedule.started", "started", now_ms=now_ms, by=by)
 
 

@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 
 from loom_worker.core.values.turns import UNFINISHED
+from loom_worker.store.dialect import COUNTER
 from loom_worker.store.tables import JSON_OR_NULL, METADATA, NOT_COMPLETED, where
 
 VERSION = "0032"
@@ -207,7 +208,7 @@ verdicts = Table(  # one judge on one answer; of no use once the turn has ended
 messages = Table(
     "messages",
     metadata,
-    Column("n", Integer, primary_key=True, autoincrement=True),
+    Column("n", COUNTER, primary_key=True, autoincrement=True),
     Column("id", String(40), nullable=False, unique=True),
     Column("lane", ForeignKey("sessions.lane", ondelete="CASCADE"), nullable=False),
     Column("session_id", String(128), nullable=False),
@@ -289,7 +290,7 @@ outbox = Table(
 usage = Table(
     "usage",
     metadata,
-    Column("n", Integer, primary_key=True, autoincrement=True),
+    Column("n", COUNTER, primary_key=True, autoincrement=True),
     Column("workspace", String(64), nullable=False),
     Column("session_id", String(128), nullable=False),
     Column("user", Text),  # of the session, which may be deleted by now

@@ -21,6 +21,7 @@ from loom_worker.core.values.workspaces import Rules
 from loom_worker.store import purge, rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.removal import Deleted, remove, with_children
 from loom_worker.store.schema import DELETED, sessions, turns
 from loom_worker.store.tables import memory
@@ -56,7 +57,7 @@ class Sessions:
         Raises:
             Conflict: the workspace has a session of that id, perhaps one of another user.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.session(workspace_of(tenant), new.id or "")) as tx:
             if new.id is not None and find(tx, workspace_of(tenant), new.id) is not None:
                 raise Conflict(f"Session {new.id!r} exists already.", "session-exists")
             return rows.session(add(tx, tenant, new, now_ms=now_ms))
@@ -108,7 +109,7 @@ class Sessions:
         Raises:
             NotFound: the tenant has no such session.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.session(workspace_of(tenant), session_id)) as tx:
             row = found(tx, tenant, session_id)
             changes = patch.changes()
             if patch.version is not None and patch.agent is not None and not row["agent"]:
@@ -124,7 +125,7 @@ class Sessions:
         From now on nobody finds it or anything in it, none of its turns runs, and its id is free. ``purge`` removes its
         rows.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             of_session = with_children(tx, found(tx, tenant, session_id))
             deletions = [remove(tx, row, by, now_ms=moment_ms()) for row in of_session]
         return tuple(map(self.with_ended_turns, deletions))
@@ -159,7 +160,7 @@ class Sessions:
         with self._database.read() as tx:
             if not purge.has_rows(tx):  # asked every second, and seldom anything to write
                 return 0
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("purge")) as tx:
             removed = purge.remove_batch(tx, limit=limit)
         if removed:
             time.sleep(purge.REST_S)
@@ -178,7 +179,7 @@ class Sessions:
             removed = [name for name, value in changes.items() if value is None]
             merged = {name: value for name, value in {**before, **changes}.items() if name not in removed}
             fits(merged)
-            with self._database.write() as tx:
+            with self._database.write(lock=Lock.lane(lane)) as tx:
                 if of_lane(tx, lane)["kernel"] == before:
                     values = {"kernel": merged, "updated_ms": moment_ms()}
                     tx.execute(update(sessions).where(sessions.c.lane == lane).values(**values))

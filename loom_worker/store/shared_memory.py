@@ -7,13 +7,14 @@ from hashlib import sha256
 from typing import Any
 
 from sqlalchemy import Connection, Integer, Select, and_, bindparam, delete, func, select
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import Conflict, Flaw, Invalid, NotFound
 from loom_worker.core.values.children import Ancestor
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.pages import Page
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import upsert
+from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.schema import shared_memory as rows
 from loom_worker.store.tables import run_stages
@@ -107,6 +108,11 @@ class SharedChanges:
     has_more: bool
 
 
+def _lock(namespace: Namespace) -> Lock:
+    """Keeps its revision, and the number of its keys, from others."""
+    return Lock.named("shared memory", namespace.workspace, namespace.name, namespace.owner)
+
+
 class SharedMemory:
     """The table of shared memory.
 
@@ -145,7 +151,7 @@ class SharedMemory:
         """
         check_key(key)
         _check_value(value)
-        with self._database.write() as tx:
+        with self._database.write(lock=_lock(namespace)) as tx:
             before = _row(tx, namespace, key)
             _check_version(before, key, change.expected_version)
             if before is None or before["is_deleted"]:
@@ -175,7 +181,7 @@ class SharedMemory:
             Invalid: it is not a valid key.
         """
         check_key(key)
-        with self._database.write() as tx:
+        with self._database.write(lock=_lock(namespace)) as tx:
             before = _row(tx, namespace, key)
             if before is None or before["is_deleted"]:
                 raise NotFound(f"There is no key {key!r}.")
@@ -230,7 +236,7 @@ class SharedMemory:
             old = tx.execute(select(*key, rows.c.version).where(is_old).limit(limit)).all()
         if not old:
             return 0
-        with self._database.write() as tx:
+        with self._database.write(lock=WHOLE) as tx:
             removed = 0
             for *key_of_row, version in old:  # a key that was written again meanwhile has another version
                 same_row = and_(*(column == value for column, value in zip(key, key_of_row, strict=True)))

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, bindparam, update
 
-from loom_worker.core.errors import BudgetSpent, Conflict, Flaw, Forbidden, Invalid, QueueFull
+from loom_worker.core.errors import BudgetSpent, Conflict, Conflicted, Flaw, Forbidden, Invalid, QueueFull
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.budgets import Payer, has_usd
 from loom_worker.core.values.channels import Channel
@@ -24,6 +24,7 @@ from loom_worker.store import turn_statements as statements
 from loom_worker.store.budgets import check_left
 from loom_worker.store.cancel import overrule
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.files import take
 from loom_worker.store.pairings import asking_user, with_user
 from loom_worker.store.schedules import claim
@@ -70,6 +71,14 @@ class NoTerms:
 NO_TERMS = NoTerms()
 
 
+class _Accept(Protocol):
+    """Accepts a turn in a transaction."""
+
+    def __call__(self, tx: Connection, *, is_alone: bool) -> tuple[Turn, bool]:
+        """Args: is_alone: nobody else writes meanwhile."""
+        ...
+
+
 def submit(
     database: Database,
     limits: LimitSettings,
@@ -100,16 +109,17 @@ def submit(
     """
     tenant, new_session = session
     new = _with_own_key(tenant, new)
-    with database.write(durable=True) as tx:
+    named = new_session.agent
+    made = replace(new_session, agent=named or DEFAULT_AGENT)
+
+    def accept(tx: Connection, *, is_alone: bool) -> tuple[Turn, bool]:
         earlier = _earlier(tx, tenant, new)
         if earlier is not None:
             return earlier, True
-        named = new_session.agent
-        made = replace(new_session, agent=named or DEFAULT_AGENT)
         user = asking_user(tx, tenant, new)
         owner = found_or_added(tx, tenant, replace(made, user=user), now_ms=now_ms)
         owner = _with_agent(tx, with_user(tx, owner, user), named)
-        depth = _Entrance(tx, limits, terms, now_ms).admit(owner, new)
+        depth = _Entrance(tx, limits, terms, now_ms, is_alone).admit(owner, new)
         if new.double_texting in ("interrupt", "rollback"):
             overrule(tx, owner, new.double_texting)
         take(tx, owner, new.parts, most_bytes=limits.workspace_file_bytes)
@@ -117,6 +127,20 @@ def submit(
         if new.firing is not None:
             claim(tx, new.firing, turn.id)
         return turn, False
+
+    # Files belong to no session, and whoever removes unused ones must not miss that these are used now.
+    lock = WHOLE if new.parts else Lock.session(workspace_of(tenant), new_session.id or "")
+    return _accepted(database, lock, accept)
+
+
+def _accepted(database: Database, lock: Lock, accept: "_Accept") -> tuple[Turn, bool]:
+    """Under a lock and, where something beside the session was in the way, once more alone."""
+    try:
+        with database.write(durable=True, lock=lock) as tx:
+            return accept(tx, is_alone=lock is WHOLE)
+    except Conflicted:
+        with database.write(durable=True, lock=WHOLE) as tx:
+            return accept(tx, is_alone=True)
 
 
 def replayed(database: Database, tenant: Tenant, new: NewTurn) -> Turn | None:
@@ -127,7 +151,7 @@ def replayed(database: Database, tenant: Tenant, new: NewTurn) -> Turn | None:
     """
     if new.idempotency_key is None:
         return None
-    with database.write() as tx:
+    with database.write(lock=Lock.named("idempotency", workspace_of(tenant), new.idempotency_key)) as tx:
         return _earlier(tx, tenant, _with_own_key(tenant, new))
 
 
@@ -151,7 +175,8 @@ def retry(
         Invalid, QueueFull, Forbidden, Unavailable: as for submit.
     """
     tenant, turn_id = failed_turn
-    with database.write(durable=True) as tx:
+
+    def accept(tx: Connection, *, is_alone: bool) -> tuple[Turn, bool]:
         failed = turn_row(tx, tenant, turn_id)
         new = _with_own_key(tenant, _again(failed, asked))
         earlier = _earlier(tx, tenant, new)
@@ -160,8 +185,10 @@ def retry(
         if failed["status"] != "failed":
             raise Conflict(f"Turn {turn_id} did not fail, it is {failed['status']}.", "not-retryable")
         owner = _with_agent(tx, found(tx, tenant, failed["session_id"]), None)
-        depth = _Entrance(tx, limits, terms, now_ms).admit(owner, new)
+        depth = _Entrance(tx, limits, terms, now_ms, is_alone).admit(owner, new)
         return insert_turn(tx, limits, owner, new, now_ms=now_ms, position=depth), False
+
+    return _accepted(database, Lock.turn(turn_id), accept)
 
 
 def _again(failed: Any, asked: Retry) -> NewTurn:
@@ -249,6 +276,8 @@ class _Entrance:
     limits: LimitSettings
     terms: AgentTerms
     now_ms: int
+    is_alone: bool
+    """Nobody else writes meanwhile."""
 
     def admit(self, owner: Any, new: NewTurn) -> int:
         """How many unfinished turns of its session are before it."""
@@ -284,7 +313,7 @@ class _Entrance:
         payer = Payer(owner["workspace"], owner["lane"], agent, own)
         limits = payer.limits(turn=None, session=owner["budget"], workspace=rules.budget, now_ms=self.now_ms)
         try:
-            check_left(self.tx, limits, now_ms=self.now_ms)
+            check_left(self.tx, limits, now_ms=self.now_ms, is_alone=self.is_alone)
         except BudgetSpent as error:
             raise spent(error, now_ms=self.now_ms) from error
 

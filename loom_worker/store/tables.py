@@ -20,13 +20,17 @@ from sqlalchemy import (
     text,
 )
 
+from loom_worker.store.dialect import COUNTER
+
 METADATA = MetaData()
 JSON_OR_NULL = JSON(none_as_null=True)
 
 
 def where(condition: str) -> Any:
     """The arguments of an index that holds only the rows of which a condition is true."""
-    return dict.fromkeys(("sqlite_where", "postgresql_where"), text(condition))
+    # Unquoted, ``user`` is the current role on PostgreSQL; quoted, SQLite would store another text than it has.
+    quoted = condition.replace("user ", '"user" ')
+    return {"sqlite_where": text(condition), "postgresql_where": text(quoted)}
 
 
 NOT_COMPLETED = where("completed_ms IS NULL")
@@ -289,7 +293,7 @@ embedding_cursors = Table(  # how far the messages of a session are embedded
 agent_messages = Table(
     "agent_messages",
     METADATA,
-    Column("n", Integer, primary_key=True, autoincrement=True),  # the order in which they came
+    Column("n", COUNTER, primary_key=True, autoincrement=True),  # the order in which they came
     Column("id", String(40), nullable=False, unique=True),
     Column("workspace", String(64), nullable=False),
     Column("scope", Text, nullable=False),  # who shares the queue: see scope_of (values/agent_messages.py)
@@ -535,7 +539,7 @@ file_uses = Table(  # sessions whose messages hold a file: with the last of them
 spans = Table(  # what a turn's journal does not tell: webhook attempts, compressions, spans that tools make themselves
     "spans",
     METADATA,
-    Column("n", Integer, primary_key=True, autoincrement=True),
+    Column("n", COUNTER, primary_key=True, autoincrement=True),
     Column("turn_id", ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
     Column("added_ms", BigInteger, nullable=False),
     Column("body", JSON_OR_NULL, nullable=False),
@@ -545,11 +549,11 @@ spans = Table(  # what a turn's journal does not tell: webhook attempts, compres
 trace_outbox = Table(  # what is still to be exported; empty unless there is somewhere to export to
     "trace_outbox",
     METADATA,
-    Column("n", Integer, primary_key=True, autoincrement=True),
+    Column("n", COUNTER, primary_key=True, autoincrement=True),
     # No foreign keys, for these would need indexes, and every turn's end would write three pages more instead of one;
     # an entry of a turn that is gone is taken and dropped.
     Column("turn_id", String(40), nullable=False),
-    Column("span_n", Integer),  # of ``spans``; null: all spans that the turn's journal tells
+    Column("span_n", COUNTER),  # of ``spans``; null: all spans that the turn's journal tells
     Column("added_ms", BigInteger, nullable=False),
     Column("held_until_ms", BigInteger, nullable=False, server_default="0"),  # an exporter has it until then
 )

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
 
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.tables import spans, trace_outbox
 from loom_worker.store.turn_statements import ENQUEUE_TRACE
 
@@ -67,19 +68,19 @@ class TraceOutbox:
         Args:
             hold_ms: if this process dies, another one may take them after this time.
         """
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("traces")) as tx:
             taken = tx.execute(_TAKE, {"most": most, "now_ms": now_ms, "until_ms": now_ms + hold_ms})
             return _entries(tx, [(row.n, row.turn_id, row.span_n) for row in taken])
 
     def remove(self, ns: Sequence[int]) -> None:
         if ns:
-            with self._database.write() as tx:
+            with self._database.write(lock=Lock.named("traces")) as tx:
                 tx.execute(delete(trace_outbox).where(trace_outbox.c.n.in_(ns)))
 
     def hold(self, ns: Sequence[int], *, until_ms: int) -> None:
         """Keep entries that were taken from others until then."""
         if ns:
-            with self._database.write() as tx:
+            with self._database.write(lock=Lock.named("traces")) as tx:
                 tx.execute(update(trace_outbox).where(trace_outbox.c.n.in_(ns)).values(held_until_ms=until_ms))
 
     def release(self, ns: Sequence[int]) -> None:
@@ -109,7 +110,7 @@ class TraceOutbox:
         if beyond <= 0:
             return ()
         oldest = select(trace_outbox.c.n).order_by(trace_outbox.c.n).limit(min(beyond, limit))
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.named("traces")) as tx:
             dropped = tx.execute(delete(trace_outbox).where(trace_outbox.c.n.in_(oldest)).returning(*_ENTRY))
             return _entries(tx, [(row.n, row.turn_id, row.span_n) for row in dropped])
 

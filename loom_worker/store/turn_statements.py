@@ -7,9 +7,9 @@ are what a turn costs; ``tests/unit/store/test_turn_statements.py`` holds that e
 from functools import cache
 
 from sqlalchemy import BindParameter, Float, Integer, String, Text, and_, bindparam, case, func, insert, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.store import rows
+from loom_worker.store.dialect import greatest, upsert
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import (
     calls,
@@ -205,7 +205,7 @@ COUNT_USES = PreparedStatement(
         index_elements=["workspace", "pattern_id", "digest"],
         set_={
             **{name: pattern_uses.c[name] + _put.excluded[name] for name in _SUMMED},
-            "last_ms": func.max(pattern_uses.c.last_ms, _put.excluded.last_ms),
+            "last_ms": greatest(pattern_uses.c.last_ms, _put.excluded.last_ms),
         },
     ),
     columns=pattern_uses.c.keys(),

@@ -17,6 +17,7 @@ from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store import rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.schema import DELETED, kept, sessions, steps, turn_columns, turns, unfinished, verdicts
 from loom_worker.store.sessions import found
 from loom_worker.store.tables import workspace_depths
@@ -213,7 +214,7 @@ def set_webhook(database: Database, tenant: Tenant, turn_id: str, webhook: Webho
         NotFound: the tenant has no such turn.
         Conflict: the turn has ended, or has a webhook under another name already, which is not replaced.
     """
-    with database.write(durable=True) as tx:
+    with database.write(durable=True, lock=Lock.turn(turn_id)) as tx:
         row = turn_row(tx, tenant, turn_id)
         known = rows.webhook(row)
         if row["completed_ms"] is not None:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, literal, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.audit import TURN_ENDED
@@ -12,6 +11,8 @@ from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import upsert
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.fact_changes import remove_of_user
 from loom_worker.store.files import abandon
 from loom_worker.store.removal import DELETED_REASON, Deleted, remove
@@ -54,7 +55,7 @@ class Users:
                 being deleted.
         """
         is_kept = and_(*of_user(api_keys, who), api_keys.c.revoked_ms.is_(None))
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             known = tx.execute(select(user_deletions).where(*of_user(user_deletions, who))).first()
             keys = tx.execute(select(api_keys.c.id).where(is_kept).order_by(api_keys.c.id)).scalars().all()
             has_session, is_paired = _has(tx, sessions, who), _has(tx, pairings, who)
@@ -77,7 +78,7 @@ class Users:
 
     def delete_some(self, who: WorkspaceUser, *, now_ms: int) -> tuple[Deleted, ...]:
         """Delete the next sessions, with the turns that run in them; empty: none is left."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             rows = tx.execute(select(sessions).where(*of_user(sessions, who)).limit(SESSIONS)).mappings().all()
             key_id = tx.execute(select(user_deletions.c.key_id).where(*of_user(user_deletions, who))).scalar()
             if not rows or key_id is None:
@@ -105,7 +106,7 @@ class Users:
 
     def finish(self, who: WorkspaceUser, *, now_ms: int) -> None:
         """Note that the user is deleted, unless a session was made meanwhile: the next sweep goes on then."""
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             row = tx.execute(select(user_deletions).where(*of_user(user_deletions, who))).mappings().first()
             if row is None or _has(tx, sessions, who):
                 return

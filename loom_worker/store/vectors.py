@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import BigInteger, Connection, Integer, and_, bindparam, func, or_, select
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.tiers import Scope
 from loom_worker.store import ledger
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import upsert
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.ledger import Charge
 from loom_worker.store.schema import messages, sessions
 from loom_worker.store.sessions import find_lane, within
@@ -115,7 +116,7 @@ class MessageVectors:
             {"n": n, "lane": lane, "model": model, "dimensions": len(vector), "vector": packed(vector)}
             for n, vector in found.items()
         ]
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(lane)) as tx:
             if charge is not None:
                 ledger.charge(tx, lane, charge, now_ms=now_ms)
             if find_lane(tx, lane) is None or _up_to(tx, lane, model) != done.after_n:

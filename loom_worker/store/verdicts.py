@@ -21,6 +21,7 @@ from loom_worker.core.values.workspaces import NO_RULES, Rules
 from loom_worker.store import rows
 from loom_worker.store.budgets import settle
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.fence import check_fence
 from loom_worker.store.ledger import Charge, charge
 from loom_worker.store.schema import calls, sessions, steps, turns, unfinished, verdicts
@@ -125,7 +126,7 @@ class Verdicts:
             Fenced: another worker owns the turn.
         """
         found = []
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(claim.turn.lane)) as tx:
             check_fence(tx, claim)
             for verdict in again:
                 was = {"was_status": verdict.status, "died": verdict.status == "running", "now_ms": now_ms}
@@ -158,7 +159,7 @@ class Verdicts:
     ) -> Verdict | None:
         """Take a verdict that was sent; None if it was taken, sent again, or its turn has ended."""
         mine = {"of_turn": turn_id, "of_reply": reply_n, "at": position}
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.turn(turn_id)) as tx:
             if tx.execute(_CLAIM, mine | {"was_sends": send, "by": worker, "now_ms": now_ms}).rowcount != 1:
                 return None
             return rows.verdict(tx.execute(_FIND, mine).mappings().one())
@@ -174,7 +175,7 @@ class Verdicts:
             How many of its panel's verdicts are still open; None if it came too late and was dropped.
         """
         turn_id, now_ms = caller.turn_id, done.finished_ms or 0
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(caller.lane)) as tx:
             new = {f"new_{name}": getattr(done, name) for name in _DONE}
             is_stored = tx.execute(_CLOSE, _ours(turn_id, done) | new).rowcount == 1
             if settlement is not None and (is_stored or not _has(tx, turn_id, done)):
@@ -189,7 +190,7 @@ class Verdicts:
         Raises:
             Fenced: another worker owns the turn.
         """
-        with self._database.write() as tx:
+        with self._database.write(lock=Lock.lane(claim.turn.lane)) as tx:
             check_fence(tx, claim)
             for verdict in dead:
                 new = {f"new_{name}": getattr(verdict, name) for name in _DONE}

@@ -1,7 +1,6 @@
 """Workspaces and their rules; one for which nothing was ever set has no row."""
 
 from sqlalchemy import Connection, bindparam, select, update
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.tenants import LOCAL, Actor
@@ -9,6 +8,8 @@ from loom_worker.core.values.workspaces import Rules, Workspace
 from loom_worker.store.audit import note_act
 from loom_worker.store.cancel import weaker_than
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import upsert
+from loom_worker.store.engines.engine import Lock
 from loom_worker.store.schema import turns
 from loom_worker.store.tables import workspaces
 from loom_worker.store.turns import begun, waiting_or_begun
@@ -57,7 +58,7 @@ class Workspaces:
             The workspace, and the lanes that must hear of it: those whose turns are interrupted, for the workspace is
             disabled now, or those with turns that may run again.
         """
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=Lock.named("workspace", name)) as tx:
             row = tx.execute(_FIND, {"our_name": name}).mappings().first()
             stored = {} if row is None else row["rules"]
             before = Rules.of(stored)

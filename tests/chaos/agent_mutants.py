@@ -15,6 +15,7 @@ from loom_worker.store import children, journal
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.children import Children
 from loom_worker.store.claims import Claims
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.tables import agent_messages, blobs
 from loom_worker.turn import ending
 
@@ -26,7 +27,7 @@ def _doubled_child() -> None:
     def hasty(self: Children, claim: Claim, new: Sequence[NewChild], *, now_ms: int) -> Any:
         if next(counter) % 3:
             return begin(self, claim, new, now_ms=now_ms)
-        with self._database.write(durable=True) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             for child in new:
                 self._accept(tx, claim, child, now_ms=now_ms)
         raise Interrupted("The worker went away between two transactions.")
@@ -54,7 +55,7 @@ def _untaken_message() -> None:
 
     def careless(self: AgentMessages, claim: Claim, call: Call, **how: Any) -> tuple[AgentMessage, ...]:
         taken = take(self, claim, call, **how)
-        with self._database.write() as tx:
+        with self._database.write(lock=WHOLE) as tx:
             ids = [message.id for message in taken]
             tx.execute(update(agent_messages).where(agent_messages.c.id.in_(ids)).values(status="queued", attempts=0))
         return taken

@@ -33,6 +33,7 @@ from loom_worker.memory.summarize import CompressionRules
 from loom_worker.service import service
 from loom_worker.store import approvals, calls, claims, fact_changes, journal, memory, rows
 from loom_worker.store import turn_statements as statements
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import calls as calls_table
 from loom_worker.store.schema import steps, turns, verdicts
@@ -94,7 +95,7 @@ def _repeated_tool() -> None:
 
     def claim(self: calls.Calls, turn_id: str, position: int, _send: int, *, worker: str, **times: Any) -> Call | None:
         here = and_(calls_table.c.turn_id == turn_id, calls_table.c.position == position)
-        with self._database.write() as tx:
+        with self._database.write(lock=WHOLE) as tx:
             taken = {"status": "running", "worker": worker, "started_ms": times["now_ms"]}
             tx.execute(update(calls_table).where(here).values(**taken))
             row = tx.execute(select(calls_table).where(here)).mappings().first()

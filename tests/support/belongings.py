@@ -19,6 +19,7 @@ from loom_worker.core.values.tools import Caller
 from loom_worker.core.values.turns import NewTurn
 from loom_worker.core.values.webhooks import Webhook
 from loom_worker.store.agent_errors import NewAgentError
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.fact_changes import learn
 from loom_worker.store.sessions import of_lane
 from loom_worker.store.tables import memory_snapshots
@@ -106,7 +107,7 @@ def belongings(stage: WebStage, holder: KeyHolder, marker: str) -> Belongings:
 def _fact(stage: WebStage, lane: str, who: WorkspaceUser, marker: str) -> str:
     """A fact that a session of the user says."""
     said = StatedFact("user", "likes", marker, "msg_1", n=1, said_ms=1_795_253_400_000)
-    with stage.database.write() as tx:
+    with stage.database.write(lock=WHOLE) as tx:
         learn(tx, of_lane(tx, lane), LearnedFacts("user", (said,)), now_ms=1_795_253_400_000)
     return stage.service.facts.page(who, FactFilter(), limit=1, after=None).items[0].id
 
@@ -123,6 +124,6 @@ def _run(stage: WebStage, holder: KeyHolder, marker: str) -> Run:
 
 def _snapshot(stage: WebStage, lane: str, session_id: str, marker: str) -> str:
     row = {"id": new_id("snap_"), "lane": lane, "session_id": session_id, "snapshot_type": "l2", "content": marker}
-    with stage.database.write() as tx:
+    with stage.database.write(lock=WHOLE) as tx:
         tx.execute(insert(memory_snapshots), row | {"token_count": 9, "from_n": 0, "to_n": 0, "created_ms": 0})
     return str(row["id"])

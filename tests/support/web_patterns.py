@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.patterns import Effect, Pattern, PatternUse
 from loom_worker.patterns.library import load
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.patterns import enter_uses
 from tests.support.pattern_files import write
 from tests.support.web_stage import WebStage
@@ -59,7 +60,7 @@ def keep_effect(stage: WebStage, workspace: str, pattern_id: str, digest: str, e
     ends += [None] * (effect.uses - len(ends))
     assert effect.last_ms is not None
     use = PatternUse(pattern_id, digest, "matched")
-    with stage.database.write() as tx:
+    with stage.database.write(lock=WHOLE) as tx:
         for n, is_success in enumerate(ends):
             spent = Usage() if n else Usage(input_tokens=effect.tokens, cost_usd=Decimal(str(effect.cost_usd)))
             enter_uses(tx, workspace, [use], is_success=is_success, spent=spent, now_ms=effect.last_ms)

@@ -48,6 +48,7 @@ from loom_worker.service.waiting.waiter import TurnWaiter
 from loom_worker.service.workflow_runs import WorkflowRuns
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.patterns import PatternUses
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.tables import memory_snapshots
@@ -117,7 +118,7 @@ class BreakableDatabase(Database):
     def begin_again(self, template: Path) -> None:
         """Hold what the template holds; compiling the statements anew for every test would cost 50 ms."""
         self.is_down = False
-        with closing(sqlite3.connect(template)) as source, closing(sqlite3.connect(self._file)) as target:
+        with closing(sqlite3.connect(template)) as source, closing(sqlite3.connect(self.engine.files[0])) as target:
             target.execute("PRAGMA synchronous=OFF")  # nobody needs it after a power cut
             source.backup(target)
 
@@ -128,9 +129,9 @@ class BreakableDatabase(Database):
             yield tx
 
     @contextmanager
-    def write(self, *, durable: bool = False, is_timed: bool = True) -> Iterator[Connection]:
+    def write(self, *, lock: Lock, durable: bool = False, is_timed: bool = True) -> Iterator[Connection]:
         self._require_up()
-        with super().write(durable=durable, is_timed=is_timed) as tx:
+        with super().write(lock=lock, durable=durable, is_timed=is_timed) as tx:
             yield tx
 
     def _require_up(self) -> None:
@@ -322,7 +323,7 @@ class WebStage:
             | {"token_count": 90, "from_n": 0, "to_n": 0, "created_ms": 0}
             for snapshot_id, content in zip(ids, contents, strict=True)
         ]
-        with self.database.write() as tx:
+        with self.database.write(lock=WHOLE) as tx:
             tx.execute(insert(memory_snapshots), rows)
         return ids
 

@@ -1,17 +1,20 @@
 """What no tool of a user may read or change: the home, with conversations, secrets, logs, results of all sessions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from loom_worker.core.settings_tree import Settings
-from loom_worker.core.variables import database_path
 
 _BESIDE_DATABASE = ("", "-wal", "-shm", "-journal")
 
 
-def limits(settings: Settings) -> dict[str, list[str]]:
-    """Arguments of ``landlock.confine``: Loom's files, and what of the home is the user's own."""
-    hidden = {path.resolve() for path in _paths(settings)}
+def limits(settings: Settings, database: Iterable[Path]) -> dict[str, list[str]]:
+    """Arguments of ``landlock.confine``: Loom's files, and what of the home is the user's own.
+
+    Args:
+        database: the files of the database.
+    """
+    hidden = {path.resolve() for path in (*_paths(settings), *database)}
     home = settings.home.resolve()
     looms = hidden - {home}
 
@@ -32,5 +35,3 @@ def _paths(settings: Settings) -> Iterator[Path]:
     yield from (settings.home / name for name in ("", "valkey", "logs", "crashes"))
     yield settings.home.parent / ".env"  # of a project whose home lies in it: keys may stand there
     yield settings.blobs.folder
-    database = database_path(settings.database_url)
-    yield from (Path(f"{database}{suffix}") for suffix in _BESIDE_DATABASE)

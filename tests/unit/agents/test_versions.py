@@ -17,6 +17,7 @@ from loom_worker.core.values.agents import Agent
 from loom_worker.demo.workflows import shipped_workflows
 from loom_worker.store.agent_versions import AgentVersions
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.prepare import prepare
 from loom_worker.workflows.load import LiveWorkflows
 from tests.support.clock import Clock
@@ -129,7 +130,7 @@ def test_a_version_that_this_loom_refuses_or_does_not_have_is_named_with_a_way_o
     write("one")
     agents = recorded(folder, database, clock)
     agents.current()
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         bad = '{"agent": {"name": "a", "tools": 7}}'
         tx.exec_driver_sql(f"INSERT INTO agent_versions VALUES ('a', 9, 'bad', 'x', '{bad}', 'file', 1)")
     with pytest.raises(BadFile, match=r"refuses its version 'bad': agent.tools.*loom agents activate a"):
@@ -164,12 +165,12 @@ def test_without_a_database_agents_are_as_their_files_say(
 ) -> None:
     write("one")
     agents = recorded(folder, database, clock)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("ALTER TABLE agent_versions RENAME TO away")
     for _ in range(2):
         assert is_as(agents.current("a").agents["a"], "1", "one")
     assert [line for line in caplog.messages if "cannot be stored" in line][1:] == []
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("ALTER TABLE away RENAME TO agent_versions")
     agents.current("a")
     assert "a" in AgentVersions(database).newest()

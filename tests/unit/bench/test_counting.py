@@ -12,6 +12,7 @@ from bench.counting import counted_connect, entry
 from bench.counts import Counters
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 
 ROOT = Path(__file__).parents[3]
 
@@ -88,11 +89,11 @@ def test_what_goes_through_looms_own_database_is_counted(
 ) -> None:
     monkeypatch.setattr(sqlite3, "connect", counted_connect(sqlite3.connect, counters))
     with closing(Database(f"sqlite:///{tmp_path}/loom.db", sync="full")) as database:
-        with database.write(durable=True) as tx:
+        with database.write(durable=True, lock=WHOLE) as tx:
             tx.exec_driver_sql("CREATE TABLE notes (text)")
             tx.exec_driver_sql("INSERT INTO notes VALUES (1)")
         before = counts.read(folder)["web"]
-        with database.write() as tx:
+        with database.write(lock=WHOLE) as tx:
             tx.exec_driver_sql("INSERT INTO notes VALUES (2)")
         with database.read() as tx:
             tx.exec_driver_sql("SELECT * FROM notes").all()

@@ -14,8 +14,9 @@ from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.audit import AuditEntry
 from loom_worker.store.audit import append
-from loom_worker.store.backup import back_up
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
+from loom_worker.store.engines.sqlite_backup import back_up
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
 
@@ -32,7 +33,7 @@ def run(settings: Settings) -> Run:
 
 @pytest.fixture
 def rows(database: Database) -> Database:
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         for workspace in ("acme", "acme", "other"):
             append(tx, AuditEntry(workspace=workspace, at_ms=1, action="key.created", subject="key_1"))
     return database
@@ -40,7 +41,7 @@ def rows(database: Database) -> Database:
 
 def changed(database: Database) -> None:
     """Somebody changes the second row of acme."""
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("DROP TRIGGER audit_is_not_changed")
         tx.exec_driver_sql("UPDATE audit SET user = 'x' WHERE workspace = 'acme' AND seq = 2")
 

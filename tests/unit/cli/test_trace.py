@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from loom_worker.cli.main import main
 from loom_worker.core.values.spans import LaterSpans, TraceSpan
 from loom_worker.core.values.turns import NewTurn, Turn
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.turn_records import add_spans
 from tests.support.cli_server import Loom
 from tests.support.fake_loom import TURN, FakeLoom
@@ -55,7 +56,7 @@ def test_a_trace_of_several_pages_is_shown_whole(loom: Loom, stage: WebStage) ->
     stage.worker.finish(turn.id, "So.")
     wide = {f"loom.note.{n}": "x" * 4000 for n in range(4)}
     more = tuple(TraceSpan("a" * 32, f"{n:016x}", None, "webhook.deliver", n, n + 1, wide) for n in range(150))
-    with stage.database.write() as tx:
+    with stage.database.write(lock=WHOLE) as tx:
         add_spans(tx, LaterSpans(turn.id, more), now_ms=1)
     assert stage.service.traces.of_turn("default", turn.id)[-1].end_us is not None
     result = loom(turn.id)

@@ -10,6 +10,7 @@ from loom_worker.core.values.sessions import Session
 from loom_worker.llm.embeddings import BATCH_TEXTS, InputRefused
 from loom_worker.memory.embed import AGAIN_MS, DONE, HARMLESS, STEPS, Progress
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.vectors import MessageVectors, Reach
 from tests.unit.memory.recall.made import Talk
@@ -141,7 +142,7 @@ def test_nothing_of_a_deleted_session_is_sent(talk: Talk) -> None:
 
 def test_a_budget_that_is_used_up_pays_for_no_vectors(talk: Talk) -> None:
     talk.database.close()
-    with talk.database.write() as tx:
+    with talk.database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("""UPDATE sessions SET budget = '{"tokens": 1}'""")
     told = Told()
     assert embedding(talk.database, told).embed(session(talk)) == DONE

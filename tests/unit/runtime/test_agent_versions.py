@@ -18,6 +18,7 @@ from loom_worker.runtime.agents import AgentRegistry
 from loom_worker.store.agent_versions import AgentVersions
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
 from loom_worker.turn.agent_runtime import AgentRuntime
@@ -115,7 +116,7 @@ def test_where_nothing_is_kept_a_session_follows_the_file(
 ) -> None:
     first = claim(database, settings, "s")
     assert answering(started("old", agent_pin="none"), first).agent.system_prompt == "old"
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("UPDATE sessions SET agent_version = '1'")
     choice = Sessions(database).get("acme", "s").choice
     assert started("new", agent_pin="none").runtime("a", choice, "acme").agent.system_prompt == "new"

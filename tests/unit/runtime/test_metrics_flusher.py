@@ -10,6 +10,7 @@ from loom_worker.core.metric_recorder import Recorder
 from loom_worker.core.values.chat import Usage
 from loom_worker.runtime.metrics_flusher import MetricsFlusher
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.metric_values import FOLDED, MetricValues
 from tests.support.until import until
@@ -24,7 +25,7 @@ def stored(database: Database) -> float:
 
 
 def renamed(database: Database, before: str, after: str) -> None:
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql(f"ALTER TABLE {before} RENAME TO {after}")
 
 

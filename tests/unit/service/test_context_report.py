@@ -17,6 +17,7 @@ from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.tiers import MemoryTiers
 from loom_worker.service.context_report import ContextReport
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from tests.support.registry import made_components
 from tests.unit.store import made
 from tests.unit.store.facts_made import states
@@ -50,7 +51,7 @@ def test_the_layers_of_a_session_are_shown_with_their_shares(context_report: Con
 def test_tokens_are_shown_as_the_provider_counts_them(context_report: ContextReport, database: Database) -> None:
     made.said(database, turns=3)
     before = context_report.context(made.WORKSPACE, "s1")["used_tokens"]
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("UPDATE sessions SET token_correction = 0.5")
     assert context_report.context(made.WORKSPACE, "s1")["used_tokens"] == pytest.approx(before / 2, rel=0.05)
 
@@ -109,7 +110,7 @@ def test_l2_is_bounded_by_its_share_and_by_its_most_tokens(context_report: Conte
 
 def test_another_database_makes_the_system_text_anew(context_report: ContextReport, database: Database) -> None:
     made.said(database, turns=1)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("UPDATE sessions SET rom = 'old', agent_version = '1'")
         tx.exec_driver_sql("INSERT INTO memory (lane, schemas) SELECT lane, '[1]' FROM sessions")
     context_report.sessions.patch(made.WORKSPACE, "s1", SessionPatch(backend="other.db"), now_ms=2)
@@ -125,7 +126,7 @@ def test_what_a_session_has_beyond_its_context_is_shown_for_agents_with_tiers(
         context_report.sessions.create(made.WORKSPACE, NewSession(name, agent=agent, user="maria"), now_ms=1)
         lane = made.said(database, name, turns=2)
         states(database, lane, "user|likes|tea")
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         last_n = tx.exec_driver_sql("SELECT max(n) FROM messages").scalar_one()
         tx.exec_driver_sql("INSERT INTO memory (lane, first_n, dated_n) VALUES (?, ?, ?)", (lane, last_n, last_n - 2))
     assert context_report.context(made.WORKSPACE, "plain")["tiers"] is None

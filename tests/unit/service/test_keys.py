@@ -10,6 +10,7 @@ from loom_worker.core.values.ids import now_ms
 from loom_worker.service.keys import CACHED_KEYS, CACHED_S, Keys
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.tables import api_keys
 from tests.support.clock import Clock
 
@@ -160,7 +161,7 @@ def test_keys_are_required_from_the_first_one_on_until_the_last_one_is_revoked(k
 
 def test_an_expired_key_still_counts_as_one(keys: Keys, database: Database) -> None:
     key, _ = keys.create(ADMIN, NewKey("CI", ("read",), expires_ms=now_ms() + 60_000))
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(api_keys.update().where(api_keys.c.id == key.id).values(expires_ms=1))
     assert keys.are_required()
 

@@ -6,6 +6,7 @@ from loom_worker.core.errors import Unavailable
 from loom_worker.core.values.json import Json
 from loom_worker.service.metrics import Figures, Health, collected
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from tests.unit.store import made
 
 
@@ -29,6 +30,6 @@ def test_figures_that_cannot_be_had_keep_no_others_from_being_told(database: Dat
     figures = collected(sources)
     assert figures["known"] == {"turns": True, "workers": False, "breakers": True}
     assert (figures["queued"], figures["breakers"], "workers" in figures) == (0, {}, False)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("ALTER TABLE turns RENAME TO gone")
     assert collected(sources) == {"known": {"turns": False, "workers": False, "breakers": True}, "breakers": {}}

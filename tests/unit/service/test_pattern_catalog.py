@@ -13,6 +13,7 @@ from loom_worker.core.values.patterns import PatternUse
 from loom_worker.patterns.live import LiveLibrary
 from loom_worker.service.pattern_catalog import PatternCatalog
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.patterns import PatternUses, enter_uses
 from tests.support.pattern_files import write
 from tests.unit.store.made import NOW_MS
@@ -56,7 +57,7 @@ def catalog(root: Path, database: Database) -> PatternCatalog:
 def use(database: Database, workspace: str, use: PatternUse, *, succeeded: int = 0, failed: int = 0) -> None:
     """So many turns that used it, ended so."""
     for is_success in (True,) * succeeded + (False,) * failed:
-        with database.write() as tx:
+        with database.write(lock=WHOLE) as tx:
             enter_uses(tx, workspace, [use], is_success=is_success, spent=SPENT, now_ms=NOW_MS)
 
 

@@ -1,12 +1,33 @@
-"""A database is migrated once for all tests here; each gets a copy of the file."""
+"""Each test gets an empty database: on SQLite and, in ``make test-all``, on PostgreSQL, too."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from loom_worker.core.settings import Settings, from_env
+from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
+from tests.support import store_postgres
+from tests.support.postgres import Postgres, postgres_folder
+
+ON_A_FILE = frozenset(
+    "test_backup test_database test_file test_growth test_migrations test_prepare test_retention_of_space "
+    "test_usable_keys".split()
+)
+"""Modules about what SQLite alone has: a file, its copies and its space."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "settings" in metafunc.fixturenames and metafunc.module.__name__.rpartition(".")[2] not in ON_A_FILE:
+        on_server = pytest.param("postgresql", marks=pytest.mark.heavy)
+        metafunc.parametrize("engine", ["sqlite", on_server], indirect=True)
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> str:
+    return getattr(request, "param", "sqlite")
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +37,32 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "loom.db"
 
 
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    folder = postgres_folder()
+    if folder is None:
+        pytest.skip("PostgreSQL is not installed: the store is tested on SQLite alone (Debian: apt install postgresql)")
+    with Postgres(folder) as server:
+        yield store_postgres.made(server)
+
+
 @pytest.fixture
-def settings(tmp_path: Path, migrated: Path) -> Settings:
+def settings(request: pytest.FixtureRequest, engine: str, tmp_path: Path, migrated: Path) -> Settings:
+    given = {"LOOM_HOME": str(tmp_path), "LOOM_SQLITE_SYNC": "normal"}
+    if engine == "postgresql":
+        url: str = request.getfixturevalue("postgres_url")
+        return from_env({**given, "LOOM_DATABASE_URL": store_postgres.emptied(url)})
     shutil.copy(migrated, tmp_path / "loom.db")
-    return from_env({"LOOM_HOME": str(tmp_path), "LOOM_SQLITE_SYNC": "normal"})
+    return from_env(given)
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, settings: Settings, engine: str) -> Iterator[Database]:
+    if engine == "postgresql":
+        opened = Database(settings.database_url, sync="normal")
+        yield opened
+        opened.close()
+    else:
+        linked = request.getfixturevalue("_linked")
+        yield linked.open(settings.home)
+        linked.close()

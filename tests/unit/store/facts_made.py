@@ -14,6 +14,7 @@ from loom_worker.core.values.tiers import Scope
 from loom_worker.store.api_keys import KeyRows
 from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import add_dated
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.fact_changes import learn
 from loom_worker.store.facts import Facts
 from loom_worker.store.retention import DAY_MS
@@ -33,7 +34,7 @@ def states(database: Database, lane: str, triple: str, *, n: int = 1, scope: Sco
     """A message of the session states ``subject|relation|object``, so many ms after NOW_MS."""
     subject, relation, object_ = triple.split("|")
     said = StatedFact(subject, relation, object_, f"msg_{n}", n=n, said_ms=NOW_MS + at)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         learn(tx, of_lane(tx, lane), LearnedFacts(scope, (said,)), now_ms=NOW_MS + at)
 
 
@@ -46,7 +47,7 @@ def says(database: Database, who: WorkspaceUser, name: str, triple: str, key_use
     row = {"id": f"msg_{turn.id}", "lane": lane, "session_id": name, "turn_id": turn.id, "role": "user", "content": "x"}
     said = StatedFact(*triple.split("|"), row["id"], n=1, said_ms=NOW_MS + at, replaces=named)
     ended = tuple(EndedFact(each, said.said_ms, row["id"]) for each in named)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(insert(messages), {**row, "context": "", "token_count": 1, "created_ms": NOW_MS})
         learn(tx, of_lane(tx, lane), LearnedFacts("workspace", (said,), ended, **more), now_ms=NOW_MS + at)
     return lane
@@ -67,5 +68,5 @@ def dated(database: Database, lane: str, name: str, *, n: int, day: int) -> None
     """A summary of five messages that were said so many days after NOW_MS."""
     first_ms = NOW_MS + day * DAY_MS
     summary = DatedSummary(f"sum_{n}", name, f"notes {n}", "heuristic", 2, 5, n, n + 4, first_ms, first_ms + 9, NOW_MS)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         add_dated(tx, of_lane(tx, lane), summary)

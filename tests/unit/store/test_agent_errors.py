@@ -9,6 +9,7 @@ from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import ErrorFilter, StoredError
 from loom_worker.store.agent_errors import TRIES, AgentErrors, NewAgentError, error_id_of
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.schema import agent_errors
 from loom_worker.store.sessions import Sessions
 from tests.support.at_once import at_once
@@ -92,7 +93,7 @@ def test_a_page_goes_on_though_the_last_error_seen_is_gone(database: Database, e
     where = lane(database)
     made = [errors.store(new(where), now_ms=NOW_MS + number) for number in range(3)]
     page = errors.page(WORKSPACE, EVERY, limit=1, after=None)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(delete(agent_errors).where(agent_errors.c.id == made[2]))
     assert ids(errors.page(WORKSPACE, EVERY, limit=9, after=page.next).items) == [made[1], made[0]]
 

@@ -13,6 +13,7 @@ from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.store.agent_versions import AgentVersions
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.sessions import Sessions
 
 NOW_MS = 1_795_253_400_000
@@ -140,7 +141,7 @@ def test_an_activation_for_all_sessions_moves_those_of_the_workspace_in_one_step
         a_lane(database, name)
     a_lane(database, "s", OTHER)
     a_lane(database, "b", agent="b")
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("UPDATE sessions SET agent_version = '1-2', rom = 'text' WHERE id != 'new'")
         tx.exec_driver_sql("UPDATE sessions SET agent_version = '1' WHERE id = 't'")
     _, moved = versions.activate(ACME, "a", ActivationRequest("1", repins=True), now_ms=NOW_MS)

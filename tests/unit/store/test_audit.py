@@ -22,6 +22,7 @@ from loom_worker.store.audit import AuditRows, append
 from loom_worker.store.cancel import cancel
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
@@ -42,7 +43,7 @@ def entry(number: int = 0, **fields: Any) -> AuditEntry:
 
 def written(database: Database, *entries: AuditEntry) -> None:
     for each in entries:
-        with database.write() as tx:
+        with database.write(lock=WHOLE) as tx:
             append(tx, each)
 
 
@@ -57,7 +58,7 @@ def newest(database: Database) -> AuditEntry:
 
 def forced(database: Database, statement: str) -> None:
     """Change the file as somebody does who knows of the triggers."""
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         for name in ("audit_is_appended", "audit_is_not_changed", "audit_is_kept"):
             tx.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
         tx.exec_driver_sql(statement)
@@ -182,7 +183,7 @@ def test_what_is_refused_leaves_no_row(database: Database) -> None:
 
 
 def written_and_broken_off(database: Database, wanted: AuditEntry) -> None:
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         append(tx, wanted)
         raise RuntimeError
 
@@ -210,7 +211,7 @@ def test_what_fails_with_its_act_leaves_no_row_and_no_gap(database: Database) ->
 )
 def test_rows_cannot_be_changed_removed_or_put_in_between(database: Database, statement: str) -> None:
     written(database, entry(0), entry(1))
-    with pytest.raises(DBAPIError, match="rows of the audit"), database.write() as tx:
+    with pytest.raises(DBAPIError, match="rows of the audit"), database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql(statement)
     assert [row.seq for row in listed(database)] == [2, 1]
 

@@ -9,10 +9,9 @@ import pytest
 from loom_worker.core.errors import BadFile, Conflict, LoomError, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
-from loom_worker.core.variables import database_path
-from loom_worker.store.backup import Backup, back_up
 from loom_worker.store.database import Database
-from loom_worker.store.file import file_defects
+from loom_worker.store.engines.sqlite_backup import Backup, back_up
+from loom_worker.store.engines.sqlite_file import database_path, file_defects
 from tests.support.disks import filled, small_disk, spoil
 from tests.unit.store.made import counts, submitted
 

@@ -7,6 +7,7 @@ from sqlalchemy import insert
 from loom_worker.core.values.turns import Claim
 from loom_worker.store.blobs import TOUCH_MS, BlobRows
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Journal
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.tables import blob_grants
@@ -25,7 +26,7 @@ def rows(database: Database) -> BlobRows:
 
 def granted(database: Database, ref: str, lane: str) -> None:
     """Let a session read another's reference."""
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(insert(blob_grants), {"ref": ref, "lane": lane})
 
 

@@ -33,6 +33,7 @@ from loom_worker.core.values.turns import Claim, Step
 from loom_worker.store.budgets import COUNTED_AGAIN_MS, Budgets
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.schema import usage as ledger
@@ -298,7 +299,7 @@ def test_a_settlement_without_a_reservation_is_counted_now(database: Database) -
 def test_what_was_set_aside_before_there_were_rows_is_settled(database: Database) -> None:
     claim = limited(database, {"tokens": 500})
     held = asdict(Budgets(database).reserve(payer(claim), COST, now_ms=NOW_MS))  # type: ignore[call-overload]
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("DELETE FROM reservations")
     old = Reservation.from_json({key: held[key] for key in ("accounts", "grant", "at_ms")})
     settlement = Settlement(payer(claim), SPENT.amount(), (old,))
@@ -310,7 +311,7 @@ def test_a_modest_reply_is_likely_until_enough_are_known_and_busy_neighbours_hid
     claim, budgets, likely = limited(database, {"tokens": 10**6}), Budgets(database), list[int]()
     Ledger(database).charge("", Charge(WORKSPACE, "s2", "default", "m", SPENT, kind="summary"), now_ms=NOW_MS)
     for agent, entries in (("default", 1), ("default", 20), ("other", 4_000)):
-        with database.write() as tx:
+        with database.write(lock=WHOLE) as tx:
             row = {**tx.execute(select(ledger)).mappings().fetchmany(1)[0], "agent": agent}
             tx.execute(insert(ledger), [{name: row[name] for name in row if name != "n"}] * entries)
         held = budgets.reserve(payer(claim), CallCost(100, 8_192), now_ms=NOW_MS + len(likely) * COUNTED_AGAIN_MS)

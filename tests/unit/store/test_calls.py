@@ -9,6 +9,7 @@ from loom_worker.core.values.turns import Claim, Step
 from loom_worker.store.agent_errors import AgentErrors, NewAgentError
 from loom_worker.store.calls import HOUR_MS, CallOwner, Calls, Left, tool_counts
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
@@ -222,7 +223,7 @@ def test_a_result_keeps_what_it_refers_to(database: Database, claim: Claim) -> N
 
 
 def status(database: Database, turn_id: str, new: str) -> None:
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("UPDATE turns SET status = ? WHERE id = ?", (new, turn_id))
 
 

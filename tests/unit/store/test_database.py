@@ -11,7 +11,9 @@ from sqlalchemy.exc import IntegrityError
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import sqlite3
-from loom_worker.store.database import WAL_BYTES, Database
+from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
+from loom_worker.store.engines.sqlite import WAL_BYTES
 from tests.support.at_once import at_once
 from tests.support.disks import filled, small_disk, spoil
 from tests.unit.store.made import counts, submitted
@@ -51,7 +53,7 @@ def test_a_write_reaches_the_disk_exactly_where_it_is_promised(
     database = Database(settings.database_url, sync=sync)  # type: ignore[arg-type]
     for _ in range(2):
         for other in (not durable, durable):
-            with database.write(durable=other) as tx:
+            with database.write(durable=other, lock=WHOLE) as tx:
                 level = pragma(tx, "synchronous")
         assert level == expected
     database.close()
@@ -60,7 +62,7 @@ def test_a_write_reaches_the_disk_exactly_where_it_is_promised(
 def test_every_connection_has_its_pragmas(settings: Settings) -> None:
     database = Database(settings.database_url, readers=4)
     wanted = {"foreign_keys": 1, "busy_timeout": 10_000, "journal_mode": "wal", "temp_store": 2}
-    with database.read() as one, database.read() as two, database.read() as three, database.write() as writer:
+    with database.read() as one, database.read() as two, database.read() as three, database.write(lock=WHOLE) as writer:
         for tx in (one, two, three):
             assert {name: pragma(tx, name) for name in wanted} == wanted
         # The writer waits for the lock before it begins, in steps of its own.
@@ -112,7 +114,7 @@ def test_a_thread_that_writes_too_long_makes_the_others_unavailable(impatient: D
     begun, end = threading.Event(), threading.Event()
 
     def hog() -> None:
-        with impatient.write():
+        with impatient.write(lock=WHOLE):
             begun.set()
             assert end.wait(60)
 
@@ -128,7 +130,7 @@ def test_a_thread_that_writes_too_long_makes_the_others_unavailable(impatient: D
 
 def test_a_block_that_fails_writes_nothing_and_the_next_one_does(database: Database) -> None:
     def fail() -> None:
-        with database.write() as tx:
+        with database.write(lock=WHOLE) as tx:
             tx.exec_driver_sql("INSERT INTO pattern_uses VALUES ('w', 'p', 'd', 0, 0, 0, 0, 0, 0)")
             raise KeyError("ours")
 
@@ -139,7 +141,7 @@ def test_a_block_that_fails_writes_nothing_and_the_next_one_does(database: Datab
 
 
 def test_a_full_disk_is_told_as_unavailable_and_leaves_nothing_half_written(database: Database) -> None:
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         pages = tx.exec_driver_sql("PRAGMA page_count").scalar()
         tx.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(Unavailable, match="full"):
@@ -197,7 +199,7 @@ def test_damage_is_told_with_the_way_out_and_from_then_on_nothing_is_written(
         database.probe()
     before = Path(path_of(settings)).read_bytes()
     for _ in range(2):
-        with pytest.raises(Unavailable, match="damaged"), database.write() as tx:
+        with pytest.raises(Unavailable, match="damaged"), database.write(lock=WHOLE) as tx:
             tx.exec_driver_sql("DELETE FROM usage")
     database.close()
     assert Path(path_of(settings)).read_bytes() == before
@@ -225,7 +227,7 @@ def test_a_file_that_is_no_database_any_more_is_unavailable(settings: Settings, 
 
 def test_a_bug_is_not_told_as_a_failure_of_the_database(database: Database) -> None:
     submitted(database)
-    with pytest.raises(IntegrityError), database.write() as tx:
+    with pytest.raises(IntegrityError), database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("INSERT INTO turns SELECT * FROM turns")
     assert submitted(database).seq == 2
 
@@ -234,7 +236,7 @@ def test_a_database_that_is_gone_is_unavailable(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/no/such/folder.db")
     with pytest.raises(Unavailable), database.read():
         pass
-    with pytest.raises(Unavailable), database.write():
+    with pytest.raises(Unavailable), database.write(lock=WHOLE):
         pass
 
 
@@ -285,10 +287,10 @@ def test_two_processes_that_write_at_once_lose_nothing(settings: Settings) -> No
 
 def test_what_was_deleted_cannot_be_read_in_the_file(settings: Settings) -> None:
     database = Database(settings.database_url)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("CREATE TABLE said (text)")
         tx.exec_driver_sql("INSERT INTO said VALUES (?)", ("a secret " * 2000,))
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("DELETE FROM said")
     database.close()  # the last connection writes the log back
     assert not Path(f"{path_of(settings)}-wal").exists()
@@ -300,13 +302,13 @@ def test_the_write_ahead_log_gives_back_what_a_large_transaction_took(settings: 
     database = Database(settings.database_url)
     wal = Path(f"{path_of(settings)}-wal")
     try:
-        with database.write() as tx:
+        with database.write(lock=WHOLE) as tx:
             tx.exec_driver_sql("CREATE TABLE large (bytes)")
             for _ in range(3 * WAL_BYTES // 1_000_000):
                 tx.exec_driver_sql("INSERT INTO large VALUES (zeroblob(1000000))")
         assert wal.stat().st_size > 2 * WAL_BYTES
         for _ in range(3):  # the first commit writes the log back, the next one starts it anew
-            with database.write() as tx:
+            with database.write(lock=WHOLE) as tx:
                 tx.exec_driver_sql("INSERT INTO large VALUES (1)")
         assert wal.stat().st_size <= WAL_BYTES
     finally:
@@ -315,6 +317,6 @@ def test_the_write_ahead_log_gives_back_what_a_large_transaction_took(settings: 
 
 def test_the_text_of_an_error_does_not_hold_what_was_to_be_written(database: Database) -> None:
     insert = text("INSERT INTO sessions (lane, id) VALUES (:lane, :words)")
-    with pytest.raises(IntegrityError) as caught, database.write() as tx:
+    with pytest.raises(IntegrityError) as caught, database.write(lock=WHOLE) as tx:
         tx.execute(insert, {"lane": "l1", "words": "what a user wrote"})
     assert "what a user wrote" not in str(caught.value)

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
-from alembic.config import Config
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, func, select
@@ -19,10 +17,11 @@ from loom_worker.core.settings import LimitSettings, from_env
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.turns import Claim, Ending, Retry
-from loom_worker.store import schema
 from loom_worker.store.cancel import cancel
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
+from loom_worker.store.engines.sqlite import migrate_file
 from loom_worker.store.journal import Journal
 from loom_worker.store.prepare import prepare
 from loom_worker.store.retention import DAY_MS, Retention
@@ -100,7 +99,7 @@ class Acts:
 
     def drop(self, workspace: str, session: str) -> None:
         """As an operator would, with SQL: the session's turns go with its row."""
-        with self.database.write() as tx:
+        with self.database.write(lock=WHOLE) as tx:
             tx.execute(sessions.delete().where(sessions.c.workspace == workspace, sessions.c.id == session))
 
     def _end(self, workspace: str, session: str, ending: Ending) -> None:
@@ -158,7 +157,7 @@ def test_a_turn_that_is_refused_or_rolled_back_counts_nothing(database: Database
     before = kept(database)
     with pytest.raises(Conflict):
         submitted(database, double_texting="reject")
-    with suppress(InterruptedError), database.write() as tx:
+    with suppress(InterruptedError), database.write(lock=WHOLE) as tx:
         tx.execute(turns.update().values(status="cancelled", completed_ms=NOW_MS))
         raise InterruptedError
     assert kept(database) == before == counted(database)
@@ -166,10 +165,7 @@ def test_a_turn_that_is_refused_or_rolled_back_counts_nothing(database: Database
 
 def test_an_older_file_gets_the_counts_of_its_turns(tmp_path: Path) -> None:
     of_home = from_env({"LOOM_HOME": str(tmp_path)})
-    config = Config()
-    config.set_main_option("script_location", str(Path(schema.__file__).parent / "migrations"))
-    config.attributes["url"] = of_home.database_url
-    command.upgrade(config, "0016")
+    migrate_file(of_home.database_url, "0016")
     engine = create_engine(of_home.database_url, module=sqlite3)
     with engine.begin() as tx:
         for lane in ("l1", "l2", "l3"):

@@ -12,6 +12,7 @@ from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import DatedSummaries
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.fact_changes import remove_of_messages
 from loom_worker.store.facts import Facts
 from loom_worker.store.retention import DAY_MS, Retention
@@ -234,7 +235,7 @@ def test_what_only_removed_messages_say_goes_with_them(database: Database) -> No
     states(database, one, "user|likes|jazz", n=7)
     states(database, one, "user|likes|go", n=3)
     states(database, two, "user|likes|go", n=1)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         remove_of_messages(tx, one, 5)
     assert told(database, one) == ["go", "jazz"]
     assert {fact.object: fact.session_id for fact in listed(database)} == {"go": None, "jazz": "a"}
@@ -243,13 +244,13 @@ def test_what_only_removed_messages_say_goes_with_them(database: Database) -> No
 def test_retention_takes_summaries_and_facts_of_the_messages_that_it_removes(database: Database) -> None:
     said(database, turns=1)
     lane = Sessions(database).get(WORKSPACE, "s1").lane
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         last_n = tx.execute(select(func.max(messages.c.n)).where(messages.c.lane == lane)).scalar_one()
         tx.exec_driver_sql("INSERT INTO memory (lane, first_n) VALUES (?, ?)", (lane, last_n + 1))
         tx.execute(update(memory).values(dated_n=last_n))
     states(database, lane, BERLIN, n=last_n)
     dated(database, lane, "s1", n=last_n - 4, day=0)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("UPDATE sessions SET updated_ms = updated_ms + ?", (9 * DAY_MS,))
     Retention(database, RetentionSettings(conversation_days=3)).once(NOW_MS + 5 * DAY_MS)
     assert rows(database) == [0, 0, 0, 0]

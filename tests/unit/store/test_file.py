@@ -8,9 +8,8 @@ import pytest
 from loom_worker.core.errors import BadFile, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.sqlite_driver import codes, sqlite3
-from loom_worker.core.variables import database_path
 from loom_worker.store.database import Database
-from loom_worker.store.file import (
+from loom_worker.store.engines.sqlite_file import (
     CLOSED,
     DAMAGED,
     FAULTY,
@@ -19,6 +18,7 @@ from loom_worker.store.file import (
     LOCKED,
     MOST_DEFECTS,
     Failure,
+    database_path,
     failure_of,
     file_defects,
     into_wal,

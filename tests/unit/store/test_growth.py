@@ -15,6 +15,7 @@ from loom_worker.core.values.turns import NewTurn, Turn
 from loom_worker.store.calls import tool_counts
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Journal
 from loom_worker.store.schema import messages, sessions, turns
 from loom_worker.store.sessions import Sessions
@@ -49,7 +50,7 @@ def some_said(database: Database) -> None:
 def turns_wait_in_the_lane(database: Database) -> None:
     some_said(database)
     row = queued_row(database, "s1")
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         queued = range(1, WAITING)
         tx.execute(insert(turns), [{**row, "id": f"turn_{n:06}", "seq": row["seq"] + n} for n in queued])
         tx.execute(update(sessions).where(sessions.c.lane == row["lane"]).values(next_seq=row["seq"] + WAITING))
@@ -59,7 +60,7 @@ def turns_wait_in_other_lanes(database: Database) -> None:
     some_said(database)
     row = queued_row(database, "s2")
     session = row_of(database, sessions, sessions.c.lane == row["lane"])
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         lanes = range(1, LANES)
         tx.execute(insert(sessions), [{**session, "lane": f"{n:032}", "id": f"other {n}"} for n in lanes])
         queued = [(f"{1 + n % (LANES - 1):032}", n) for n in range(1, WAITING)]
@@ -71,7 +72,7 @@ def much_was_said(database: Database) -> None:
     lane = said(database, "s2", turns=1)
     row = row_of(database, messages, messages.c.lane == lane)
     del row["n"]
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(insert(messages), [{**row, "id": f"msg_{n:06}"} for n in range(MESSAGES)])
 
 
@@ -117,7 +118,7 @@ def steps_of(file: Path, home: Path, act: str) -> int:
         run = PREPARED[act](database)
         with counted(database) as steps:
             database.probe()  # each connection looks at the schema once, before anything is measured
-            with database.write() as tx:
+            with database.write(lock=WHOLE) as tx:
                 tx.exec_driver_sql("SELECT count(*) FROM loom_version")
             before = steps.taken
             run()

@@ -7,6 +7,7 @@ import pytest
 from loom_worker.core.errors import Fenced
 from loom_worker.core.values.sessions import Message
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.memory import HistoryCache, Memories
 from loom_worker.store.messages import Messages
 from loom_worker.store.tables import memory
@@ -37,7 +38,7 @@ def test_only_what_was_said_since_is_read(database: Database) -> None:
 def test_what_has_left_l1_is_not_there_any_more(database: Database) -> None:
     lane, memories = said(database, turns=3), Memories(database)
     before = numbers(memories, lane)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(memory.insert().values(lane=lane, first_n=before[2], version=1))
     assert numbers(memories, lane) == before[2:]
     said(database, turns=1)

@@ -12,6 +12,7 @@ from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.core.values.turns import Ending, Step
 from loom_worker.events.rebuild import rebuild
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.ledger import Charge, Ledger, charge
 from loom_worker.store.messages import Messages
@@ -239,7 +240,7 @@ def test_a_summary_that_is_charged_while_a_turn_runs_is_not_lost(database: Datab
     Journal(database).finish(running(database), final())
     claim = running(database)
     summary = Charge(WORKSPACE, "s1", "default", "small", Usage(input_tokens=100, cost_usd=usd(0.5), llm_calls=1))
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         charge(tx, claim.turn.lane, summary, now_ms=NOW_MS)
     Journal(database).finish(claim, final())
     used = Sessions(database).get(WORKSPACE, "s1").usage

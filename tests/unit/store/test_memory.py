@@ -8,6 +8,7 @@ from loom_worker.core.values.chat import ChatMessage, Usage
 from loom_worker.core.values.memory import Change, MemoryState
 from loom_worker.core.values.sessions import Message
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.memory import AHEAD_MS, Memories, MemoryClaim, NewMemory, NewSnapshot
@@ -180,7 +181,7 @@ def test_what_a_dead_worker_holds_is_free_and_so_is_a_hold_of_ones_own(database:
 def test_a_mark_of_a_clock_that_is_far_ahead_is_due(database: Database) -> None:
     lane = said(database, turns=1)
     for ahead_ms, expected in ((AHEAD_MS, ()), (AHEAD_MS + 1, (lane,))):
-        with database.write() as tx:
+        with database.write(lock=WHOLE) as tx:
             tx.exec_driver_sql("DELETE FROM memory")
             tx.exec_driver_sql("INSERT INTO memory (lane, due_ms) VALUES (?, ?)", (lane, NOW_MS + ahead_ms))
         assert Memories(database).due(due_before_ms=NOW_MS, limit=5) == expected

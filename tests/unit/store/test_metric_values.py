@@ -15,6 +15,7 @@ from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.turns import Ending
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.metric_values import FOLDED, MetricValues
@@ -70,7 +71,7 @@ def test_any_label_comes_back_as_it_was(database: Database, value: str) -> None:
     for _ in range(2):
         MetricValues(database).add({(metrics.TOOL_CALLS, (value, "completed")): [1.0]})
     assert of(database, metrics.TOOL_CALLS) == {(value, "completed"): [2.0]}
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(metric_values.delete())
 
 
@@ -107,7 +108,7 @@ def test_what_is_written_by_another_version_of_loom_does_no_harm(database: Datab
         "loom_later_total": 9,
         "nonsense{": 9,
     }
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(insert(metric_values), [{"series": text, "value": by} for text, by in strange.items()])
     (cell,) = of(database, COMMIT).values()
     assert (cell[1 + COMMIT.bounds.index(0.5)], cell[-1], sum(cell[1:])) == (7, 1, 8)
@@ -181,7 +182,7 @@ def test_a_turn_that_is_deleted_with_its_session_has_ended_too(database: Databas
 
 
 def test_nothing_is_added_while_the_database_does_not_answer(database: Database) -> None:
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("ALTER TABLE metric_values RENAME TO gone")
     with pytest.raises(Unavailable):
         MetricValues(database).add(observed(0.3))

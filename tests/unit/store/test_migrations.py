@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
 
 from loom_worker.core.settings import Settings, from_env
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store import schema
+from loom_worker.store.engines.sqlite import migrate_file
 from loom_worker.store.prepare import prepare, version_of
 
 VERSIONS = sorted(path.name[:4] for path in (Path(schema.__file__).parent / "migrations/versions").glob("0*.py"))
@@ -33,10 +32,7 @@ USUAL: dict[str, dict[str, object]] = {
 
 def made(url: str, version: str) -> None:
     """A database as that version left it."""
-    config = Config()
-    config.set_main_option("script_location", str(Path(schema.__file__).parent / "migrations"))
-    config.attributes["url"] = url
-    command.upgrade(config, version)
+    migrate_file(url, version)
 
 
 def shape(url: str) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from loom_worker.core.values.pages import PAGE_BYTES, Page
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.turns import Ending
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
@@ -128,7 +129,7 @@ def large_turns(database: Database, number: int) -> list[str]:
         text = "é" * (LARGE // 2)
         Journal(database).finish(claim, final(ending=Ending("completed", output_text=text)))
         ids.append(claim.turn.id)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("UPDATE turns SET input = ?", ("i" * LARGE,))
     return ids
 

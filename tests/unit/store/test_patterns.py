@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.patterns import Effect, PatternUse
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.patterns import PatternUses, enter_uses
 from tests.support.at_once import at_once
 from tests.unit.store.made import NOW_MS, WORKSPACE
@@ -25,7 +26,7 @@ def enter(
     workspace: str = WORKSPACE,
     now_ms: int = NOW_MS,
 ) -> None:
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         enter_uses(tx, workspace, uses, is_success=is_success, spent=SPENT, now_ms=now_ms)
 
 
@@ -85,14 +86,14 @@ def test_an_edited_pattern_begins_anew_and_its_texts_together_are_known(database
 
 
 def test_what_is_rolled_back_was_never_counted(database: Database) -> None:
-    with database.write() as tx, tx.begin_nested() as inner:
+    with database.write(lock=WHOLE) as tx, tx.begin_nested() as inner:
         enter_uses(tx, WORKSPACE, [TOP], is_success=True, spent=SPENT, now_ms=NOW_MS)
         inner.rollback()
     assert effects(database) == {}
 
 
 def test_sums_grow_beyond_32_bits(database: Database) -> None:
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         for _ in range(2):
             enter_uses(tx, WORKSPACE, [TOP], is_success=True, spent=Usage(input_tokens=2**40), now_ms=NOW_MS)
     assert effects(database)["sql/top_n", "d1"].tokens == 2**41

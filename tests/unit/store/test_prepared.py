@@ -10,6 +10,7 @@ from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.turns import Claim, Step
 from loom_worker.store import turn_statements
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.prepared import PreparedStatement
@@ -49,7 +50,7 @@ def test_json_and_null_are_stored_as_sqlalchemy_stores_them(database: Database) 
         .where(sessions.c.id == bindparam("our_id"))
         .values(kernel=bindparam("known"), budget=bindparam("b"))
     )
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         assert change.run(tx, {"our_id": "s1", "known": {"goals": ["é"]}, "b": None}) == 1
         assert change.run(tx, {"our_id": "s2", "known": {}, "b": None}) == 0
     with database.read() as tx:
@@ -63,7 +64,7 @@ def test_what_a_failed_transaction_wrote_is_gone(database: Database) -> None:
     name = PreparedStatement(update(turns).where(turns.c.id == bindparam("our_id")).values(agent=bindparam("agent")))
 
     def write_and_fail() -> None:
-        with database.write() as tx:
+        with database.write(lock=WHOLE) as tx:
             name.run(tx, {"our_id": claim.turn.id, "agent": "other"})
             raise RuntimeError
 
@@ -77,7 +78,7 @@ def test_both_ways_write_in_one_transaction(database: Database) -> None:
     claim = running(database)
 
     def write_both() -> None:
-        with database.write() as tx:
+        with database.write(lock=WHOLE) as tx:
             tx.execute(update(turns).values(agent="other"))
             PreparedStatement(insert(turns), columns=("id",)).run(tx, {"id": claim.turn.id})
 

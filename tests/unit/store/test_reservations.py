@@ -17,6 +17,7 @@ from loom_worker.llm.anthropic import Anthropic
 from loom_worker.llm.model import BudgetMeter, Metered, OnBudget, whole_reply
 from loom_worker.store.budgets import Budgets, settle
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.ledger import Charge, Ledger
 from tests.support.at_once import at_once
 from tests.support.messages_server import Hang, MessagesServer
@@ -97,7 +98,7 @@ def test_short_replies_use_a_budget_up_though_all_are_under_way_at_once(
     with suppress(BudgetSpent):
         while True:
             held.append(budgets.reserve(payer(claim), CallCost(INPUT, MOST), now_ms=NOW_MS))
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         for each in filter(None, held):
             settle(tx, Settlement(payer(claim), Amount(tokens=INPUT + USUAL), (each,)), now_ms=NOW_MS)
     assert least <= used(database, Account("session", claim.turn.lane))["tokens"] / 60_000 <= most

@@ -9,11 +9,12 @@ from loom_worker.core.settings_tree import RetentionSettings, Settings
 from loom_worker.core.values.audit import AuditFilter
 from loom_worker.core.values.ids import sortable_id
 from loom_worker.core.values.turns import Step
-from loom_worker.core.variables import database_path
 from loom_worker.events.rebuild import rebuild
-from loom_worker.store import space
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
+from loom_worker.store.engines import sqlite_space as space
+from loom_worker.store.engines.engine import WHOLE
+from loom_worker.store.engines.sqlite_file import database_path
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.messages import Messages
 from loom_worker.store.retention import DAY_MS, PAUSE_MS, SPAN_BYTES, Retention
@@ -76,7 +77,7 @@ def test_a_turn_that_has_not_ended_keeps_its_journal_whatever_its_age(database: 
 
 def test_a_turn_that_ended_late_keeps_its_journal_from_its_end_on(database: Database, journals: Retention) -> None:
     turn_id = ended(database)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(update(turns).where(turns.c.id == turn_id).values(completed_ms=OVER_MS))
     journals.once(OVER_MS)
     assert counts(database)["steps"] == 2
@@ -112,7 +113,7 @@ def test_deliveries_go_when_they_are_done_and_those_that_are_pending_stay(
 
 def spans_of(database: Database, turn_id: str, *added_ms: int, body: str = "") -> None:
     """Spans of a turn that were stored at these moments."""
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         for at_ms in added_ms:
             tx.execute(spans.insert(), {"turn_id": turn_id, "added_ms": at_ms, "body": {"name": body}})
 
@@ -185,7 +186,7 @@ def test_a_session_with_a_turn_or_a_webhook_that_waits_is_not_deleted(database: 
 def long(database: Database) -> str:
     """The lane of a session whose first three turns of five have left L1, and that goes on after all its days."""
     lane = said(database, "long", turns=5)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(memory.insert(), {"lane": lane, "first_n": 7, "l2_text": "what was before"})
         tx.execute(update(sessions).where(sessions.c.lane == lane).values(updated_ms=OVER_MS))
     return lane
@@ -218,7 +219,7 @@ def test_an_old_turn_stays_while_its_webhook_waits_and_so_does_all_after_it(
     database: Database, retention: Retention, long: str
 ) -> None:
     pending = delivery(0, running(database, "other"))
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         second = tx.execute(turns.select().where(turns.c.lane == long, turns.c.seq == 2)).mappings().one()["id"]
         columns = {name: getattr(pending, name) for name in pending.__slots__} | {"turn_id": second}
         tx.execute(outbox.insert(), columns)
@@ -229,7 +230,7 @@ def test_an_old_turn_stays_while_its_webhook_waits_and_so_does_all_after_it(
 def test_a_turn_longer_than_a_batch_goes_whole(database: Database, retention: Retention) -> None:
     lane = said(database, "long", turns=1, size=250)
     said(database, "long", turns=1)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(memory.insert(), {"lane": lane, "first_n": 251})
         tx.execute(update(sessions).where(sessions.c.lane == lane).values(updated_ms=OVER_MS))
     retention.once(OVER_MS)
@@ -278,10 +279,10 @@ def mode(database: Database) -> int:
 def test_a_file_that_was_not_made_for_it_is_left_as_it_is_until_it_is_written_anew(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'old.db'}")
     try:
-        with database.write() as tx:
+        with database.write(lock=WHOLE) as tx:
             tx.exec_driver_sql("CREATE TABLE t (a)")
             tx.exec_driver_sql("INSERT INTO t VALUES (zeroblob(8000000))")
-        with database.write() as tx:
+        with database.write(lock=WHOLE) as tx:
             tx.exec_driver_sql("DELETE FROM t")
         assert space.give_back(database) == 0
         database.close()

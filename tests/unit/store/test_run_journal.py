@@ -19,6 +19,7 @@ from loom_worker.core.values.webhooks import Webhook
 from loom_worker.events.log import EventLog
 from loom_worker.store.audit import AuditRows
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.run_journal import RunJournal
 from loom_worker.store.run_steps import RunStep
@@ -346,7 +347,7 @@ def test_the_budget_of_a_run_is_the_smaller_of_the_files_and_the_requests(played
 
 def test_a_run_whose_workflow_cannot_be_read_any_more_says_so(played: Played, database: Database) -> None:
     run = played.start(TWO)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(workflow_runs.update().values(spec={"type": "dance"}))
     ended = played.answer(run, "stages.0")
     assert (ended.status, ended.reason) == ("failed", "workflow")

@@ -12,6 +12,7 @@ from loom_worker.core.values.chat import ChatMessage, Role, ToolOutcome, ToolUse
 from loom_worker.core.values.pages import Hit
 from loom_worker.store import search_index, search_passages
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Journal
 from loom_worker.store.schema import messages
 from loom_worker.store.search import TOOLS_OF_MEMORY, Search
@@ -50,7 +51,7 @@ def index_rows(database: Database) -> int:
 
 
 def check_index(database: Database) -> None:
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("INSERT INTO messages_fts5 (messages_fts5) VALUES ('integrity-check')")
 
 
@@ -168,11 +169,11 @@ def test_arguments_that_are_no_json_for_sqlite_do_not_stop_a_turn_from_ending(da
 
 def test_the_index_follows_changes_and_deletions_of_messages(database: Database) -> None:
     say(database, "red 猫咪", "blue")
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(update(messages).where(messages.c.content == "blue").values(content="green"))
     assert found(database, "blue") == []
     assert found(database, "green")[0] == "green"
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(delete(messages).where(messages.c.content == "red 猫咪"))
     assert found(database, "red 猫咪") == []
     check_index(database)

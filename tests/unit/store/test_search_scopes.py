@@ -13,6 +13,7 @@ from loom_worker.core.values.tiers import Scope
 from loom_worker.store import search as searching
 from loom_worker.store import search_index
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Journal
 from loom_worker.store.schema import messages, sessions
 from loom_worker.store.search import Search
@@ -195,7 +196,7 @@ def test_sessions_beyond_the_recent_messages_are_still_found(families: Database)
 
 
 def test_only_the_newest_sessions_of_a_scope_are_searched(families: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    with families.write() as tx:
+    with families.write(lock=WHOLE) as tx:
         tx.execute(update(sessions).where(sessions.c.id == "b1").values(created_ms=9))
     monkeypatch.setattr(searching, "MOST_SESSIONS", 1)
     assert in_scope(families, "a1", "workspace") == {"a1", "b1"}

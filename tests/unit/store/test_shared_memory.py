@@ -7,6 +7,7 @@ from sqlalchemy import insert
 
 from loom_worker.core.errors import Conflict, Invalid, NotFound
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.schema import shared_memory
 from loom_worker.store.shared_memory import (
     KEY_CHARS,
@@ -73,7 +74,7 @@ def fill(database: Database, count: int, *, is_deleted: bool, start: int = 0) ->
         }
         for n in range(start, start + count)
     ]
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.execute(insert(shared_memory), made)
 
 

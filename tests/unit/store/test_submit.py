@@ -43,7 +43,7 @@ def test_sixteen_threads_leave_no_gap_and_no_double_in_the_numbers(database: Dat
 
 def test_every_field_of_a_turn_comes_back_as_it_was_given(database: Database) -> None:
     new = NewTurn(
-        input="Grüße 🌍\u0000",
+        input="Grüße 🌍",
         webhook=Webhook("https://example.com", "whsec_x"),
         deadline_s=1.5,
         max_attempts=7,

@@ -8,6 +8,7 @@ from loom_worker.core.values.spans import TraceSpan
 from loom_worker.core.values.traces import TurnTrace
 from loom_worker.store.cancel import cancel
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.tables import spans, trace_outbox
 from loom_worker.store.trace_outbox import NO_TURN, TraceEntry, TraceOutbox, enqueue_trace
 from tests.support.at_once import at_once
@@ -20,14 +21,14 @@ LATER = TraceSpan("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", None, 
 def waiting_turn(database: Database, session: str = "s1") -> str:
     """A turn that is to be exported."""
     turn = submitted(database, session)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         enqueue_trace(tx, turn.id, now_ms=NOW_MS)
     return turn.id
 
 
 def waiting_span(database: Database, turn_id: str, span: TraceSpan = LATER) -> int:
     """A later span of it that is to be exported; its number."""
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         n: int = tx.execute(
             insert(spans).returning(spans.c.n), {"turn_id": turn_id, "added_ms": NOW_MS, "body": span.as_row()}
         ).scalar_one()
@@ -97,7 +98,7 @@ def test_a_clock_that_is_ahead_hides_nothing_for_long(database: Database, box: T
     box.take(most=9, now_ms=ahead_ms, hold_ms=HOLD_MS)
     assert len(box.take(most=9, now_ms=NOW_MS, hold_ms=HOLD_MS)) == 1
     turn = submitted(database, "ahead")
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         enqueue_trace(tx, turn.id, now_ms=ahead_ms)
     assert box.is_late(added_before_ms=NOW_MS - 15_000, now_ms=NOW_MS)
 
@@ -137,7 +138,7 @@ def test_nothing_is_noted_if_the_transaction_fails(database: Database, box: Trac
     turn = submitted(database)
 
     def fail() -> None:
-        with database.write() as tx:
+        with database.write(lock=WHOLE) as tx:
             enqueue_trace(tx, turn.id, now_ms=NOW_MS)
             raise ZeroDivisionError
 
@@ -149,7 +150,7 @@ def test_nothing_is_noted_if_the_transaction_fails(database: Database, box: Trac
 def test_of_a_turn_that_is_deleted_meanwhile_nothing_is_left_to_send(database: Database, box: TraceOutbox) -> None:
     turn_id = waiting_turn(database)
     waiting_span(database, turn_id)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("DELETE FROM turns")
     assert purged(database) == 0
     assert box.take(most=9, now_ms=NOW_MS, hold_ms=HOLD_MS) == (TraceEntry(1, turn_id), TraceEntry(2, NO_TURN))
@@ -157,7 +158,7 @@ def test_of_a_turn_that_is_deleted_meanwhile_nothing_is_left_to_send(database: D
 
 def test_the_number_of_a_span_that_is_gone_may_be_that_of_another_turns(database: Database, box: TraceOutbox) -> None:
     waiting_span(database, waiting_turn(database))
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("DELETE FROM spans")
     other = waiting_turn(database, "s2")
     waiting_span(database, other)

@@ -8,6 +8,7 @@ from loom_worker.core.values.traces import TurnTrace, WorkerRun
 from loom_worker.core.values.turns import Step
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.turn_records import LATER_SPANS, LaterSpans, TurnRecords, add_spans
 from tests.unit.store.made import NOW_MS, WORKSPACE, call, claimed, final, running, submitted
@@ -86,7 +87,7 @@ def test_a_run_whose_worker_died_ends_when_its_successor_comes(database: Databas
 def test_later_spans_come_in_order_and_of_many_the_latest(database: Database, records: TurnRecords) -> None:
     turn = submitted(database)
     spans = [span(n, turn.id) for n in range(LATER_SPANS + 3)]
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         add_spans(tx, LaterSpans(turn.id, tuple(spans)), now_ms=NOW_MS)
     assert list(records.get(WORKSPACE, turn.id).later) == spans[3:]
 

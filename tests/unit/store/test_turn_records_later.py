@@ -8,6 +8,7 @@ from loom_worker.core.values.memory import MemoryState
 from loom_worker.core.values.spans import LaterSpans, SpanEvent, TraceSpan
 from loom_worker.core.values.traces import TracedTurn
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Journal
 from loom_worker.store.memory import Memories, NewMemory
 from loom_worker.store.outbox import Outbox
@@ -26,7 +27,7 @@ def told(turn_id: str) -> LaterSpans:
 
 def test_spans_come_back_as_they_were(database: Database) -> None:
     turn = submitted(database)
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         add_spans(tx, told(turn.id), now_ms=NOW_MS)
     assert TurnRecords(database).get(WORKSPACE, turn.id).later == told(turn.id).spans
 
@@ -35,7 +36,7 @@ def test_spans_come_back_as_they_were(database: Database) -> None:
 def test_nothing_is_stored_of_no_spans_and_of_turns_that_are_gone(
     database: Database, spans: tuple[TraceSpan, ...]
 ) -> None:
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         add_spans(tx, LaterSpans("turn_gone", spans), now_ms=NOW_MS)
     assert counts(database)["spans"] == 0
 
@@ -89,7 +90,7 @@ def test_a_turn_without_a_trace_is_told_of_nothing(database: Database) -> None:
 def test_spans_go_with_their_session(database: Database) -> None:
     claim = running(database)
     Journal(database).finish(claim, final())
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         add_spans(tx, told(claim.turn.id), now_ms=NOW_MS)
     Sessions(database).delete(WORKSPACE, "s1")
     purged(database)

@@ -11,6 +11,7 @@ from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.chat import ChatMessage, Usage
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.sessions import Sessions
@@ -185,7 +186,7 @@ def test_a_message_that_is_gone_meanwhile_gets_no_vector(database: Database) -> 
     vectors = MessageVectors(database)
     due = vectors.unembedded(lane, MODEL, limit=9, most_chars=9)
     gone, kept = due.texts
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("DELETE FROM messages WHERE n = ?", (gone,))
     assert vectors.add(lane, MODEL, due, {gone: EAST, kept: NORTH}, charge=None, now_ms=NOW_MS)
     assert [n for n, _ in vectors.nearest(Reach(lane), MODEL, EAST, k=9)] == [kept]
@@ -194,7 +195,7 @@ def test_a_message_that_is_gone_meanwhile_gets_no_vector(database: Database) -> 
 def test_a_vector_goes_with_its_message(database: Database) -> None:
     lane = told(database, "a", "b")
     gone, kept = embed(database, lane, [EAST, EAST])
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("DELETE FROM messages WHERE n = ?", (gone,))
     assert [n for n, _ in MessageVectors(database).nearest(Reach(lane), MODEL, EAST, k=9)] == [kept]
     assert MessageVectors(database).embedded(lane, MODEL) == 1

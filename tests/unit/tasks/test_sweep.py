@@ -19,6 +19,7 @@ from loom_worker.store import approvals
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.memory import Memories
 from loom_worker.store.outbox import Outbox
@@ -216,10 +217,10 @@ def test_a_session_whose_memory_has_been_due_for_a_while_is_sent_once(
     sweep: Sweep, database: Database, book: Book
 ) -> None:
     lane = made.submitted(database).lane
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("INSERT INTO memory (lane, due_ms) VALUES (?, ?)", (lane, now_ms()))
     assert sweep_now(sweep).full == 0
-    with database.write() as tx:
+    with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("UPDATE memory SET due_ms = ?", (now_ms() - COMPRESS_GRACE_MS - 1,))
     assert [sweep_now(sweep).full, sweep_now(sweep).full] == [1, 0]
     assert book.summarized == [lane]

@@ -11,6 +11,7 @@ from loom_worker.core.settings_tree import TraceSettings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.spans import TraceSpan
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.trace_outbox import TraceOutbox, enqueue_trace
 from loom_worker.trace.collector import Collector
 from loom_worker.trace.export import Exporter
@@ -45,7 +46,7 @@ class Bench:
         """A turn with so many spans that waits to be exported."""
         turn = rows.submitted(self.database)
         self.spans.by_turn[turn.id] = tuple(span(first + n, name=f"{turn.id} {n}") for n in range(spans))
-        with self.database.write() as tx:
+        with self.database.write(lock=WHOLE) as tx:
             enqueue_trace(tx, turn.id, now_ms=added_ms)
         return turn.id
 

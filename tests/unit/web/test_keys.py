@@ -14,6 +14,7 @@ from loom_worker.core.isolation.home_secrets import home_token
 from loom_worker.core.values.api_keys import ALL_SCOPES, SCOPES, KeyHolder, KeyScope, NewKey
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import rfc3339
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.tables import api_keys
 from tests.support.web_stage import Live, MakeStage, WebStage
 from web.app import OPERATIONS, create_app
@@ -135,7 +136,7 @@ def test_a_revoked_key_is_told_so_and_stays_in_the_list(admin: Holder, client: F
 
 def test_an_expired_key_is_told_so(admin: Holder, client: FlaskClient, stage: WebStage) -> None:
     key = admin("POST", "/v1/keys", {"name": "CI", "expires_at": "2999-01-01T00:00:00+01:00"}).get_json()
-    with stage.database.write() as tx:
+    with stage.database.write(lock=WHOLE) as tx:
         tx.execute(update(api_keys).where(api_keys.c.id == key["id"]).values(expires_ms=now_ms()))
     refused = client.get("/v1/sessions", headers=bearer(key["secret"]))
     assert refused.status_code == 401

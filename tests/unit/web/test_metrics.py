@@ -21,6 +21,7 @@ from loom_worker.patterns.live import LiveLibrary
 from loom_worker.service.metrics import Figures
 from loom_worker.store.blobs import BlobRows
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.tables import memory
 from loom_worker.tools.references import References, stores
 from tests.support.agent_messages import dead, sent
@@ -79,7 +80,7 @@ def test_the_figures_are_those_of_all_workspaces(client: FlaskClient, submit: Su
     stage.keep_snapshots("s1", "one", "two")
     half_open(stage, "tool:dice")
     lane = stage.service.sessions.get("default", "s2").lane
-    with stage.database.write() as tx:
+    with stage.database.write(lock=WHOLE) as tx:
         tx.execute(insert(memory).values(lane=lane, version=5, due_ms=now_ms() - 1500))
     answer = client.get("/metrics")
     assert answer.content_type == "text/plain; version=0.0.4; charset=utf-8"

@@ -9,6 +9,7 @@ from werkzeug.test import TestResponse
 
 from loom_worker.core.values.api_keys import ALL_SCOPES, KeyHolder, KeyLimits, NewKey
 from loom_worker.core.values.ids import now_ms
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.schema import turns, usage
 from tests.support.web_stage import MakeStage, WebStage
 from web.app import create_app
@@ -29,7 +30,7 @@ def book(stage: WebStage, tokens: int, *, key_id: str, ago_s: float = 0.0) -> No
     """Enter what a turn of the key has used."""
     row: dict[str, Any] = dict.fromkeys(("input_tokens", "cache_read_tokens", "cache_write_tokens", "llm_calls"), 0)
     names = {"workspace": "default", "session_id": "s", "turn_id": "t", "agent": "a", "model": "m", "key_id": key_id}
-    with stage.database.write() as tx:
+    with stage.database.write(lock=WHOLE) as tx:
         tx.execute(insert(usage), {**row, **names, "output_tokens": tokens, "at_ms": now_ms() - int(ago_s * 1000)})
 
 
@@ -103,7 +104,7 @@ def test_tokens_of_turns_that_run_count_too(client: FlaskClient, stage: WebStage
     headers = key(stage, tokens_per_minute=100)
     turn_id = submit(client, headers).get_json()["id"]
     used = {"input_tokens": 90, "output_tokens": 10}
-    with stage.database.write() as tx:
+    with stage.database.write(lock=WHOLE) as tx:
         tx.execute(update(turns).where(turns.c.id == turn_id).values(usage=used, status="in_progress"))
     assert submit(client, headers).headers["Retry-After"] == "60"
 

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from loom_worker.core.values.json import Json
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.tables import workflow_runs
 from tests.unit.web.flow import Flow, read
 from tests.unit.web.test_events import frames
@@ -96,7 +97,7 @@ def test_a_retry_of_what_was_stopped_takes_over_what_is_completed_too(flow: Flow
         flow.answer(run_id, "carp")
         flow.client.post(f"/v1/runs/{run_id}/cancel")
     else:
-        with flow.stage.database.write() as tx:
+        with flow.stage.database.write(lock=WHOLE) as tx:
             tx.execute(update(workflow_runs).values(created_ms=1, deadline_ms=60_001))
         flow.answer(run_id, "carp")
     assert flow.get(run_id)["status"] in ("cancelled", "failed")

@@ -4,6 +4,7 @@ import pytest
 
 from loom_worker.core.isolation import private
 from loom_worker.core.settings import from_env
+from loom_worker.store.database import engine_of
 
 
 def test_the_home_and_whatever_holds_secrets_is_kept_from_tools(tmp_path: Path) -> None:
@@ -19,13 +20,14 @@ def test_a_tool_can_read_the_users_own_folders_in_the_home_and_change_the_one_it
     for name in ("agents", "logs", "work"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    limits = private.limits(from_env({"LOOM_HOME": str(tmp_path), "LOOM_AGENTS_DIR": str(tmp_path / "agents")}))
+    limits = private.limits(from_env({"LOOM_HOME": str(tmp_path), "LOOM_AGENTS_DIR": str(tmp_path / "agents")}), ())
     assert {str(tmp_path / name) for name in ("agents", "workspaces", "shop.db")} <= set(limits["readable"])
     assert limits["writable"] == [str(tmp_path / "work")]
     for folder in (tmp_path, tmp_path / "logs"):
         monkeypatch.chdir(folder)
-        assert private.limits(from_env({"LOOM_HOME": str(tmp_path)}))["writable"] == []
+        assert private.limits(from_env({"LOOM_HOME": str(tmp_path)}), ())["writable"] == []
 
 
 def hidden(home: Path, **environ: str) -> list[str]:
-    return private.limits(from_env({"LOOM_HOME": str(home), **environ}))["hidden"]
+    settings = from_env({"LOOM_HOME": str(home), **environ})
+    return private.limits(settings, engine_of(settings.database_url).files)["hidden"]

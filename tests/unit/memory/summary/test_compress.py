@@ -19,6 +19,7 @@ from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store import rows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.facts import Facts
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import AHEAD_MS, Memories, NewMemory
@@ -67,7 +68,7 @@ class Room:
             {**rows.message_columns(replace(each, id=f"{name}-{each.id}"), lane=session.lane), "session_id": name}
             for each in talk(turns, words=words)
         ]
-        with self.database.write() as tx:
+        with self.database.write(lock=WHOLE) as tx:
             tx.execute(insert(messages), said)
         return session
 
@@ -89,7 +90,7 @@ class Room:
 
     def mark_due(self, session: Session, *, due_ms: int = NOW_MS) -> None:
         """As the end of a turn does."""
-        with self.database.write() as tx:
+        with self.database.write(lock=WHOLE) as tx:
             tx.exec_driver_sql(
                 "INSERT INTO memory (lane, due_ms) VALUES (?, ?) ON CONFLICT (lane) DO UPDATE SET due_ms = ?",
                 (session.lane, due_ms, due_ms),

@@ -27,6 +27,7 @@ from loom_worker.memory.summarize import CompressionRules
 from loom_worker.store import rows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.facts import Facts
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories
@@ -70,7 +71,7 @@ class Room:
             }
             for each in said
         ]
-        with self.database.write() as tx:
+        with self.database.write(lock=WHOLE) as tx:
             tx.execute(insert(messages), made)
 
     def compressor(self, model: Says | None, **tiers: Any) -> Compressor:
@@ -331,7 +332,7 @@ def test_a_worker_that_is_killed_neither_loses_nor_doubles_a_summary_or_a_fact(
     room: Room, settings: Settings, point: str
 ) -> None:
     session = room.session(turns=4)
-    with room.database.write() as tx:
+    with room.database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("INSERT INTO memory (lane, first_n) VALUES (?, 7)", (session.lane,))
     command = [sys.executable, "-m", "tests.support.compressing_process", session.lane, answer(BERLIN, TEA)]
     env = {**os.environ, "LOOM_HOME": str(settings.home), "LOOM_CRASHPOINTS": point}

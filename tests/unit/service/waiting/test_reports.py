@@ -13,6 +13,7 @@ from loom_worker.core.values.waiting import Waiting, WaitsFor
 from loom_worker.lanes import keys
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.waiting.reports import LATE_MS, WaitReports, in_words
+from loom_worker.store.engines.engine import WHOLE
 from tests.support.models import Killed, says, wants
 from tests.support.stage import START_MS, WORKSPACE, Stage
 
@@ -74,7 +75,7 @@ def test_a_call_under_way_is_known_from_its_worker(stage: Stage, waits: WaitRepo
 def test_what_a_former_owner_told_does_not_count(stage: Stage, waits: WaitReports) -> None:
     turn = held(stage)
     waits.live.record(turn, Waiting("rate_limit", 1))
-    with stage.database.write() as tx:
+    with stage.database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("UPDATE turns SET fence = fence + 1")
     assert waiting(stage, waits, turn) == Waiting("model", START_MS)
 

@@ -19,6 +19,7 @@ from loom_worker.events.log import EventLog
 from loom_worker.lanes.live_waits import LiveWaits
 from loom_worker.service.waiting.reports import WaitReports
 from loom_worker.service.waiting.waiter import TurnWaiter
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.turns import Turns, TurnStatuses
 from tests.support.models import ONE_CALL, Beat, says, wants
 from tests.support.stage import WORKSPACE, Stage
@@ -99,7 +100,7 @@ def test_a_waiter_gets_the_turn_as_soon_as_it_asks_for_a_person(
     turn = stage.submit()
     found_later = clients.wait(waiter, WORKSPACE, turn.id)
     waiting(waiter)
-    with stage.database.write() as tx:
+    with stage.database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("UPDATE turns SET status = 'requires_action'")
     assert found_later.result(timeout=60).status == "requires_action"
 

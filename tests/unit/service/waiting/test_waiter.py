@@ -16,6 +16,7 @@ from loom_worker.core.values.turns import Step, Turn
 from loom_worker.events.log import EventLog
 from loom_worker.service.waiting.sources import EventSource, Place
 from loom_worker.service.waiting.waiter import Waiter
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.turns import Turns, TurnStatuses
 from tests.support.stage import WORKSPACE, Stage
 from tests.support.until import until
@@ -182,7 +183,7 @@ def test_events_and_ends_are_found_though_redis_has_cut_the_news_off(stage: Stag
     until(lambda: sink.events, 10, "the reader has the first event")
     stage.redis.client_kill_filter(_type="pubsub")
     say(stage, turn, "a")
-    with stage.database.write() as tx:
+    with stage.database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql(f"UPDATE turns SET status = 'completed' WHERE id = '{other.id}'")
     has(sink, "a")
     waiting.result(60)
@@ -216,7 +217,7 @@ def test_a_wait_that_begins_after_the_end_was_heard_of_is_over_at_once(stage: St
 
 def test_one_who_looked_before_ends_were_heard_of_has_the_turn_looked_up(stage: Stage, clients: Clients) -> None:
     turn, asked_s = stage.submit(), time.monotonic()
-    with stage.database.write() as tx:
+    with stage.database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("UPDATE turns SET status = 'completed'")
     clients.wait(turn, since_s=asked_s).result(60)
 
@@ -284,7 +285,7 @@ def test_the_database_is_asked_while_redis_answers_nobody(stage: Stage, loop: Lo
         for turn in turns[1:]:
             loop.start(waiter.follow(Place(WORKSPACE, turn.id, 0, is_finished=True), Taken()))
         waiting = Clients(loop, waiter).wait(turns[0])
-        with stage.database.write() as tx:
+        with stage.database.write(lock=WHOLE) as tx:
             tx.exec_driver_sql("UPDATE turns SET status = 'completed'")
         waiting.result(60)
         let_go.set()

@@ -1,13 +1,12 @@
 """Disk space of the database file: how much it takes, and how free pages go back to the disk."""
 
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.sqlite_driver import sqlite3
-from loom_worker.store.database import Database
-from loom_worker.store.file import file_error, reading
+from loom_worker.store.engines.engine import WHOLE, Engine, Sizes
+from loom_worker.store.engines.sqlite_file import file_error, reading
 from loom_worker.store.schema import metadata
 
 STEP_PAGES = 32
@@ -22,21 +21,7 @@ INCREMENTAL = 2
 """Value of ``PRAGMA auto_vacuum`` for a file that can be made smaller in steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileSizes:
-    """How much a database holds at one moment."""
-
-    file_bytes: int
-    wal_bytes: int
-    free_bytes: int
-    """Part of the file whose pages hold nothing."""
-    can_shrink: bool
-    """True if the sweep gives free pages back to the disk."""
-    rows: dict[str, int]
-    """By table, for the tables that the file has."""
-
-
-def file_sizes(file: Path) -> FileSizes:
+def sizes(file: Path) -> Sizes:
     """Measure a database without changing it. Counting takes 0.1 s for a million rows.
 
     Raises:
@@ -54,15 +39,15 @@ def file_sizes(file: Path) -> FileSizes:
         free_bytes = pragma("freelist_count") * pragma("page_size")
         can_shrink = pragma("auto_vacuum") == INCREMENTAL
     wal_bytes = wal.stat().st_size if wal.exists() else 0
-    return FileSizes(file.stat().st_size, wal_bytes, free_bytes, can_shrink, rows)
+    return Sizes(file.stat().st_size, wal_bytes, free_bytes, can_shrink=can_shrink, rows=rows)
 
 
-def give_back(database: Database) -> int:
+def give_back(engine: Engine) -> int:
     """Make the file smaller by some of its free pages, if many are free; return how many.
 
     For a file that an earlier Loom made it does nothing until ``shrink`` has run once.
     """
-    with database.read() as tx:
+    with engine.read() as tx:
         mode, free, pages = (
             int(tx.exec_driver_sql(f"PRAGMA {name}").scalar_one())
             for name in ("auto_vacuum", "freelist_count", "page_count")
@@ -72,7 +57,7 @@ def give_back(database: Database) -> int:
         return 0
     steps = min(STEPS, -(-surplus // STEP_PAGES))
     for _ in range(steps):
-        with database.write() as tx:
+        with engine.write(durable=False, lock=WHOLE) as tx:
             # A page is freed with each row that is fetched; SQLAlchemy would close a result that has no columns.
             connection = tx.connection.dbapi_connection
             if connection is not None:

@@ -4,24 +4,12 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from loom_worker.core.errors import BadFile, Conflict, LoomError, Unavailable
 from loom_worker.core.sqlite_driver import sqlite3
-from loom_worker.store.file import FULL, damage, failure_of, file_error, reading
-
-SUFFIXES = ("-wal", "-shm", "-journal")
-"""What SQLite appends to the name of a database for the files that belong to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backup:
-    """A finished copy."""
-
-    file: Path
-    size_bytes: int
-    turns: int
+from loom_worker.store.engines.engine import Backup
+from loom_worker.store.engines.sqlite_file import BESIDE, FULL, damage, failure_of, file_error, reading
 
 
 def back_up(source: Path, target: Path, *, may_replace: bool) -> Backup:
@@ -51,7 +39,7 @@ def back_up(source: Path, target: Path, *, may_replace: bool) -> Backup:
 
 
 def _refuse(source: Path, target: Path, *, may_replace: bool) -> None:
-    live = [source.resolve(), *(source.resolve().with_name(source.resolve().name + end) for end in SUFFIXES)]
+    live = [source.resolve(), *(source.resolve().with_name(source.resolve().name + end) for end in BESIDE)]
     if target in live or (target.exists() and source.exists() and target.samefile(source)):
         raise Conflict(f"{target} belongs to the database itself; name another file")
     if target.exists() and not target.is_file():
@@ -69,7 +57,7 @@ def _draft_of(target: Path) -> Iterator[Path]:
         try:
             yield Path(name)
         finally:
-            for end in ("", *SUFFIXES):
+            for end in ("", *BESIDE):
                 Path(name + end).unlink(missing_ok=True)
     except OSError as error:
         raise LoomError(f"cannot write {target}: {error.strerror or error}") from error

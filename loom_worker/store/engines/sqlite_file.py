@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from loom_worker.core.errors import BadFile, LoomError, Unavailable
 from loom_worker.core.sqlite_driver import codes, sqlite3
 
+BESIDE = ("-wal", "-shm", "-journal")
+"""What SQLite appends to the name of a database for the files that belong to it."""
 LOCK_WAIT_S = 10.0
 LOCK_RETRY_S = 0.01
 MOST_DEFECTS = 5
@@ -65,6 +67,11 @@ _BY_CODE = {
 }
 _BY_TEXT = {"database or disk is full": codes.SQLITE_FULL, "disk I/O error": codes.SQLITE_IOERR}
 """pysqlite3 raises the errors of a backup without a code."""
+
+
+def database_path(url: str) -> Path:
+    """The file behind LOOM_DATABASE_URL, as SQLAlchemy reads it; `loom up` does so without SQLAlchemy."""
+    return Path(unquote(url.removeprefix("sqlite:///").partition("?")[0]))
 
 
 def failure_of(error: BaseException | None, file: Path) -> Failure | None:
@@ -194,7 +201,7 @@ def _connected(file: Path, mode: str, wait_s: float) -> sqlite3.Connection:
     return connection
 
 
-def usable_keys(file: Path, *, now_ms: int) -> int:
+def usable_keys(url: str, *, now_ms: int) -> int:
     """Count the keys of all workspaces that are neither revoked nor expired; nothing is made, changed or migrated.
 
     It is 0 where there is no database yet, or one from before there were keys. `loom up` asks before anything starts,
@@ -204,6 +211,7 @@ def usable_keys(file: Path, *, now_ms: int) -> int:
         BadFile: the file cannot be read as a database.
         Unavailable: it cannot be read now.
     """
+    file = database_path(url)
     try:
         if not (file.exists() or file.is_symlink()):
             return 0

@@ -1,0 +1,180 @@
+"""What a database must be able to do for Loom, and the locks that its writers name."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from loom_worker.core.errors import LoomError
+
+if TYPE_CHECKING:  # `loom up` asks for keys without SQLAlchemy, which would stay in its memory
+    from sqlalchemy import Connection
+
+BUSY_TIMEOUT_S = 10.0
+"""How long a writer waits for another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """Keeps other writers out of what one transaction reads and then changes.
+
+    SQLite has one writer at a time and ignores it. On PostgreSQL it is taken before the first statement: a lock that is
+    taken later does not renew what was read before.
+    """
+
+    kind: Literal["whole", "lane", "session", "turn", "named"]
+    subject: str = ""
+    workspace: str = ""
+
+    @classmethod
+    def lane(cls, lane: str) -> "Lock":
+        """A session, by its internal key, with its turns, their calls and their memory."""
+        return cls("lane", lane)
+
+    @classmethod
+    def session(cls, workspace: str, session_id: str) -> "Lock":
+        """The same by its name, which may not exist yet."""
+        return cls("session", session_id, workspace)
+
+    @classmethod
+    def turn(cls, turn_id: str) -> "Lock":
+        """The session of a turn."""
+        return cls("turn", turn_id)
+
+    @classmethod
+    def named(cls, *names: str) -> "Lock":
+        """Something that no session owns; transactions of sessions do not wait for it."""
+        return cls("named", "\x1f".join(names))
+
+
+WHOLE = Lock("whole")
+"""The whole database: every other writer waits. It is never wrong, and slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much a database holds at one moment."""
+
+    size_bytes: int
+    wal_bytes: int | None
+    """Bytes of its write-ahead log; None: not known, as of a server."""
+    free_bytes: int | None
+    """Bytes that hold nothing and are used again; None: not known."""
+    can_shrink: bool
+    """True if free space is given back, or used again, without an operator."""
+    rows: dict[str, int]
+    """By table, for the tables that there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A finished copy."""
+
+    file: Path
+    size_bytes: int
+    turns: int
+
+
+class BackUpElsewhere(LoomError):
+    """The database has programs of its own for this; the text says how they are called."""
+
+
+class Engine(Protocol):
+    """One database. Whatever it cannot do just now raises Unavailable, and nothing was written then."""
+
+    name: str
+    """As people call it: SQLite, PostgreSQL."""
+    where: str
+    """The file, or the address without its password."""
+    files: tuple[Path, ...]
+    """What it has on this host, the database itself first; no tool of a user may touch them."""
+
+    def read(self) -> "AbstractContextManager[Connection]":
+        """A snapshot of the database."""
+        ...
+
+    def write(self, *, durable: bool, lock: Lock) -> "AbstractContextManager[Connection]":
+        """A transaction that commits at the end of the block.
+
+        Args:
+            durable: the commit is on disk before it returns. Others reach the disk with the next durable one.
+            lock: what nobody else may write meanwhile.
+        """
+        ...
+
+    def probe(self) -> None:
+        """Return if turns can be read, and written as far as this process knows."""
+        ...
+
+    def close(self) -> None:
+        """Give back all connections; the engine can be used again afterwards."""
+        ...
+
+    def version(self) -> str | None:
+        """The version of its schema, None for an empty database or none at all; nothing is changed.
+
+        Raises:
+            BadSettings: it is not a database of Loom's, or cannot be opened.
+        """
+        ...
+
+    def require_writable(self) -> None:
+        """BadSettings if this user may not write to it; the text says what to do."""
+        ...
+
+    def migrate(self) -> None:
+        """Bring its schema to this code's version, all or nothing."""
+        ...
+
+    def size(self) -> Sizes | None:
+        """Measure it; None if there is none yet."""
+        ...
+
+    def defects(self, *, is_full: bool) -> tuple[str, ...]:
+        """Defects inside it; none for a sound one.
+
+        Args:
+            is_full: also compare every index with its table.
+        """
+        ...
+
+    def back_up(self, target: Path, *, may_replace: bool) -> Backup:
+        """Copy it to a file.
+
+        Raises:
+            BackUpElsewhere: its own programs do that; the text says how.
+        """
+        ...
+
+    def shrink(self) -> tuple[int, int]:
+        """Make it as small as it can be, while nobody uses it; return its bytes before and after.
+
+        Raises:
+            Unavailable: it is in use, or its disk is full.
+        """
+        ...
+
+    def give_back(self) -> None:
+        """Give some free space back to the disk."""
+        ...
+
+    def empty_log(self) -> bool:
+        """Remove what was deleted from its log; False: somebody reads or writes just now, so try again."""
+        ...
+
+
+def run_migrations(engine: Any, version: str) -> None:
+    """Run what is missing of ``store/migrations`` on a database, all or nothing.
+
+    Args:
+        engine: SQLAlchemy's; its connections begin transactions by themselves, or one that excludes other migrations
+            has begun on each of them.
+    """
+    # Alembic costs a quarter of a second to import, so it is loaded only when there is something to do.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parents[1] / "migrations"))
+    config.attributes["engine"] = engine
+    command.upgrade(config, version)

@@ -1,0 +1,169 @@
+"""A PostgreSQL server as its clients meet it: how it is reached, what can be wrong with it, and its keys.
+
+Failures are known by their SQLSTATE alone: the driver's own text may hold the row that a statement was about.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from loom_worker.core.errors import BadSettings, Conflicted, Unavailable
+from loom_worker.core.variables import without_password
+
+try:
+    import psycopg
+    from psycopg import DataError
+    from psycopg.adapt import Loader
+    from psycopg.types.string import StrDumper
+except ImportError as missing:
+    raise BadSettings(
+        "LOOM_DATABASE_URL names a PostgreSQL server, and its driver is not installed: "
+        "pip install 'loom-worker[postgresql]'"
+    ) from missing
+
+CONNECT_S = 5
+"""How long to wait for a connection; a host that is gone does not refuse it."""
+
+_HAS_TABLE = "SELECT to_regclass('api_keys')"
+_USABLE = "SELECT count(*) FROM api_keys WHERE revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > %s)"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFailure:
+    """A failure of the server, as clients and operators read it."""
+
+    text: str
+    """A clause with the database as its subject."""
+    fix: str
+    """What the operator can do."""
+    slug: str | None = None
+    """Slug of the problem that clients get."""
+    may_succeed: bool = False
+    """True if the same transaction may succeed when it is tried once more."""
+
+
+FULL = ServerFailure("has no room: the disk is full", "make room on the disk of its server", "storage-full")
+GONE = ServerFailure("does not answer", "start the server, or correct LOOM_DATABASE_URL")
+BUSY = ServerFailure(
+    "is busy: another writer has held it for too long", "look for long transactions in pg_stat_activity"
+)
+CROWDED = ServerFailure("has no connection left", "raise max_connections, or lower LOOM_DATABASE_POOL")
+READ_ONLY = ServerFailure("takes no writes", "name its primary: target_session_attrs=read-write in LOOM_DATABASE_URL")
+DENIED = ServerFailure(
+    "refuses this user", "correct user, password and database in LOOM_DATABASE_URL, or grant the rights"
+)
+DAMAGED = ServerFailure("is damaged", "look into the server's log, and restore a backup", "storage-damaged")
+IN_THE_WAY = ServerFailure("had another transaction in the way", "try again", may_succeed=True)
+
+_BY_STATE = {
+    "53100": FULL,
+    "53300": CROWDED,
+    "55P03": BUSY,
+    "25006": READ_ONLY,
+    "42501": DENIED,
+    "3D000": DENIED,
+    "40001": IN_THE_WAY,
+    "40P01": IN_THE_WAY,
+    "XX001": DAMAGED,
+    "XX002": DAMAGED,
+}
+_BY_CLASS = {"08": GONE, "57": GONE, "28": DENIED, "53": CROWDED, "58": DAMAGED}
+_ONCE_MORE = frozenset(("turns_by_key", "workflow_runs_by_key", "sessions_workspace_id_key"))
+"""Unique constraints that only a transaction of another process can bring into the way: what it wrote is found then."""
+
+
+def failure_of(error: BaseException | None) -> ServerFailure | None:
+    """The failure behind an exception of psycopg; None if the statement is at fault, as with a typo."""
+    if not isinstance(error, psycopg.Error):
+        return None
+    state = error.sqlstate or ""
+    if state == "23505":
+        return IN_THE_WAY if error.diag.constraint_name in _ONCE_MORE else None
+    found = _BY_STATE.get(state) or _BY_CLASS.get(state[:2])
+    # The connection broke, and nobody was left to say why.
+    return found or (
+        GONE if not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) else None
+    )
+
+
+def unavailable(failure: ServerFailure) -> Unavailable:
+    """The error that callers meet."""
+    kind = Conflicted if failure.may_succeed else Unavailable
+    return kind(f"The database {failure.text}.", failure.slug)
+
+
+class _NumericLoader(Loader):
+    """Sums as Python counts them: no column of ours is a decimal."""
+
+    def load(self, data: Any) -> int | float:
+        text = bytes(data)
+        return float(text) if b"." in text else int(text)
+
+
+class _CleanStrDumper(StrDumper):
+    """Text without NUL and lone surrogates, which models and tools may say and no text here can hold."""
+
+    def dump(self, obj: str) -> Any:
+        try:
+            return super().dump(obj)
+        except (DataError, UnicodeEncodeError):
+            return super().dump(
+                obj.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            )
+
+
+def connect(url: str, *, autocommit: bool = True) -> "psycopg.Connection[Any]":
+    """Connect; nothing begins a transaction but BEGIN."""
+    made = psycopg.connect(url, autocommit=autocommit, connect_timeout=CONNECT_S, application_name="loom")
+    made.adapters.register_loader("numeric", _NumericLoader)
+    made.adapters.register_dumper(str, _CleanStrDumper)
+    return made
+
+
+def shown(url: str) -> str:
+    """The address as it may be shown."""
+    return without_password(url)
+
+
+@contextmanager
+def connected(url: str) -> Iterator["psycopg.Connection[Any]"]:
+    """A connection for a question of a command.
+
+    Raises:
+        BadSettings: the server refuses this user.
+        Unavailable: it does not answer.
+    """
+    try:
+        with connect(url) as connection:
+            yield connection
+    except psycopg.Error as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        kind = BadSettings if failure is DENIED or _is_refused(error) else Unavailable
+        why = DENIED if kind is BadSettings else failure
+        raise kind(f"LOOM_DATABASE_URL: {shown(url)} {why.text}; {why.fix}") from error
+
+
+def usable_keys(url: str, *, now_ms: int) -> int:
+    """Count the keys of all workspaces that are neither revoked nor expired; 0 where there are no tables yet.
+
+    Raises:
+        BadSettings, Unavailable: as ``connected``.
+    """
+    with connected(url) as connection:
+        if _one(connection, _HAS_TABLE) is None:
+            return 0
+        return int(_one(connection, _USABLE, (now_ms,)))
+
+
+def _one(connection: "psycopg.Connection[Any]", query: Any, values: tuple[object, ...] = ()) -> Any:
+    row = connection.execute(query, values).fetchone()
+    return None if row is None else row[0]
+
+
+def _is_refused(error: psycopg.Error) -> bool:
+    """True if the server answered that it does not take this user; before a session begins libpq tells no SQLSTATE."""
+    return not error.sqlstate and re.search(r"FATAL: .*(password|role|database|pg_hba)", str(error)) is not None
