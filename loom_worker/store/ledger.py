@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, literal_column, select, update
 
 from loom_worker.core.values.budgets import NANO, Settlement, nano
 from loom_worker.core.values.chat import Usage
@@ -76,7 +76,7 @@ class Ledger:
         query = select(key.label("key"), *sums, _TURNS.label("turns"), unknown)
         query = query.where(*of_user(usage, tenant), *matching(usage, where, _FILTERED))
         with self._database.read() as tx:
-            found = [_total(row, group_by) for row in tx.execute(query.group_by(key).order_by(key)).mappings()]
+            found = [_total(row, group_by) for row in tx.execute(query.group_by(_FIRST).order_by(_FIRST)).mappings()]
         return tuple(sorted(found, key=lambda total: total["key"] == ""))  # last, for no page can go on behind it
 
     def tokens_of_key(self, key_id: str, *, since_ms: int) -> tuple[tuple[tuple[int, int], ...], int]:
@@ -137,6 +137,8 @@ def enter(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
 
 
 _PERIODS_OF_ONE_LENGTH_MS = {"hour": 3_600_000, "day": 86_400_000}
+_FIRST = literal_column("1")
+"""The first column: PostgreSQL does not see that two expressions with parameters of their own are the same."""
 _FILTERED = ("turn_id", "session_id", "agent", "model", "kind")
 _SHOWN_AS = {"hour": "%Y-%m-%dT%H:00Z", "day": "%Y-%m-%d"}
 _COLUMNS = {"session": "session_id", "turn": "turn_id", "run": "run_id"}

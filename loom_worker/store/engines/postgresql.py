@@ -1,6 +1,5 @@
 """PostgreSQL: a server that many hosts share, with as many writers as do not name the same lock."""
 
-import json
 import logging
 import time
 from collections.abc import Iterator
@@ -85,7 +84,7 @@ class PostgresqlEngine:
             pool_reset_on_return=None,
             use_native_hstore=False,
             hide_parameters=True,  # they hold what users wrote, and its errors are logged
-            json_serializer=_json,
+            execution_options={"preserve_rowcount": True},  # also of an INSERT that does nothing on conflict
         )
 
     @contextmanager
@@ -240,7 +239,3 @@ def _migrate(url: str) -> None:
     event.listen(pool, "begin", lambda connection: connection.exec_driver_sql(MIGRATING))
     run_migrations(pool, schema.VERSION)
     pool.dispose()
-
-
-def _json(value: object) -> str:
-    return json.dumps(value)

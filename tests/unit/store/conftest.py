@@ -46,6 +46,14 @@ def postgres_url() -> Iterator[str]:
         yield store_postgres.made(server)
 
 
+@pytest.fixture(scope="session")
+def _on_server(postgres_url: str) -> Iterator[Database]:
+    """One for all tests: it keeps the statements that SQLAlchemy compiled."""
+    opened = Database(postgres_url, sync="normal")
+    yield opened
+    opened.close()
+
+
 @pytest.fixture
 def settings(request: pytest.FixtureRequest, engine: str, tmp_path: Path, migrated: Path) -> Settings:
     given = {"LOOM_HOME": str(tmp_path), "LOOM_SQLITE_SYNC": "normal"}
@@ -59,9 +67,7 @@ def settings(request: pytest.FixtureRequest, engine: str, tmp_path: Path, migrat
 @pytest.fixture
 def database(request: pytest.FixtureRequest, settings: Settings, engine: str) -> Iterator[Database]:
     if engine == "postgresql":
-        opened = Database(settings.database_url, sync="normal")
-        yield opened
-        opened.close()
+        yield request.getfixturevalue("_on_server")
     else:
         linked = request.getfixturevalue("_linked")
         yield linked.open(settings.home)
