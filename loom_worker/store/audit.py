@@ -60,7 +60,7 @@ def append(tx: Connection, entry: AuditEntry) -> None:
     found = statements.AUDIT_HEAD.first(tx, {"our_workspace": entry.workspace})
     head = Link() if found is None else Link(found["last_seq"], found["last_hash"])
     columns = {**entry.columns(), "seq": head.seq + 1, "previous_hash": head.hash}
-    statements.INSERT_AUDIT.run(tx, {**columns, "hash": hash_of(columns)})
+    statements.INSERT_AUDIT.put(tx, {**columns, "hash": hash_of(columns)})
     if entry.action == TURN_ENDED:  # whoever ends a turn, the audit hears of it
         count(tx, metrics.TURNS, entry.status or "", entry.reason or "none")
     for decision in entry.decisions:

@@ -311,7 +311,7 @@ def _add(tx: Connection, changes: Mapping[Account, Amount], *, now_ms: int) -> N
             places = {
                 f"{name}_{n}": part for n, each in enumerate(accounts) for name, part in zip(_NAMES, each, strict=True)
             }
-            _adding(len(accounts)).run(tx, {"now_ms": now_ms, **more, **places})
+            _adding(len(accounts)).put(tx, {"now_ms": now_ms, **more, **places})
 
 
 @cache

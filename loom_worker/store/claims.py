@@ -155,7 +155,7 @@ class Claims:
                 "trace": _trace_of(row, claimed_us),
                 "learned_version": pin(tx, row, self._learned),
             }
-            statements.CLAIM.run(tx, {"our_id": row["id"], **changes})
+            statements.CLAIM.put(tx, {"our_id": row["id"], **changes})
             if has_died:  # not in memory: a turn that kills its workers may kill this one within a second
                 count(tx, metrics.TURN_DEATHS)
             return _claim(tx, {**row, **changes})

@@ -32,9 +32,10 @@ from loom_worker.store.database import Database
 from loom_worker.store.dialect import number_of, upsert
 from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.fence import fenced_update, final_update
-from loom_worker.store.ledger import Charge, enter, total_with
+from loom_worker.store.ledger import Charge, ask_used, enter, total_with
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.patterns import enter_uses
+from loom_worker.store.prepared import Asked
 from loom_worker.store.schema import calls, verdicts
 from loom_worker.store.tables import memory
 from loom_worker.store.trace_outbox import enqueue_trace
@@ -169,6 +170,7 @@ class Journal:
         now_ms, answer, began_us = final.progress["completed_ms"], _answer(final), now_us()
         lock = WHOLE if final.waits_for_children else Lock.lane(claim.turn.lane)
         with self._database.write(durable=True, lock=lock) as tx:
+            used_before = ask_used(tx, claim.turn.lane)
             columns = {**final.progress, **_ended(final, answer), "held_by": None, "parked_until_ms": None}
             final_update(tx, claim, columns, known_cancel=final.known_cancel)
             _append(tx, claim, replace(final.entries, steps=_without_answer(final, answer)))
@@ -183,7 +185,7 @@ class Journal:
             if final.said:
                 said = [rows.message_columns(message, lane=claim.turn.lane) for message in final.said]
                 statements.INSERT_MESSAGES.run_each(tx, said)
-            _charge(tx, claim, final, now_ms=now_ms)
+            _charge(tx, claim, final, used_before, now_ms=now_ms)
             if final.memory_due:
                 tx.execute(_MARK_DUE, {"our_lane": claim.turn.lane, "now_ms": now_ms})
             if final.uses:
@@ -262,7 +264,7 @@ def _set_trace(tx: Connection, claim: Claim, known: TurnTrace, *, began_us: int)
     """Last of all, so that it tells how long all of it took."""
     stored = Interval(began_us, now_us())
     trace = replace(known, runs=claim.trace_until(stored.ended_us, "ended").runs, stored=stored)
-    statements.SET_TRACE.run(tx, {"our_id": claim.turn.id, "known": trace.as_json()})
+    statements.SET_TRACE.put(tx, {"our_id": claim.turn.id, "known": trace.as_json()})
 
 
 def _audited(claim: Claim, final: Final) -> AuditEntry:
@@ -278,10 +280,10 @@ def _audited(claim: Claim, final: Final) -> AuditEntry:
     return turn_ended(ended, user=claim.user, model=", ".join(final.spent) or None, decisions=final.decisions)
 
 
-def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
+def _charge(tx: Connection, claim: Claim, final: Final, used_before: Asked, *, now_ms: int) -> None:
     turn, spent = claim.turn, Usage.from_json(final.progress["usage"])
     changes = {
-        "usage": total_with(tx, turn.lane, spent).as_json(),
+        "usage": total_with(used_before, spent).as_json(),
         "now_ms": now_ms,
         # A session that had a system text when this turn began, and has none now, must get a new one.
         "sent_rom": final.rom if claim.rom is None else None,
@@ -293,7 +295,7 @@ def _charge(tx: Connection, claim: Claim, final: Final, *, now_ms: int) -> None:
         "correction": final.token_correction,
         "seen": final.memory_seen,
     }
-    statements.CHARGE_SESSION.run(tx, {"our_lane": turn.lane, **changes})
+    statements.CHARGE_SESSION.put(tx, {"our_lane": turn.lane, **changes})
     if final.settlement is not None:
         settle(tx, final.settlement, now_ms=now_ms)
     if turn.budget is not None:

@@ -17,6 +17,7 @@ from loom_worker.store.budgets import settle
 from loom_worker.store.database import Database
 from loom_worker.store.dialect import month_of, number_of
 from loom_worker.store.engines.engine import Lock
+from loom_worker.store.prepared import Asked
 from loom_worker.store.schema import sessions, steps, turns, unfinished, usage, verdicts
 from loom_worker.store.tenants import matching, of_user
 
@@ -101,7 +102,7 @@ def charge(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
     """Add to what a session has used, if it is still there, and to ledger and budgets in any case."""
     if spent.settlement is not None:
         settle(tx, spent.settlement, now_ms=now_ms)
-    tx.execute(_USE, {"our_lane": lane, "usage": total_with(tx, lane, spent.usage).as_json()})
+    tx.execute(_USE, {"our_lane": lane, "usage": total_with(ask_used(tx, lane), spent.usage).as_json()})
     enter(tx, lane, spent, now_ms=now_ms)
 
 
@@ -118,12 +119,17 @@ def charge_unfinished(tx: Connection, lane: str, *, now_ms: int) -> None:
         enter(tx, lane, Charge(workspace, session_id, agent, model, total, turn_id, kind=kind), now_ms=now_ms)
 
 
-def total_with(tx: Connection, lane: str, spent: Usage) -> Usage:
-    """What a session will have used with this.
+def ask_used(tx: Connection, lane: str) -> Asked:
+    """Ask for what a session has used, as ``total_with`` takes it.
 
     It is read in the transaction that writes it: turns and summaries of one session are charged side by side.
     """
-    return Usage.from_json((statements.USED.first(tx, {"our_lane": lane}) or {}).get("usage", {})) + spent
+    return statements.USED.ask(tx, {"our_lane": lane})
+
+
+def total_with(before: Asked, spent: Usage) -> Usage:
+    """What a session will have used with this."""
+    return Usage.from_json((before.answer() or {}).get("usage", {})) + spent
 
 
 def enter(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
@@ -133,11 +139,11 @@ def enter(tx: Connection, lane: str, spent: Charge, *, now_ms: int) -> None:
         cost = spent.usage.cost_usd
         figures = spent.usage.as_json() | {"cost_nano": None if cost is None else nano(cost), "at_ms": now_ms}
         booked = {"our_lane": lane, "our_turn": spent.turn_id, **{name: getattr(spent, name) for name in names}}
-        statements.ENTER.run(tx, booked | figures)
+        statements.ENTER.put(tx, booked | figures)
 
 
 _PERIODS_OF_ONE_LENGTH_MS = {"hour": 3_600_000, "day": 86_400_000}
-_FIRST = literal_column("1")
+_FIRST: ColumnElement[int] = literal_column("1")
 """The first column: PostgreSQL does not see that two expressions with parameters of their own are the same."""
 _FILTERED = ("turn_id", "session_id", "agent", "model", "kind")
 _SHOWN_AS = {"hour": "%Y-%m-%dT%H:00Z", "day": "%Y-%m-%d"}

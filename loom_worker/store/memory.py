@@ -149,9 +149,10 @@ class Memories:
         """
         known = self._histories.get(lane)  # before the snapshot, or it might be ahead of it
         with self._database.read() as tx:
+            asked = statements.MEMORY.ask(tx, {"our_lane": lane})
             if claim is not None:
                 check_fence(tx, claim)
-            row = statements.MEMORY.first(tx, {"our_lane": lane})
+            row = asked.answer()
             state = MemoryState() if row is None else rows.memory_state(row)
             if known and known[0].n < state.first_n:
                 known = tuple(message for message in known if message.n >= state.first_n)

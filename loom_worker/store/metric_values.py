@@ -131,7 +131,7 @@ class MetricValues:
 def count(tx: Connection, counter: Counter, *values: str) -> None:
     """As Counter.count, but in the transaction that does what is counted: exact, whatever becomes of this process."""
     ((text, by),) = _rows((counter, values), [1.0])
-    COUNT_METRIC.run(tx, {"of": text, "by": by})
+    COUNT_METRIC.put(tx, {"of": text, "by": by})
 
 
 def _unfolded(tx: Connection) -> tuple[int, int]:

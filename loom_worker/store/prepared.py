@@ -6,7 +6,6 @@ its columns keep their types; only the way to the driver is shorter.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from typing import Any
 
 from sqlalchemy import Connection, Delete, Dialect, Float, Insert, Select, Update, bindparam, func, select
@@ -38,11 +37,14 @@ class PreparedStatement:
         self._columns = tuple(columns)
         self._compiled: dict[str, _Compiled] = {}
 
+    def ask(self, tx: Connection, values: Values) -> "Asked":
+        """Ask for the first row that it finds; what is asked after it, and before the answer, costs no more waiting."""
+        mine = self.compiled(tx.dialect)
+        return Asked(mine, _driver(tx).execute(mine.sql, mine.parameters(values)))
+
     def first(self, tx: Connection, values: Values) -> Row | None:
         """The first row that it finds, None if there is none."""
-        mine = self.compiled(tx.dialect)
-        found = _driver(tx).execute(mine.sql, mine.parameters(values)).fetchone()
-        return None if found is None else mine.row(found)
+        return self.ask(tx, values).answer()
 
     def one(self, tx: Connection, values: Values) -> Row:
         """The row of a statement that always finds one."""
@@ -60,11 +62,17 @@ class PreparedStatement:
         changed: int = _driver(tx).execute(mine.sql, mine.parameters(values)).rowcount
         return changed
 
+    def put(self, tx: Connection, values: Values) -> None:
+        """Write, where nobody needs to know how many rows changed: a server is not waited for."""
+        mine = self.compiled(tx.dialect)
+        _driver(tx).execute(mine.sql, mine.parameters(values))
+
     def run_each(self, tx: Connection, rows: Sequence[Values]) -> None:
         """Write once for each of these."""
         mine = self.compiled(tx.dialect)
-        with closing(_driver(tx).cursor()) as cursor:
-            cursor.executemany(mine.sql, [mine.parameters(values) for values in rows])
+        driver = _driver(tx)
+        for values in rows:
+            driver.execute(mine.sql, mine.parameters(values))
 
     def compiled(self, dialect: Dialect) -> "_Compiled":
         """The statement as the driver is given it."""
@@ -72,6 +80,18 @@ class PreparedStatement:
         if compiled is None:
             compiled = self._compiled[dialect.name] = _Compiled(self.statement, self._columns, dialect)
         return compiled
+
+
+class Asked:
+    """A question on its way to the database."""
+
+    def __init__(self, compiled: "_Compiled", cursor: Any) -> None:
+        self._compiled, self._cursor = compiled, cursor
+
+    def answer(self) -> Row | None:
+        """Wait for the row; None if there is none."""
+        found = self._cursor.fetchone()
+        return None if found is None else self._compiled.row(found)
 
 
 class _Compiled:

@@ -332,13 +332,13 @@ class RunWriter:
         for n in sorted(self._entered - self._new):
             stage = self.stages[n]
             values = {name: getattr(stage, name) for name in _ENTERED} | {"usage": stage.usage.as_json()}
-            _ENTER.run(self.tx, {"our_id": run_id, "our_n": n, **values})
+            _ENTER.put(self.tx, {"our_id": run_id, "our_n": n, **values})
         if self._new:
             _INSERT_STAGES.run_each(self.tx, [_columns(self.stages[n], run_id) for n in sorted(self._new)])
         if self._events:
             _INSERT_EVENTS.run_each(self.tx, self._events)
         names = tuple(sorted(self._changed))
-        _set_run(names).run(self.tx, {"our_id": run_id, **{name: self.row[name] for name in names}})
+        _set_run(names).put(self.tx, {"our_id": run_id, **{name: self.row[name] for name in names}})
 
 
 def _columns(stage: RunStage, run_id: str) -> Json:

@@ -27,6 +27,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.files import take
 from loom_worker.store.pairings import asking_user, with_user
+from loom_worker.store.prepared import Asked
 from loom_worker.store.schedules import claim
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.sessions import found, found_or_added
@@ -116,10 +117,11 @@ def submit(
         earlier = _earlier(tx, tenant, new)
         if earlier is not None:
             return earlier, True
+        workspace = statements.WORKSPACE.ask(tx, {"our_workspace": workspace_of(tenant)})
         user = asking_user(tx, tenant, new)
         owner = found_or_added(tx, tenant, replace(made, user=user), now_ms=now_ms)
         owner = _with_agent(tx, with_user(tx, owner, user), named)
-        depth = _Entrance(tx, limits, terms, now_ms, is_alone).admit(owner, new)
+        depth = _Entrance(tx, limits, terms, now_ms, is_alone, workspace).admit(owner, new)
         if new.double_texting in ("interrupt", "rollback"):
             overrule(tx, owner, new.double_texting)
         take(tx, owner, new.parts, most_bytes=limits.workspace_file_bytes)
@@ -184,8 +186,9 @@ def retry(
             return earlier, True
         if failed["status"] != "failed":
             raise Conflict(f"Turn {turn_id} did not fail, it is {failed['status']}.", "not-retryable")
+        workspace = statements.WORKSPACE.ask(tx, {"our_workspace": workspace_of(tenant)})
         owner = _with_agent(tx, found(tx, tenant, failed["session_id"]), None)
-        depth = _Entrance(tx, limits, terms, now_ms, is_alone).admit(owner, new)
+        depth = _Entrance(tx, limits, terms, now_ms, is_alone, workspace).admit(owner, new)
         return insert_turn(tx, limits, owner, new, now_ms=now_ms, position=depth), False
 
     return _accepted(database, Lock.turn(turn_id), accept)
@@ -278,12 +281,14 @@ class _Entrance:
     now_ms: int
     is_alone: bool
     """Nobody else writes meanwhile."""
+    workspace: Asked
+    """How many unfinished turns it has, and its rules."""
 
     def admit(self, owner: Any, new: NewTurn) -> int:
         """How many unfinished turns of its session are before it."""
         if owner["status"] == "archived":
             raise Conflict(f"Session {owner['id']!r} is archived; set its status to active first.", "session-archived")
-        workspace = statements.WORKSPACE.one(self.tx, {"our_workspace": owner["workspace"]})
+        workspace = self.workspace.answer() or {"depth": 0, "rules": None}
         depth, most, rules = owner["queue_depth"], self.limits.workspace_depth, Rules.of(workspace["rules"])
         if rules.is_disabled:
             raise Forbidden(f"The workspace {owner['workspace']!r} is disabled by its administrator.", DISABLED)
@@ -369,6 +374,6 @@ def insert_turn(tx: Connection, limits: LimitSettings, owner: Any, new: NewTurn,
         "created_ms": now_ms,
         "trace": replace(new.trace, accepted_us=now_us()).as_json(),
     }
-    statements.COUNT_ON.run(tx, {"our_lane": owner["lane"], "now_ms": now_ms})
-    statements.INSERT_TURN.run(tx, row)
+    statements.COUNT_ON.put(tx, {"our_lane": owner["lane"], "now_ms": now_ms})
+    statements.INSERT_TURN.put(tx, row)
     return rows.turn(row, position=position)

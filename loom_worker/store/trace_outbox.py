@@ -53,7 +53,7 @@ def enqueue_trace(tx: Connection, turn_id: str, *, span_n: int | None = None, no
     Args:
         span_n: the later span, of table ``spans``; None: all spans that the journal tells.
     """
-    ENQUEUE_TRACE.run(tx, {"turn_id": turn_id, "span_n": span_n, "added_ms": now_ms})
+    ENQUEUE_TRACE.put(tx, {"turn_id": turn_id, "span_n": span_n, "added_ms": now_ms})
 
 
 class TraceOutbox:

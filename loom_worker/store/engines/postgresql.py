@@ -3,12 +3,11 @@
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import psycopg
-from psycopg import sql
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -40,7 +39,8 @@ FOLDER = Path(__file__).parents[1] / "migrations/postgresql"
 BASE_SCRIPTS, BASE_VERSION = ("tables.sql", "triggers.sql"), "0032"
 """How a new database is made, and what version it has then; SQLite came to it by the migrations before."""
 
-_LOCK = sql.SQL("BEGIN; SELECT loom_begin({kind}, {workspace}, {subject}, {is_durable}, {wait_ms})")
+BEGIN = "SELECT loom_begin(%s, %s, %s, %s, %s)"
+"""Takes the lock; see migrations/postgresql/triggers.sql."""
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
 _SIZES = (
     "SELECT relname, reltuples::bigint FROM pg_class "
@@ -87,23 +87,12 @@ class PostgresqlEngine:
             execution_options={"preserve_rowcount": True},  # also of an INSERT that does nothing on conflict
         )
 
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
-        with self._transaction(lambda _: READ) as tx:
-            yield tx
+    def read(self) -> AbstractContextManager[Connection]:
+        return self._transaction((READ, ()))
 
-    @contextmanager
-    def write(self, *, durable: bool, lock: Lock) -> Iterator[Connection]:
-        is_durable = durable and self._sync == "full"
-
-        def begin(raw: "psycopg.Connection[Any]") -> Any:
-            wait_ms = int(self._busy_timeout_s * 1000)
-            return _LOCK.format(
-                kind=lock.kind, workspace=lock.workspace, subject=lock.subject, is_durable=is_durable, wait_ms=wait_ms
-            ).as_string(raw)
-
-        with self._transaction(begin) as tx:
-            yield tx
+    def write(self, *, durable: bool, lock: Lock) -> AbstractContextManager[Connection]:
+        is_durable, wait_ms = durable and self._sync == "full", int(self._busy_timeout_s * 1000)
+        return self._transaction(("BEGIN", ()), (BEGIN, (lock.kind, lock.workspace, lock.subject, is_durable, wait_ms)))
 
     def probe(self) -> None:
         with self.read() as tx:
@@ -180,21 +169,26 @@ class PostgresqlEngine:
         return True
 
     @contextmanager
-    def _transaction(self, begin: Any) -> Iterator[Connection]:
+    def _transaction(self, *begin: tuple[str, tuple[object, ...]]) -> Iterator[Connection]:
+        """Run a transaction. Its statements are sent as they come, and waited for where somebody needs a result."""
         with self._translate_errors():
             tx = self._pool.connect()
             try:
                 raw: Any = tx.connection.dbapi_connection
-                raw.execute(begin(raw))
-                yield tx
-                raw.execute("COMMIT")
-            except BaseException as error:
-                self._undo(tx, error)
+                with raw.sending():
+                    for statement, values in begin:
+                        raw.execute(statement, values)
+                    yield tx
+                    ended = raw.execute("COMMIT")
+                if ended.statusmessage != "COMMIT":  # an error of a statement was caught on the way
+                    raise Unavailable("The database has undone a transaction that had failed; nothing was written.")
+            except BaseException:
+                self._undo(tx)
                 raise
             finally:
                 tx.close()
 
-    def _undo(self, tx: Connection, error: BaseException) -> None:
+    def _undo(self, tx: Connection) -> None:
         """Roll back, or drop a connection on which that cannot be."""
         raw: Any = tx.connection.dbapi_connection
         with suppress(psycopg.Error):

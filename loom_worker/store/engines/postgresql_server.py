@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, cast
 
 from loom_worker.core.errors import BadSettings, Conflicted, Unavailable
 from loom_worker.core.variables import without_password
@@ -114,9 +114,53 @@ class _CleanStrDumper(StrDumper):
             )
 
 
+class _Sent(psycopg.Cursor[Any]):
+    """A statement that is sent; reading its rows, or how many it changed, waits for the server."""
+
+    @property
+    def rowcount(self) -> int:
+        cast(ServerConnection, self.connection).wait_for_all()
+        return super().rowcount
+
+
+class _Done(psycopg.Cursor[Any]):
+    """A statement that is waited for at once, as SQLAlchemy expects it."""
+
+    def execute(self, *given: Any, **options: Any) -> Self:
+        super().execute(*given, **options)
+        cast(ServerConnection, self.connection).wait_for_all()
+        return self
+
+    def executemany(self, *given: Any, **options: Any) -> None:
+        super().executemany(*given, **options)
+        cast(ServerConnection, self.connection).wait_for_all()
+
+
+class ServerConnection(psycopg.Connection[Any]):
+    """A connection on which a transaction can send several statements before it waits: each wait is a round trip."""
+
+    sent: psycopg.Pipeline
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Until the end of the block, where all that was sent is waited for, ``execute`` does not wait."""
+        with self.pipeline() as self.sent:
+            yield
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+        return _Sent(self).execute(query, params, **options)
+
+    def wait_for_all(self) -> None:
+        """Wait for all that was sent; an error of any of it is raised here."""
+        if self.pgconn.pipeline_status:
+            self.sent.sync()
+
+
 def connect(url: str, *, autocommit: bool = True) -> "psycopg.Connection[Any]":
     """Connect; nothing begins a transaction but BEGIN."""
-    made = psycopg.connect(url, autocommit=autocommit, connect_timeout=CONNECT_S, application_name="loom")
+    made = ServerConnection.connect(
+        url, autocommit=autocommit, connect_timeout=CONNECT_S, application_name="loom", cursor_factory=_Done
+    )
     made.adapters.register_loader("numeric", _NumericLoader)
     made.adapters.register_dumper(str, _CleanStrDumper)
     return made
