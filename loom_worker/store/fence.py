@@ -51,7 +51,7 @@ def check_fence(tx: Connection, claim: Claim) -> None:
 
 def ours(claim: Claim) -> Json:
     """The parameters of statements on a turn that is still ours."""
-    return {"our_id": claim.turn.id, "our_fence": claim.turn.fence}
+    return {"our_id": claim.turn.id, "our_fence": claim.turn.fence, "our_claimed_us": claim.claimed_us}
 
 
 def _fenced(claim: Claim) -> Fenced:

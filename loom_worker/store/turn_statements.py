@@ -6,7 +6,21 @@ are what a turn costs; ``tests/unit/store/test_turn_statements.py`` holds that e
 
 from functools import cache
 
-from sqlalchemy import BindParameter, Float, Integer, String, Text, and_, bindparam, case, func, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Float,
+    Integer,
+    String,
+    Text,
+    and_,
+    bindparam,
+    case,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from loom_worker.store import rows
 from loom_worker.store.dialect import greatest, upsert
@@ -87,8 +101,10 @@ INSERT_TURN = PreparedStatement(insert(turns), columns=turns.c.keys())
 
 # It is claimed: one transaction.
 
-IS_OURS = (turns.c.id == _OUR_ID, turns.c.fence == bindparam("our_fence"), unfinished())
-"""True of a turn that is unfinished and has the fence of a claim."""
+_HAS_FENCE = (turns.c.id == _OUR_ID, turns.c.fence == bindparam("our_fence"), unfinished())
+IS_OURS = (*_HAS_FENCE, turns.c.claimed_us == bindparam("our_claimed_us", type_=BigInteger))
+"""True of a turn that is unfinished and has the fence of a claim, and its moment. A claim reaches the disk with the next
+durable transaction; a server that crashes before that gives its number to another claim."""
 SESSION_COLUMNS = (
     "status",
     "rom",
@@ -114,7 +130,7 @@ WITH_SESSION = (
     .limit(1)
 )
 HEAD = PreparedStatement(WITH_SESSION.where(turns.c.lane == _OUR_LANE, unfinished()).order_by(turns.c.seq))
-OURS_WITH_SESSION = PreparedStatement(WITH_SESSION.where(*IS_OURS))
+OURS_WITH_SESSION = PreparedStatement(WITH_SESSION.where(*_HAS_FENCE))
 _CLAIMED = (
     *("status", "fence", "held_by", "deaths", "started_ms", "parked_until_ms", "claimed_us", "trace"),
     "learned_version",
