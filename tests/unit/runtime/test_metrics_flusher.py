@@ -10,6 +10,7 @@ from loom_worker.core.metric_recorder import Recorder
 from loom_worker.core.values.chat import Usage
 from loom_worker.runtime.metrics_flusher import MetricsFlusher
 from loom_worker.store.database import Database
+from loom_worker.store.folding import Folding
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.metric_values import FOLDED, MetricValues
 from tests.support.until import until
@@ -30,7 +31,7 @@ def renamed(database: Database, before: str, after: str) -> None:
 
 def test_what_is_counted_is_stored_by_itself_and_the_rest_at_the_end(database: Database) -> None:
     recorder = Recorder()
-    flusher = MetricsFlusher(MetricValues(database), recorder)
+    flusher = MetricsFlusher(MetricValues(database), Folding(database), recorder)
     count(recorder, 3)
     flusher.start()
     flusher.start()
@@ -47,7 +48,7 @@ def test_what_cannot_be_stored_is_kept_told_once_and_stored_later(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = Recorder()
-    flusher = MetricsFlusher(MetricValues(database), recorder)
+    flusher = MetricsFlusher(MetricValues(database), Folding(database), recorder)
     renamed(database, "metric_values", "gone")
     for _ in range(3):
         count(recorder)
@@ -61,7 +62,7 @@ def test_what_cannot_be_stored_is_kept_told_once_and_stored_later(
 
 def test_a_process_in_which_nothing_happens_writes_nothing(database: Database) -> None:
     recorder = Recorder()
-    flusher = MetricsFlusher(MetricValues(database), recorder)
+    flusher = MetricsFlusher(MetricValues(database), Folding(database), recorder)
     count(recorder)
     flusher.flush()
     assert recorder.take() == {}, "storing is no event of its own"
@@ -71,7 +72,7 @@ def test_the_ledger_of_an_older_loom_is_added_from_the_start(database: Database)
     used = Usage(input_tokens=10, llm_calls=1, cost_usd=Decimal("0.25"))
     for _ in range(7):
         Ledger(database).charge("lane", Charge("w", "s", "a", "m", used), now_ms=0)
-    flusher = MetricsFlusher(MetricValues(database, folded_at_a_time=2), Recorder())
+    flusher = MetricsFlusher(MetricValues(database, folded_at_a_time=2), Folding(database), Recorder())
     flusher.start()
     until(lambda: folded(database) == 7, 20, "all entries are added")
     flusher.stop()
