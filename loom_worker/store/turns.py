@@ -193,7 +193,7 @@ def _oldest_queued(tenant: Tenant | None) -> Select[int | None]:
     known = select(workspace_depths.c.workspace).where(workspace_depths.c.turns > 0)
     busy = known.union(select(depth_deltas.c.workspace)).subquery()
     first = select(func.min(turns.c.created_ms)).where(queued(), turns.c.workspace == busy.c.workspace)
-    return select(func.min(first.scalar_subquery()))
+    return select(func.min(first.correlate(busy).scalar_subquery())).select_from(busy)
 
 
 def turn_row(tx: Connection, tenant: Tenant, turn_id: str) -> Any:

@@ -4,6 +4,7 @@ import threading
 from decimal import Decimal
 
 import pytest
+from sqlalchemy import select
 
 from loom_worker.core import metrics
 from loom_worker.core.metric_recorder import Recorder
@@ -13,7 +14,9 @@ from loom_worker.store.database import Database
 from loom_worker.store.folding import Folding
 from loom_worker.store.ledger import Charge, Ledger
 from loom_worker.store.metric_values import FOLDED, MetricValues
+from loom_worker.store.tables import workspace_depths
 from tests.support.until import until
+from tests.unit.store.made import WORKSPACE, submitted
 
 
 def count(recorder: Recorder, times: int = 1) -> None:
@@ -42,6 +45,21 @@ def test_what_is_counted_is_stored_by_itself_and_the_rest_at_the_end(database: D
     assert "loom-metrics" not in {thread.name for thread in threading.enumerate()}
     flusher.stop()
     assert stored(database) == 7
+
+
+def test_turns_are_folded_by_itself_and_the_rest_at_the_end(database: Database) -> None:
+    flusher = MetricsFlusher(MetricValues(database), Folding(database), Recorder())
+    submitted(database)
+    flusher.start()
+    until(lambda: depths(database) == {WORKSPACE: 1}, 20, "the depth is folded")
+    submitted(database)
+    flusher.stop()
+    assert depths(database) == {WORKSPACE: 2}
+
+
+def depths(database: Database) -> dict[str, int]:
+    with database.read() as tx:
+        return {row.workspace: row.turns for row in tx.execute(select(workspace_depths))}
 
 
 def test_what_cannot_be_stored_is_kept_told_once_and_stored_later(
