@@ -12,6 +12,8 @@ log = logging.getLogger(__name__)
 
 EVERY_S = 1.0
 """What a killed process has counted for longer than this is not lost."""
+REST_S = 0.002
+"""Pause where there is more to fold: the threads that wait to write come first."""
 
 
 class MetricsFlusher:
@@ -62,7 +64,7 @@ class MetricsFlusher:
 
     def _run(self) -> None:
         is_behind = has_more = True  # the ledger may have entries of an older Loom, which counted nothing
-        while not self._stop.wait(0.0 if is_behind or has_more else EVERY_S):
+        while not self._stop.wait(REST_S if is_behind or has_more else EVERY_S):
             try:
                 is_behind = is_behind and self._values.add({})
                 has_more = self.flush()
