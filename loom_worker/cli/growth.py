@@ -36,6 +36,7 @@ BOUNDS = {
         "the number of patterns": "pattern_uses",
         "nothing: a row a turn": "usage",
         "a row for each figure": "metric_values",
+        "what happens in a second, then it is folded": "depth_deltas use_deltas audit_inbox",
         "the sessions, agents and workspaces with a budget": "spending",
         "the calls under way": "reservations",
         "the number of workspaces": "workspaces workspace_depths audit_chains",

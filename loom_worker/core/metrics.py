@@ -28,14 +28,14 @@ TURNS = Counter(
     (_ENDS, Label("reason")),
     starts=(("completed", "none"), ("incomplete", "limits"), ("failed", "provider"), ("failed", "dead")),
 )
-"""Counted in the transaction that ends a turn (store/metric_values.py), not by this process."""
+"""Counted by the audit's row, written in the transaction that ends a turn (store/audit.py), not by this process."""
 RUNS = Counter(
     "loom_workflow_runs_total",
     "Runs of workflows that have ended, by how and why. Exact, also where workers are killed.",
     (_ENDS, Label("reason")),
     starts=(("completed", "none"), ("failed", "invalid-output")),
 )
-"""Counted in the transaction that ends a run."""
+"""Counted as ends of turns are."""
 SCHEDULE_TIMES = Counter(
     "loom_schedule_times_total",
     "Due times of schedules, by what they belong to and what came of them: begun, skipped as the last run had not "

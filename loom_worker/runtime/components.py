@@ -29,6 +29,7 @@ from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.facts import Facts
+from loom_worker.store.folding import Folding
 from loom_worker.store.learned import LearnedLayers
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.metric_values import MetricValues
@@ -125,7 +126,7 @@ def components(
         stopping=stopping,
     )
     judges = PythonJudges(files, executor)
-    metrics = MetricsFlusher(MetricValues(database))
+    metrics = MetricsFlusher(MetricValues(database), Folding(database))
     return Components(registry, knowledge, library_events, expiring, breakers, executor, judges, content, metrics)
 
 

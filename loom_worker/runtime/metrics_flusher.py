@@ -1,23 +1,27 @@
-"""A thread of each process that adds what the process has counted to the database."""
+"""A thread of each process that adds what the process has counted to the database, and folds what turns have added."""
 
 import logging
 import threading
 
 from loom_worker.core.errors import Unavailable
-from loom_worker.core.metric_recorder import RECORDER, Cells, Recorder
+from loom_worker.core.metric_recorder import RECORDER, Recorder
+from loom_worker.store.folding import Folding
 from loom_worker.store.metric_values import MetricValues
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 1.0
 """What a killed process has counted for longer than this is not lost."""
+REST_S = 0.002
+"""Pause where there is more to fold: the threads that wait to write come first."""
 
 
 class MetricsFlusher:
-    """Adds what was counted, once a second and when the process ends."""
+    """Adds what was counted, and folds, once a second and when the process ends."""
 
-    def __init__(self, values: MetricValues, recorder: Recorder = RECORDER) -> None:
+    def __init__(self, values: MetricValues, folding: Folding, recorder: Recorder = RECORDER) -> None:
         self._values = values
+        self._folding = folding
         self._recorder = recorder
         self._flushing = threading.Lock()
         self._stop = threading.Event()
@@ -37,33 +41,36 @@ class MetricsFlusher:
             self._thread.join(timeout=2)
         self.flush()
 
-    def flush(self) -> None:
-        """Add what was counted; while the database does not answer it is kept for the next time."""
+    def flush(self) -> bool:
+        """Add what was counted, and fold; while the database does not answer it is kept for the next time.
+
+        Returns:
+            True if there is more to be folded.
+        """
         with self._flushing:
             cells = self._recorder.take()
-            if cells:
-                self._add(cells)
-
-    def _add(self, cells: Cells) -> None:
-        try:
-            self._values.add(cells)
-        except Unavailable as error:
-            self._recorder.give_back(cells)
-            if not self._is_away:
-                log.warning("what was counted is kept until the database answers: %s", error)
-            self._is_away = True
-        else:
-            self._is_away = False
+            try:
+                has_more = self._folding.fold()
+                if cells:
+                    self._values.add(cells)
+            except Unavailable as error:
+                self._recorder.give_back(cells)
+                if not self._is_away:
+                    log.warning("what was counted is kept until the database answers: %s", error)
+                self._is_away, has_more = True, False
+            else:
+                self._is_away = False
+        return has_more
 
     def _run(self) -> None:
-        has_more = True  # the ledger may have entries of an older Loom, which counted nothing
-        while not self._stop.wait(0.0 if has_more else EVERY_S):
+        is_behind = has_more = True  # the ledger may have entries of an older Loom, which counted nothing
+        while not self._stop.wait(REST_S if is_behind or has_more else EVERY_S):
             try:
-                has_more = has_more and self._values.add({})
-                self.flush()
+                is_behind = is_behind and self._values.add({})
+                has_more = self.flush()
             except Unavailable as error:
-                has_more = False  # the next flush that succeeds goes on with them
+                is_behind = has_more = False  # the next flush that succeeds goes on with them
                 log.warning("what the ledger has is not counted yet: %s", error)
             except Exception:  # the top of a thread: a bug here must not end the counting for good
-                has_more = False
+                is_behind = has_more = False
                 log.exception("what was counted could not be added")

@@ -29,6 +29,7 @@ from loom_worker.store.blobs import BlobRows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
+from loom_worker.store.folding import Folding
 from loom_worker.store.memory import Memories
 from loom_worker.store.metric_values import MetricValues
 from loom_worker.store.outbox import Outbox
@@ -225,7 +226,7 @@ def run_beat(settings: Settings) -> None:
     """
     links = Links.of(settings, runs_tasks=False)
     thread = sweeper(settings, links, ExpiringStores.of(settings, links.database))
-    metrics = MetricsFlusher(MetricValues(links.database))
+    metrics = MetricsFlusher(MetricValues(links.database), Folding(links.database))
     thread.start()
     metrics.start()
     signals.setup_logging.connect(keep_logging)

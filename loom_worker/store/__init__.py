@@ -28,7 +28,7 @@ Other tables: ``outbox`` webhook deliveries, ``trace_outbox`` traces to be expor
 may be spent, ``workspaces`` their rules, ``api_keys``, ``pairings`` who is who in channels, ``agent_errors``, ``blobs``
 large results, ``files`` of clients, ``shared_memory``, ``patterns`` their outcomes,
  ``learned`` what optimizers have found for agents.
-``audit`` says who did what, ``metric_values`` what was counted. ``removal`` deletes a session, ``users`` all of a user;
-``purge`` removes the rows of deleted sessions, ``retention`` what is too old. ``tenants`` says which rows
-a client may reach, and pages its lists.
+``audit`` says who did what, ``metric_values`` what was counted; ``folding`` sums and chains what turns have added.
+``removal`` deletes a session, ``users`` all of a user; ``purge`` removes the rows of deleted sessions, ``retention``
+what is too old. ``tenants`` says which rows a client may reach, and pages its lists.
 """

@@ -157,7 +157,7 @@ class Claims:
             }
             statements.CLAIM.put(tx, {"our_id": row["id"], **changes})
             if has_died:  # not in memory: a turn that kills its workers may kill this one within a second
-                count(tx, metrics.TURN_DEATHS)
+                count(tx, (metrics.TURN_DEATHS, ()))
             return _claim(tx, {**row, **changes})
 
     def park(self, claim: Claim, *, until_ms: int, run_ms: int) -> None:

@@ -29,22 +29,11 @@ def is_postgresql(tx: Connection) -> bool:
     return tx.dialect.name == "postgresql"
 
 
-class greatest(GenericFunction[Any]):  # noqa: N801  # SQLAlchemy's functions are called as SQL's are
-    """The greatest of its arguments."""
-
-    inherit_cache = True
-
-
 class month_of(GenericFunction[str]):  # noqa: N801
     """The month in UTC of a moment in ms since 1970, as 2026-11."""
 
     type = String()
     inherit_cache = True
-
-
-@compiles(greatest, "sqlite")
-def _greatest(element: ColumnElement[Any], compiler: Any, **options: Any) -> str:
-    return f"max({compiler.process(element.clauses, **options)})"
 
 
 @compiles(month_of, "sqlite")

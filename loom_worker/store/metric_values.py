@@ -2,8 +2,8 @@
 
 A process adds what it has counted about once a second (``runtime/metrics_flusher.py``); what a killed one had not added
 by then is lost. Some figures are exact even so: ends of turns, and deaths of their workers, are counted in the
-transaction that ends a turn, or takes it over, and tokens and costs are read from the ledger, up to the entry that the
-row FOLDED names.
+transaction that takes a turn over, or chains the audit's row of its end, and tokens and costs are read from the ledger,
+up to the entry that the row FOLDED names.
 
 A row's series is written as Prometheus writes it, with one difference: a histogram's rows hold what fell into each
 bucket alone, so that a value changes two rows and not twenty. Their sum has the name and the suffix ``_sum``.
@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Text, bindparam, case, func, select
+from sqlalchemy import BigInteger, Connection, Float, Text, bindparam, case, func, select
 
 from loom_worker.core import metrics
 from loom_worker.core.metric_recorder import (
@@ -24,24 +24,27 @@ from loom_worker.core.metric_recorder import (
     OTHER,
     Cell,
     Cells,
-    Counter,
     Family,
     Histogram,
     Key,
     series,
 )
+from loom_worker.core.values.audit import RUN_ENDED, TURN_ENDED
 from loom_worker.core.values.budgets import NANO
 from loom_worker.store.database import Database
-from loom_worker.store.engines.engine import Lock
+from loom_worker.store.dialect import upsert
+from loom_worker.store.engines.engine import FOLDING
+from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import usage
-from loom_worker.store.tables import metric_values
-from loom_worker.store.turn_statements import COUNT_METRIC
+from loom_worker.store.tables import audit_inbox, metric_values
 
 FOLDED = "ledger"
 """The row that says up to which entry of the ledger is counted in the others. It is no metric."""
 FOLDED_AT_A_TIME = 10_000
 """Entries of the ledger in one transaction: an older database may have millions, and others want to write."""
 LE, SUM = "le", "_sum"
+ENDS = {TURN_ENDED: metrics.TURNS, RUN_ENDED: metrics.RUNS}
+"""What is counted when the audit's row of an end is chained, by the row's action."""
 
 _ALL = select(metric_values.c.series, metric_values.c.value)
 _OF_FAMILY = select(metric_values.c.series).where(
@@ -49,6 +52,20 @@ _OF_FAMILY = select(metric_values.c.series).where(
 )
 _FOLDED = select(metric_values.c.value).where(metric_values.c.series == FOLDED)
 _NEWEST = select(func.max(usage.c.n))
+_ENDED = (
+    select(audit_inbox.c.action, audit_inbox.c.status, audit_inbox.c.reason, func.count())
+    .where(audit_inbox.c.action.in_(ENDS))
+    .group_by(audit_inbox.c.action, audit_inbox.c.status, audit_inbox.c.reason)
+)
+_counted = upsert(metric_values).values(
+    series=bindparam("of", type_=Text),  # SQLAlchemy keeps the names of columns for itself
+    value=bindparam("by", type_=Float),
+)
+_COUNT = PreparedStatement(
+    _counted.on_conflict_do_update(
+        index_elements=["series"], set_={"value": metric_values.c.value + _counted.excluded.value}
+    )
+)
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _SPENT = (
     select(
@@ -80,7 +97,7 @@ class MetricValues:
         Returns:
             True if there are more entries of the ledger.
         """
-        with self._database.write(is_timed=False, lock=Lock.named("fold")) as tx:
+        with self._database.write(is_timed=False, lock=FOLDING) as tx:
             after, newest = _unfolded(tx)
             until = min(newest, after + self._folded_at_a_time)
             bounded = self._bounded(tx, [*cells.items(), *_spent(tx, after, until)])
@@ -88,13 +105,15 @@ class MetricValues:
             if until > after:
                 rows.append({"of": FOLDED, "by": until - after})
             if rows:
-                COUNT_METRIC.run_each(tx, rows)
+                _COUNT.run_each(tx, rows)
         return until < newest
 
     def all(self) -> Cells:
-        """Everything, entries of the ledger included that nobody has added yet."""
+        """Everything, entries of the ledger and ends included that nobody has added yet."""
         with self._database.read() as tx:
             found = _read(tx)
+            for action, status, reason, times in tx.execute(_ENDED):
+                _merge(found, end_key(action, status, reason), [times])
             for key, cell in self._bounded(tx, _spent(tx, *_unfolded(tx))).items():
                 _merge(found, key, cell)
         return found
@@ -128,10 +147,14 @@ class MetricValues:
         return value
 
 
-def count(tx: Connection, counter: Counter, *values: str) -> None:
+def count(tx: Connection, key: Key, times: int = 1) -> None:
     """As Counter.count, but in the transaction that does what is counted: exact, whatever becomes of this process."""
-    ((text, by),) = _rows((counter, values), [1.0])
-    COUNT_METRIC.put(tx, {"of": text, "by": by})
+    _COUNT.run_each(tx, [{"of": text, "by": by} for text, by in _rows(key, [float(times)])])
+
+
+def end_key(action: str, status: str | None, reason: str | None) -> Key:
+    """The counter, and its labels, of an end that the audit tells of."""
+    return ENDS[action], (status or "", reason or "none")
 
 
 def _unfolded(tx: Connection) -> tuple[int, int]:

@@ -1,18 +1,40 @@
 """What came of turns that used a pattern: sums by workspace, pattern and text, which outlive the turns."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, case, delete, select, union_all
 
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.patterns import Effect, PatternUse
 from loom_worker.store.database import Database
-from loom_worker.store.schema import pattern_uses as rows
+from loom_worker.store.dialect import upsert
+from loom_worker.store.schema import pattern_uses, use_deltas
 from loom_worker.store.turn_statements import COUNT_USES
 
+FOLDED_AT_A_TIME = 500
+"""Uses that are summed in one transaction."""
+
 _SUMMED = ("uses", "succeeded", "failed", "cost_usd", "tokens")
-_ONE = select(rows).where(rows.c.workspace == bindparam("our_workspace"), rows.c.pattern_id == bindparam("our_pattern"))
+_ONE = union_all(
+    *(
+        select(*(rows.c[name] for name in ("digest", *_SUMMED, "last_ms"))).where(
+            rows.c.workspace == bindparam("our_workspace"), rows.c.pattern_id == bindparam("our_pattern")
+        )
+        for rows in (pattern_uses, use_deltas)
+    )
+)
+"""The sums, and what is not folded into them yet."""
+_SOME = select(use_deltas.c.n).limit(FOLDED_AT_A_TIME)
+_SUMS = [use_deltas.c[each.name] for each in pattern_uses.c]
+_TAKE = delete(use_deltas).where(use_deltas.c.n.in_(_SOME)).returning(*_SUMS)
+_add = upsert(pattern_uses)
+_later = case((_add.excluded.last_ms > pattern_uses.c.last_ms, _add.excluded.last_ms), else_=pattern_uses.c.last_ms)
+_ADD = _add.on_conflict_do_update(
+    index_elements=["workspace", "pattern_id", "digest"],
+    set_={**{name: pattern_uses.c[name] + _add.excluded[name] for name in _SUMMED}, "last_ms": _later},
+)
 
 
 def enter_uses(
@@ -38,6 +60,19 @@ def enter_uses(
         COUNT_USES.run_each(tx, [{**counted, "pattern_id": name, "digest": digest} for name, digest in distinct])
 
 
+def fold_uses(tx: Connection) -> bool:
+    """Add uses that were counted to their sums; True if there may be more."""
+    found = tx.execute(_TAKE).mappings().all()
+    effects: dict[tuple[str, str, str], list[Effect]] = {}
+    for row in found:
+        effects.setdefault((row["workspace"], row["pattern_id"], row["digest"]), []).append(_effect(row))
+    names = ("workspace", "pattern_id", "digest")
+    sums = [dict(zip(names, key, strict=True)) | asdict(_together(of_it)) for key, of_it in sorted(effects.items())]
+    if sums:
+        tx.execute(_ADD, sums)
+    return len(found) >= FOLDED_AT_A_TIME
+
+
 class PatternUses:
     """The table of what came of patterns, by workspace."""
 
@@ -48,8 +83,8 @@ class PatternUses:
         """What came of one text of a pattern, and of all its texts together."""
         with self._database.read() as tx:
             found = tx.execute(_ONE, {"our_workspace": workspace, "our_pattern": pattern_id}).mappings().all()
-        texts = {row["digest"]: _effect(row) for row in found}
-        return texts.get(digest, Effect()), _together(list(texts.values()))
+        one = [_effect(row) for row in found if row["digest"] == digest]
+        return _together(one), _together([_effect(row) for row in found])
 
 
 def _effect(row: Any) -> Effect:

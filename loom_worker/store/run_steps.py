@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection, Integer, and_, bindparam, insert, select, update
 
-from loom_worker.core import crash_points, metrics
+from loom_worker.core import crash_points
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.audit import run_ended
 from loom_worker.core.values.chat import Usage
@@ -38,7 +38,6 @@ from loom_worker.store.audit import append
 from loom_worker.store.blobs import grant
 from loom_worker.store.budgets import forget
 from loom_worker.store.children import usage_below
-from loom_worker.store.metric_values import count
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.runs import read_stages, run_of, stage_of
@@ -308,7 +307,6 @@ class RunWriter:
         self.tell(f"run.{end.status}", {})
         run = self._run()
         append(self.tx, run_ended(run))
-        count(self.tx, metrics.RUNS, run.status, run.reason or "none")
         if run.budget is not None:
             forget(self.tx, "run", run.id)
         last = self._last_turn or next((stage.turn_id for stage in reversed(run.stages) if stage.turn_id), "")

@@ -26,7 +26,7 @@ from loom_worker.core.values.turns import UNFINISHED
 from loom_worker.store.dialect import COUNTER
 from loom_worker.store.tables import JSON_OR_NULL, METADATA, NOT_COMPLETED, where
 
-VERSION = "0032"
+VERSION = "0033"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 DELETED = "/deleted"
@@ -326,6 +326,14 @@ pattern_uses = Table(
     Column("last_ms", BigInteger, nullable=False),
 )
 """What came of turns that used a pattern: sums by the pattern's text, which outlive the turns."""
+
+use_deltas = Table(
+    "use_deltas",
+    metadata,
+    Column("n", Integer, primary_key=True, autoincrement=True),
+    *(Column(each.name, each.type, nullable=False) for each in pattern_uses.c),
+)
+"""What ended turns add to ``pattern_uses`` and is not folded yet."""
 
 OWNS = (sessions.c.lane == turns.c.lane, sessions.c.workspace == turns.c.workspace)
 

@@ -298,7 +298,7 @@ class _Entrance:
         if depth >= self.limits.lane_depth:
             raise QueueFull(f"Session {owner['id']!r} has {depth} unfinished turns, the most it may have.", 5.0)
         self._check_budgets(owner, new, rules)
-        if (workspace["depth"] or 0) >= most:
+        if workspace["depth"] >= most:
             raise QueueFull(f"The workspace has {most} unfinished turns, the most it may have.", 5.0)
         return int(depth)
 

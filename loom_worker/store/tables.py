@@ -110,7 +110,18 @@ workspace_depths = Table(
     Column("lanes", Integer, nullable=False),  # sessions that have such turns
     sqlite_with_rowid=False,  # one tree to look through instead of two
 )
-"""Unfinished turns of each workspace that ever had one; triggers on turns keep it (0017_depths.sql)."""
+"""Unfinished turns of each workspace that ever had one, but for those of ``depth_deltas``."""
+
+depth_deltas = Table(
+    "depth_deltas",
+    METADATA,
+    Column("workspace", String(64), primary_key=True),
+    Column("n", COUNTER, primary_key=True, autoincrement=False),
+    Column("turns", Integer, nullable=False),
+    Column("lanes", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""By how much depths have changed since they were last folded; triggers on turns insert it (0033_folding.sql)."""
 
 guard_actions = Table(
     "guard_actions",
@@ -162,8 +173,17 @@ audit_chains = Table(
     Column("last_hash", String(64), nullable=False),
     Column("pruned_seq", Integer, nullable=False, server_default="0"),  # rows up to this one were removed with age
     Column("pruned_hash", String(64)),
+    Column("taken_n", Integer, nullable=False, server_default="0"),  # rows of the inbox up to it may leave; 0: none may
 )
 """Where each workspace's chain of audit rows begins and ends."""
+
+audit_inbox = Table(  # triggers refuse to change a row, or to remove one that is not in its chain (0033_folding.sql)
+    "audit_inbox",
+    METADATA,
+    Column("n", Integer, primary_key=True, autoincrement=True),
+    *(Column(c.name, c.type, nullable=c.nullable) for c in audit.c if c.name not in ("seq", "previous_hash", "hash")),
+)
+"""Rows of the audit that have no place in a chain yet, in the order in which they will get one."""
 
 user_deletions = Table(
     "user_deletions",

@@ -23,7 +23,6 @@ from sqlalchemy import (
 )
 
 from loom_worker.store import rows
-from loom_worker.store.dialect import greatest, upsert
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import (
     calls,
@@ -36,14 +35,14 @@ from loom_worker.store.schema import (
     turns,
     unfinished,
     usage,
+    use_deltas,
 )
 from loom_worker.store.tables import (
     JSON_OR_NULL,
     agent_labels,
-    audit,
-    audit_chains,
+    audit_inbox,
+    depth_deltas,
     memory,
-    metric_values,
     trace_outbox,
     workflow_runs,
     workspace_depths,
@@ -82,16 +81,12 @@ ASKED = PreparedStatement(
 )
 """Who will answer, and by what rules."""
 SESSION = PreparedStatement(select(sessions).where(OURS, sessions.c.id == _OUR_ID))
-WORKSPACE = PreparedStatement(
-    select(
-        select(workspace_depths.c.turns)
-        .where(workspace_depths.c.workspace == bindparam("our_workspace"))
-        .scalar_subquery()
-        .label("depth"),
-        OUR_RULES,
-    )
+_depth, _changed = (
+    select(func.sum(each.c.turns)).where(each.c.workspace == bindparam("our_workspace")).scalar_subquery()
+    for each in (workspace_depths, depth_deltas)
 )
-"""How many unfinished turns the workspace has, None if none, and its rules; a session's row has its own count."""
+WORKSPACE = PreparedStatement(select((func.coalesce(_depth, 0) + func.coalesce(_changed, 0)).label("depth"), OUR_RULES))
+"""How many unfinished turns the workspace has, and its rules; a session's row has its own count."""
 COUNT_ON = PreparedStatement(
     update(sessions)
     .where(sessions.c.lane == _OUR_LANE)
@@ -103,8 +98,8 @@ INSERT_TURN = PreparedStatement(insert(turns), columns=turns.c.keys())
 
 _HAS_FENCE = (turns.c.id == _OUR_ID, turns.c.fence == bindparam("our_fence"), unfinished())
 IS_OURS = (*_HAS_FENCE, turns.c.claimed_us == bindparam("our_claimed_us", type_=BigInteger))
-"""True of a turn that is unfinished and has the fence of a claim, and its moment. A claim reaches the disk with the next
-durable transaction; a server that crashes before that gives its number to another claim."""
+"""True of a turn that is unfinished and has the fence of a claim, and its moment. A claim reaches the disk with the
+next durable transaction; a server that crashes before that gives its number to another claim."""
 SESSION_COLUMNS = (
     "status",
     "rom",
@@ -214,33 +209,8 @@ BOOKED = (
 """What an entry of the ledger is made of, beside the user of the session, and the key and the run of the turn."""
 _known = {"user": _USER, "key_id": _KEY, "run_id": _RUN, "workflow": _WORKFLOW}
 ENTER = PreparedStatement(insert(usage).values(**_known, **{name: bindparam(name) for name in BOOKED}))
-_SUMMED = ("uses", "succeeded", "failed", "cost_usd", "tokens")
-_put = upsert(pattern_uses)
-COUNT_USES = PreparedStatement(
-    _put.on_conflict_do_update(
-        index_elements=["workspace", "pattern_id", "digest"],
-        set_={
-            **{name: pattern_uses.c[name] + _put.excluded[name] for name in _SUMMED},
-            "last_ms": greatest(pattern_uses.c.last_ms, _put.excluded.last_ms),
-        },
-    ),
-    columns=pattern_uses.c.keys(),
-)
-AUDIT_HEAD = PreparedStatement(
-    select(audit_chains.c.last_seq, audit_chains.c.last_hash).where(
-        audit_chains.c.workspace == bindparam("our_workspace")
-    )
-)
-INSERT_AUDIT = PreparedStatement(insert(audit), columns=audit.c.keys())
-_counted = upsert(metric_values).values(
-    series=bindparam("of", type_=Text),  # SQLAlchemy keeps the names of columns for itself
-    value=bindparam("by", type_=Float),
-)
-COUNT_METRIC = PreparedStatement(
-    _counted.on_conflict_do_update(
-        index_elements=["series"], set_={"value": metric_values.c.value + _counted.excluded.value}
-    )
-)
+COUNT_USES = PreparedStatement(insert(use_deltas), columns=pattern_uses.c.keys())
+NOTE = PreparedStatement(insert(audit_inbox), columns=[name for name in audit_inbox.c.keys() if name != "n"])  # noqa: SIM118 - no dict
 ENQUEUE_TRACE = PreparedStatement(insert(trace_outbox), columns=("turn_id", "span_n", "added_ms"))
 SET_TRACE = PreparedStatement(update(turns).where(turns.c.id == _OUR_ID).values(trace=bindparam("known")))
 

@@ -3,7 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, literal, literal_column, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    func,
+    literal,
+    literal_column,
+    select,
+    union_all,
+    update,
+)
 
 from loom_worker.core.errors import Conflict, NotFound
 from loom_worker.core.values.calls import Call
@@ -20,7 +32,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.engines.engine import Lock
 from loom_worker.store.schema import DELETED, kept, sessions, steps, turn_columns, turns, unfinished, verdicts
 from loom_worker.store.sessions import found
-from loom_worker.store.tables import workspace_depths
+from loom_worker.store.tables import depth_deltas, workspace_depths
 from loom_worker.store.tenants import checked_cursor, newest_first, of_session, ours, paged, parameters
 
 SET = "webhook-set"
@@ -164,7 +176,8 @@ def _of(tenant: Tenant) -> list[ColumnElement[bool]]:
 
 def _depths(tenant: Tenant | None) -> Select[int, int]:
     """Unfinished turns, and the sessions that have them: of a workspace in one row, of a user in its sessions."""
-    known = workspace_depths.c
+    summed = (workspace_depths, depth_deltas)
+    known = union_all(*(select(each.c.workspace, each.c.turns, each.c.lanes) for each in summed)).subquery().c
     counted = select(func.coalesce(func.sum(known.turns), 0), func.coalesce(func.sum(known.lanes), 0))
     if tenant is None:
         return counted
@@ -178,8 +191,10 @@ def _oldest_queued(tenant: Tenant | None) -> Select[int | None]:
     """When the turn that waits longest was accepted."""
     if tenant is not None:
         return select(turns.c.created_ms).where(queued(), *_of(tenant)).order_by(turns.c.created_ms).limit(1)
-    first = select(func.min(turns.c.created_ms)).where(queued(), turns.c.workspace == workspace_depths.c.workspace)
-    return select(func.min(first.scalar_subquery())).where(workspace_depths.c.turns > 0)
+    known = select(workspace_depths.c.workspace).where(workspace_depths.c.turns > 0)
+    busy = known.union(select(depth_deltas.c.workspace)).subquery()
+    first = select(func.min(turns.c.created_ms)).where(queued(), turns.c.workspace == busy.c.workspace)
+    return select(func.min(first.correlate(busy).scalar_subquery())).select_from(busy)
 
 
 def turn_row(tx: Connection, tenant: Tenant, turn_id: str) -> Any:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, literal, select, union_all, update
 
 from loom_worker.core.errors import NotFound
 from loom_worker.core.values.audit import TURN_ENDED
@@ -17,7 +17,15 @@ from loom_worker.store.fact_changes import remove_of_user
 from loom_worker.store.files import abandon
 from loom_worker.store.removal import DELETED_REASON, Deleted, remove
 from loom_worker.store.schema import sessions, turns
-from loom_worker.store.tables import api_keys, audit, pairings, session_tokens, user_deletions, workflow_runs
+from loom_worker.store.tables import (
+    api_keys,
+    audit,
+    audit_inbox,
+    pairings,
+    session_tokens,
+    user_deletions,
+    workflow_runs,
+)
 from loom_worker.store.tenants import of_user
 
 SESSIONS = 20
@@ -94,10 +102,14 @@ class Users:
     def stopped_turns(self, who: WorkspaceUser) -> tuple[str, ...]:
         """Ids of the turns that were stopped since the deletion was asked for, as the audit has them."""
         asked_ms = select(user_deletions.c.asked_ms).where(*of_user(user_deletions, who)).scalar_subquery()
-        its_rows = (*of_user(audit, who), audit.c.at_ms >= asked_ms)
-        stopped = (audit.c.action == TURN_ENDED, audit.c.reason == DELETED_REASON)
+        stopped = [
+            select(rows.c.turn_id)
+            .where(*of_user(rows, who), rows.c.at_ms >= asked_ms)
+            .where(rows.c.action == TURN_ENDED, rows.c.reason == DELETED_REASON)
+            for rows in (audit, audit_inbox)
+        ]
         with self._database.read() as tx:
-            return tuple(tx.execute(select(audit.c.turn_id).where(*its_rows, *stopped)).scalars())
+            return tuple(tx.execute(union_all(*stopped)).scalars())
 
     def progress(self, who: WorkspaceUser) -> UserDeletion | None:
         """How far the deletion has come; None if it has ended."""

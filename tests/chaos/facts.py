@@ -46,15 +46,17 @@ MISCOUNTED = f"""
 SELECT 'session ' || lane, queue_depth, (SELECT count(*) FROM turns WHERE turns.lane = sessions.lane AND turns.{_OPEN})
   AS found FROM sessions WHERE queue_depth <> found
 UNION ALL
-SELECT 'workspace ' || workspace, turns,
-  (SELECT count(*) FROM turns WHERE turns.workspace = workspace_depths.workspace AND {_OPEN}) AS found
-FROM workspace_depths WHERE turns <> found
+SELECT 'workspace ' || workspace, sum(turns) AS summed,
+  (SELECT count(*) FROM turns WHERE turns.workspace = depths.workspace AND {_OPEN}) AS found
+FROM (SELECT workspace, turns FROM workspace_depths UNION ALL SELECT workspace, turns FROM depth_deltas) AS depths
+GROUP BY workspace HAVING summed <> found
 """
 """Sessions and workspaces whose counted turns are not their rows."""
 UNAUDITED = (
     "SELECT id, found FROM (SELECT id, (SELECT count(*) FROM audit WHERE audit.workspace = turns.workspace"
-    " AND turn_id = turns.id AND action = 'turn.ended') AS found FROM turns WHERE completed_ms IS NOT NULL)"
-    " WHERE found <> 1"
+    " AND turn_id = turns.id AND action = 'turn.ended') + (SELECT count(*) FROM audit_inbox AS inbox"
+    " WHERE inbox.workspace = turns.workspace AND turn_id = turns.id AND action = 'turn.ended') AS found"
+    " FROM turns WHERE completed_ms IS NOT NULL) WHERE found <> 1"
 )
 """Turns that have ended without a row of the audit, or with two."""
 ORPHANS["usage"] += " AND turn_id <> ''"  # a summary is no turn's

@@ -12,7 +12,11 @@ from loom_worker.store.runs import run_of, stage_of
 Row = dict[str, Any]
 Tables = Mapping[str, tuple[Row, ...]]
 
-AUDITED = "SELECT * FROM audit WHERE action LIKE 'run.%' ORDER BY seq"
+AUDITED = """
+SELECT subject, agent, action, status, reason FROM audit WHERE action LIKE 'run.%'
+UNION ALL SELECT subject, agent, action, status, reason FROM audit_inbox WHERE action LIKE 'run.%'
+"""
+"""Rows of runs, those included that are not chained yet."""
 UNSAID = frozenset({"approval"})
 """Roles of stages that are no turns."""
 

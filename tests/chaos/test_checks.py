@@ -87,7 +87,7 @@ QUIET: Sequence[Change] = (
     said(2, "user", "T00002 plain", 3),
     said(2, "assistant", "T00002.1 says.", 4),
 )
-COUNTED = ("UPDATE sessions SET queue_depth = 0", "DELETE FROM workspace_depths")
+COUNTED = ("UPDATE sessions SET queue_depth = 0", "DELETE FROM depth_deltas")
 """A trigger counts the turns that are accepted, and ours never were."""
 SUBMITTED = tuple(Submitted(f"T0000{n}", f"t{n}", "s1", S, n) for n in (1, 2))
 CALLS = (asked("T00001", "T00001 plain"), asked("T00002", "T00001 plain", "T00002 plain", number=2, at_s=S + 1))

@@ -50,6 +50,9 @@ class Lock:
 WHOLE = Lock("whole")
 """The whole database: every other writer waits. It is never wrong, and slow."""
 
+FOLDING = Lock.named("folding")
+"""What is made of the rows that turns only add: one process at a time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sizes:

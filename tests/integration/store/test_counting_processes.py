@@ -18,6 +18,7 @@ import os, signal, sys, threading
 from loom_worker.core import metrics
 from loom_worker.runtime.metrics_flusher import MetricsFlusher
 from loom_worker.store.database import Database
+from loom_worker.store.folding import Folding
 from loom_worker.store.metric_values import MetricValues
 
 def count(times):
@@ -27,7 +28,7 @@ def count(times):
 
 url, times, end = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 database = Database(url, sync="normal")
-flusher = MetricsFlusher(MetricValues(database))
+flusher = MetricsFlusher(MetricValues(database), Folding(database))
 threads = [threading.Thread(target=count, args=(times // 4,)) for _ in range(4)]
 for thread in threads: thread.start()
 for _ in range(20): flusher.flush()

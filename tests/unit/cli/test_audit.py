@@ -17,6 +17,7 @@ from loom_worker.store.audit import append
 from loom_worker.store.database import Database
 from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.engines.sqlite_backup import back_up
+from loom_worker.store.folding import Folding
 from tests.support.fake_loom import FakeLoom
 from tests.support.http_server import serving
 
@@ -39,8 +40,14 @@ def rows(database: Database) -> Database:
     return database
 
 
+def test_rows_that_are_not_chained_yet_are_chained_before_they_are_read(run: Run, rows: Database) -> None:
+    assert [line.split()[:2] for line in run("head").stdout.splitlines()] == [["acme", "2"], ["other", "1"]]
+    assert not Folding(rows).fold()
+
+
 def changed(database: Database) -> None:
     """Somebody changes the second row of acme."""
+    Folding(database).fold()
     with database.write(lock=WHOLE) as tx:
         tx.exec_driver_sql("DROP TRIGGER audit_is_not_changed")
         tx.exec_driver_sql("UPDATE audit SET user = 'x' WHERE workspace = 'acme' AND seq = 2")

@@ -116,10 +116,10 @@ def filled(database: Database) -> dict[str, int]:
 
 
 def counts(database: Database) -> dict[str, int]:
-    """How many rows each table has, but for those that only grow: the audit, and what is counted."""
+    """How many rows each table has, but for those that only grow, the audit and what is counted, and what is folded."""
     with database.read() as tx:
         return {
             name: tx.execute(select(func.count()).select_from(table)).scalar_one()
             for name, table in metadata.tables.items()
-            if name not in ("audit", "audit_chains", "metric_values", "workspace_depths")
+            if name not in ("audit", "audit_chains", "audit_inbox", "metric_values", "workspace_depths", "depth_deltas")
         }

@@ -18,7 +18,7 @@ from loom_worker.core.values.turns import Ending
 from loom_worker.store import approvals
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.api_keys import KeyRows
-from loom_worker.store.audit import AuditRows, append
+from loom_worker.store.audit import AuditRows, append, chain
 from loom_worker.store.cancel import cancel
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
@@ -45,6 +45,8 @@ def written(database: Database, *entries: AuditEntry) -> None:
     for each in entries:
         with database.write(lock=WHOLE) as tx:
             append(tx, each)
+        with database.write() as tx:
+            chain(tx)
 
 
 def listed(database: Database, where: AuditFilter = ALL, **options: Any) -> list[AuditRow]:
@@ -240,6 +242,7 @@ def test_a_change_behind_the_triggers_is_found_and_named(database: Database, sta
 @pytest.mark.parametrize("last", [0, 2])
 def test_a_chain_that_is_emptied_or_cut_with_its_head_does_not_hold_beside_turns(database: Database, last: int) -> None:
     said(database, "s1", turns=3)
+    assert AuditRows(database).verify() == ()
     forced(database, "UPDATE audit_chains SET last_seq = 2, last_hash = (SELECT hash FROM audit WHERE seq = 2)")
     forced(database, f"DELETE FROM audit_chains WHERE NOT {last}")
     forced(database, f"DELETE FROM audit WHERE seq > {last}")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import create_engine, func, select
+from sqlalchemy import create_engine, func, select, union_all
 
 from loom_worker.core.errors import Conflict
 from loom_worker.core.settings import LimitSettings, from_env
@@ -22,13 +22,14 @@ from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.engines.sqlite import migrate_file
+from loom_worker.store.folding import Folding
 from loom_worker.store.journal import Journal
 from loom_worker.store.prepare import prepare
 from loom_worker.store.retention import DAY_MS, Retention
 from loom_worker.store.schema import sessions, turns, unfinished
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import retry
-from loom_worker.store.tables import workspace_depths
+from loom_worker.store.tables import depth_deltas, workspace_depths
 from loom_worker.store.turns import Turns
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, submitted
 
@@ -36,12 +37,14 @@ SESSIONS = [("acme", "s1"), ("acme", "s2"), ("acme", "s3"), ("other", "s1")]
 
 
 def kept(database: Database) -> tuple[dict[str, int], dict[str, tuple[int, int]]]:
-    """By lane and by workspace, as the counters say; without those that are 0."""
-    depths = workspace_depths.c
+    """By lane and by workspace, as the counters say, with what is not folded yet; without those that are 0."""
+    found = [select(each.c.workspace, each.c.turns, each.c.lanes) for each in (workspace_depths, depth_deltas)]
+    depths = union_all(*found).subquery().c
+    query = select(depths.workspace, func.sum(depths.turns), func.sum(depths.lanes)).group_by(depths.workspace)
     with database.read() as tx:
         lanes = tx.execute(select(sessions.c.lane, sessions.c.queue_depth).where(sessions.c.queue_depth != 0)).all()
-        found = tx.execute(select(depths.workspace, depths.turns, depths.lanes)).all()
-    return {row[0]: row[1] for row in lanes}, {row[0]: (row[1], row[2]) for row in found if row[1] or row[2]}
+        sums = tx.execute(query).all()
+    return {row[0]: row[1] for row in lanes}, {row[0]: (row[1], row[2]) for row in sums if row[1] or row[2]}
 
 
 def counted(database: Database) -> tuple[dict[str, int], dict[str, tuple[int, int]]]:
@@ -101,6 +104,9 @@ class Acts:
         """As an operator would, with SQL: the session's turns go with its row."""
         with self.database.write(lock=WHOLE) as tx:
             tx.execute(sessions.delete().where(sessions.c.workspace == workspace, sessions.c.id == session))
+
+    def fold(self, workspace: str, session: str) -> None:
+        assert not Folding(self.database).fold()
 
     def _end(self, workspace: str, session: str, ending: Ending) -> None:
         claim = self._claim(workspace, session)

@@ -154,12 +154,16 @@ ACTS: dict[str, tuple[Callable[[Database], object], str]] = {
 }
 
 
+FOLDED = {"audit_inbox", "use_deltas"}
+"""They hold what happened in the last second."""
+
+
 @pytest.mark.parametrize("what", ACTS)
 def test_no_table_is_read_from_end_to_end(database: Database, what: str) -> None:
     act, index = ACTS[what]
     found = plans(database, lambda: act(database))
     scans = [plan for plan in found if plan.startswith("SCAN") and "USING" not in plan]
-    assert [plan for plan in scans if plan.split()[1] in metadata.tables] == []
+    assert [plan for plan in scans if plan.split()[1] in {*metadata.tables} - FOLDED] == []
     sorts = [plan for plan in found if "TEMP B-TREE" in plan]
     assert sorts == []
     assert any(index in plan for plan in found) or index == "PRIMARY KEY"

@@ -16,6 +16,7 @@ from loom_worker.core.values.sessions import SessionPatch
 from loom_worker.core.values.tenants import Actor, WorkspaceUser
 from loom_worker.core.values.turns import NewTurn
 from loom_worker.service.users import GRACE_MS, UserDeletions
+from loom_worker.store.folding import Folding
 from loom_worker.store.schema import metadata
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.users import Users
@@ -38,6 +39,7 @@ def planted(stage: WebStage, holder: KeyHolder, text: str) -> Belongings:
     stage.service.submit(holder.tenant, session, NewTurn(f"{text} waits", metadata={"is": text}), agent=None)
     stage.worker.start(owner.ids["turn_id"])
     stage.worker.say(owner.ids["turn_id"], f"{text} is told")
+    Folding(stage.database).fold()
     return owner
 
 
@@ -47,7 +49,8 @@ def admin(stage: WebStage) -> dict[str, str]:
 
 
 def swept(stage: WebStage) -> None:
-    """What the sweep does until nothing is left to do."""
+    """What the sweep does, and the flush, until nothing is left to do."""
+    Folding(stage.database).fold()
     sessions = Sessions(stage.database)
     stage.events.forget(dict.fromkeys(sessions.deleted_turns(limit=999), False))
     while sessions.purge():

@@ -37,14 +37,14 @@ BEGIN
   PERFORM loom_lock(kind, space, subject);
 END $$;
 
+-- A session that is deleted is in another workspace by then, so the turn says in which it counted.
 CREATE FUNCTION loom_count_turns(of_lane text, of_workspace text, more integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   depth integer;
 BEGIN
   UPDATE sessions SET queue_depth = queue_depth + more WHERE lane = of_lane RETURNING queue_depth INTO depth;
-  INSERT INTO workspace_depths AS known (workspace, turns, lanes)
-  VALUES (of_workspace, more, CASE WHEN more > 0 AND depth = 1 THEN 1 WHEN more < 0 AND depth = 0 THEN -1 ELSE 0 END)
-  ON CONFLICT (workspace) DO UPDATE SET turns = known.turns + EXCLUDED.turns, lanes = known.lanes + EXCLUDED.lanes;
+  INSERT INTO depth_deltas (workspace, turns, lanes)
+  VALUES (of_workspace, more, CASE WHEN more > 0 AND depth = 1 THEN 1 WHEN more < 0 AND depth = 0 THEN -1 ELSE 0 END);
 END $$;
 
 CREATE FUNCTION loom_turn_is_new() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -78,6 +78,15 @@ FOR EACH ROW WHEN ((OLD.completed_ms IS NULL) <> (NEW.completed_ms IS NULL)) EXE
 
 CREATE TRIGGER depths_count_deleted_turns AFTER DELETE ON turns
 FOR EACH ROW WHEN (OLD.completed_ms IS NULL) EXECUTE FUNCTION loom_turn_is_deleted();
+
+CREATE FUNCTION loom_lane_is_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO depth_deltas (workspace, turns, lanes) VALUES (OLD.workspace, 0, -1);
+  RETURN NULL;
+END $$;
+
+CREATE TRIGGER depths_count_deleted_lanes AFTER DELETE ON sessions
+FOR EACH ROW WHEN (OLD.queue_depth > 0) EXECUTE FUNCTION loom_lane_is_deleted();
 
 CREATE FUNCTION loom_run_is_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -128,3 +137,17 @@ END $$;
 
 CREATE TRIGGER audit_is_kept BEFORE INSERT OR UPDATE OR DELETE ON audit
 FOR EACH ROW EXECUTE FUNCTION loom_audit_is_kept();
+
+CREATE FUNCTION loom_inbox_is_kept() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_OP = 'UPDATE' THEN
+    RAISE EXCEPTION 'rows of the audit are never changed' USING ERRCODE = 'integrity_constraint_violation';
+  ELSIF OLD.n > coalesce((SELECT taken_n FROM audit_chains WHERE workspace = OLD.workspace), 0) THEN
+    RAISE EXCEPTION 'rows of the audit leave the inbox for their chain alone'
+      USING ERRCODE = 'integrity_constraint_violation';
+  END IF;
+  RETURN OLD;
+END $$;
+
+CREATE TRIGGER audit_inbox_is_kept BEFORE UPDATE OR DELETE ON audit_inbox
+FOR EACH ROW EXECUTE FUNCTION loom_inbox_is_kept();
