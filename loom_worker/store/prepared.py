@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Delete, Dialect, Insert, Select, Update
 from sqlalchemy.types import TypeEngine
 
 DOUBLE = 701
-"""PostgreSQL's number for the type of floats, of which its driver wants to be told; all our numbers with a point are."""
+"""PostgreSQL's number for the type of our floats; reading them needs it."""
 
 Statement = Select[Any] | Insert | Update | Delete
 Values = Mapping[str, Any]
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 class PreparedStatement:
-    """One statement. It is compiled for the database of the first transaction that runs it; any thread may run it."""
+    """One statement. It is compiled once for each kind of database; any thread may run it."""
 
     def __init__(self, statement: Statement, *, columns: Iterable[str] = ()) -> None:
         """Take a statement; nothing is compiled yet.
@@ -30,7 +30,7 @@ class PreparedStatement:
         """
         self.statement = statement
         self._columns = tuple(columns)
-        self._compiled: _Compiled | None = None
+        self._compiled: dict[str, _Compiled] = {}
 
     def first(self, tx: Connection, values: Values) -> Row | None:
         """The first row that it finds, None if there is none."""
@@ -61,9 +61,10 @@ class PreparedStatement:
 
     def compiled(self, dialect: Dialect) -> "_Compiled":
         """The statement as the driver is given it."""
-        if self._compiled is None:
-            self._compiled = _Compiled(self.statement, self._columns, dialect)
-        return self._compiled
+        try:
+            return self._compiled[dialect.name]
+        except KeyError:
+            return self._compiled.setdefault(dialect.name, _Compiled(self.statement, self._columns, dialect))
 
 
 class _Compiled:

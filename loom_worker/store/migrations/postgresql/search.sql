@@ -20,6 +20,17 @@ RETURN regexp_replace(CASE
       COLLATE "und-x-icu", '[^[:alnum:]]+', ' ', 'g')
 END, '([0-9])([eE])(?=[0-9])', '\1\2\2', 'g');
 
+-- A query for any of some words, or words in a row, with | between them; with * behind a word it need only begin so.
+-- Null if no letter and no digit is in them.
+CREATE FUNCTION loom_query(forms text) RETURNS tsquery LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+  WHEN right(forms, 1) = '*' THEN CAST(quote_literal(left(forms, -1)) || ':*' AS tsquery)
+  ELSE (
+    SELECT CAST(string_agg(CAST(query AS text), '|') AS tsquery)
+    FROM regexp_split_to_table(forms, '\|') AS form, phraseto_tsquery('loom', loom_folded(form)) AS query
+    WHERE numnode(query) > 0)
+END;
+
 -- What can be found of a message's tool calls, or of its tools' results. Those of the tools of memory repeat what was
 -- said: found once more with every search, they would hide it.
 CREATE FUNCTION loom_tools(listed json) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -33,10 +44,10 @@ RETURN (
     'memory_search', 'memory_summary', 'memory_recall', 'memory_semantic')
 );
 
--- The session and the number's block are words that no parser has seen: a text's words have no space. A tsvector holds
--- at most 1,048,575 bytes, which 200,000 characters cannot fill.
+-- The session and the neighbourhood of the number are words that no parser has seen: a text's words have no space. A
+-- tsvector holds at most 1,048,575 bytes, which 200,000 characters cannot fill.
 ALTER TABLE messages ADD COLUMN search tsvector NOT NULL GENERATED ALWAYS AS (
-  array_to_tsvector(ARRAY['lane ' || lane, 'block ' || (n >> 12)]) || to_tsvector('loom', loom_folded(
+  array_to_tsvector(ARRAY['lane ' || lane, 'block ' || (n >> 12), 'part ' || (n >> 15)]) || to_tsvector('loom', loom_folded(
     left(content, 100000) || ' ' || left(
       coalesce(CASE WHEN tool_calls_json IS NOT NULL THEN loom_tools(tool_calls_json) END || ' ', '')
       || coalesce(CASE WHEN tool_result_json IS NOT NULL THEN loom_tools(tool_result_json) END || ' ', '')
