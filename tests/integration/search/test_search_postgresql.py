@@ -71,7 +71,8 @@ def test_the_first_hits_and_the_recall_are_those_of_sqlite(database: Database, m
                 Search(each).session(WORKSPACE, dialogue["id"], asked["question"], limit=10, now_ms=now_ms)
                 for each in both
             ]
-            same.append(found[0][:1] == found[1][:1])
+            first = [[hit.message_id for hit in each[:1]] for each in found]
+            same.append(first[0] == first[1])
             for share, each in zip(shares, found, strict=True):
                 share.append(len(wanted & shown(each)) / len(wanted))
     assert len(same) == 412
