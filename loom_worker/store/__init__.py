@@ -2,9 +2,10 @@
 
 Whatever reads or writes raises Unavailable if the database does not answer; nothing was written then.
 
-Foundations: ``database`` connections and transactions, ``prepared`` the shorter way to the driver, ``schema`` the
-tables of turns and sessions, ``tables`` all others, ``rows`` rows to values, ``prepare`` schema versions (with
-``migrations/``), ``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
+Foundations: ``database`` connections and transactions, ``dialect`` the SQL that databases write differently,
+``engines`` what each does in its own way, ``prepared`` the shorter way to the driver, ``schema`` the tables of turns
+and sessions, ``tables`` all others, ``rows`` rows to values, ``prepare`` schema versions (with ``migrations/``),
+``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``fence`` keeps others from writing, ``journal`` records
 its steps and its end; ``turn_statements`` holds all that a plain turn asks.

@@ -13,9 +13,8 @@ from loom_worker.core.values.sessions import Message
 from loom_worker.core.values.tenants import Tenant
 from loom_worker.store import rows
 from loom_worker.store.database import Database
-from loom_worker.store.dialect import upsert
+from loom_worker.store.dialect import json_list, upsert
 from loom_worker.store.engines.engine import Lock
-from loom_worker.store.prepared import json_list
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import found, of_lane
 from loom_worker.store.tables import memory

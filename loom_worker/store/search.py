@@ -21,8 +21,8 @@ from loom_worker.core.values.tiers import Scope
 from loom_worker.core.words import WORD
 from loom_worker.store import search_index, search_passages, search_rank
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import json_list, json_numbers
 from loom_worker.store.messages import messages_with_ids
-from loom_worker.store.prepared import json_list
 from loom_worker.store.schema import messages, sessions
 from loom_worker.store.search_index import LONG, NO_LANES, SearchedLanes
 from loom_worker.store.search_names import Speakers, Subject, is_name, may_name, speakers, subject_of, with_names
@@ -60,13 +60,13 @@ TOOLS_OF_MEMORY = frozenset(
 )
 """Their calls and results repeat what was said and are not searched; the index leaves them out too."""
 
-_NUMBERED = messages.c.n.in_(json_list("numbers"))
+_NUMBERED = messages.c.n.in_(json_numbers("numbers"))
 _POSITIONS = select(
     messages.c.n,
     messages.c.lane,
     messages.c.role,
     func.length(messages.c.content),
-    func.substr(func.rtrim(messages.c.content, WHITE), -1),
+    func.substr(messages.c.content, func.length(func.rtrim(messages.c.content, WHITE)), 1),
     neighbours(is_before=True),
     neighbours(is_before=False),
 ).where(_NUMBERED)

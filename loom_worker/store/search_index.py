@@ -1,16 +1,15 @@
-"""Asks the full-text index which messages hold which words, and the table when and by whom they were written.
-
-Only this file and the migrations that make the index know of SQLite's FTS5.
-"""
+"""Asks the full-text index which messages hold which words, and the table when and by whom they were written."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from sqlalchemy import BigInteger, Connection, bindparam, func, select
 
-from loom_worker.store.prepared import json_list
+from loom_worker.store.dialect import is_postgresql, json_list
+from loom_worker.store.engines.postgresql_search import TsvectorIndex
+from loom_worker.store.engines.sqlite_search import Fts5Index
 from loom_worker.store.schema import messages
 from loom_worker.store.search_names import BEGINNING
 from loom_worker.store.search_words import Term
@@ -29,18 +28,6 @@ MOST_WRITTEN = 200
 """The newest messages of an author that are looked at for that alone."""
 HEARD, HEARD_LANES = 40, 100
 """The newest messages of a session whose beginnings tell who speaks in it, and the sessions in which it is done."""
-
-# FTS5's own bm25() counts each word over all sessions first: 5 ms at 100,000 messages, and other people's words would
-# move the scores.
-_HOLDING = "SELECT {number}, rowid FROM messages_fts5 WHERE messages_fts5 MATCH ?"
-_NEWEST = f"SELECT * FROM ({_HOLDING} ORDER BY rowid DESC LIMIT {{most}})"
-# With the lane as a term, FTS5 walks all of the lane for each word. Where most messages around are the lane's anyway,
-# it is cheaper to look each up in the lane's index.
-_NEWEST_DENSE = (
-    "SELECT * FROM (SELECT {number}, rowid FROM messages_fts5 WHERE messages_fts5 MATCH ? AND rowid BETWEEN ? AND ? "
-    "AND EXISTS (SELECT 1 FROM messages INDEXED BY messages_by_session WHERE lane = ? AND n = messages_fts5.rowid) "
-    "ORDER BY rowid DESC LIMIT {most})"
-)
 
 _lane = messages.c.lane == bindparam("our_lane")
 _ENDS = select(
@@ -86,25 +73,33 @@ class SearchedLanes:
 NO_LANES = SearchedLanes((), 0)
 
 
+class TermIndex(Protocol):
+    """How a database looks up which messages of sessions hold a word."""
+
+    def all(self, tx: Connection, lanes: Sequence[str], wanted: Sequence[Term]) -> list[list[int]]:
+        """For each term the numbers of the messages that hold it, in any order."""
+
+    def newest(
+        self, tx: Connection, lanes: Sequence[str], wanted: Sequence[Term], *, most: int, dense: tuple[int, int] | None
+    ) -> list[list[int]]:
+        """For each term the newest messages that hold it, the newest first.
+
+        Args:
+            dense: first and last message of the session, if it is one alone and most messages between are its own.
+        """
+
+
 def holding(tx: Connection, lanes: SearchedLanes, wanted: Sequence[Term]) -> list[list[int]]:
     """For each term the messages of the sessions that hold it.
 
     Of long sessions, and of many, only the newest: MOST_ROWS for all terms together.
     """
-    one, most = _HOLDING, MOST_ROWS // len(wanted)
-    of_lanes = " OR ".join(f'"{key}"' for key in lanes.keys)
-    match, more = f"lane : ({of_lanes}) AND {{{{said grams tools}}}} : ({{}})", tuple[Any, ...]()
-    if lanes.size > LONG:
-        one = _NEWEST
-        ends = _ends(tx, lanes.keys[0]) if len(lanes.keys) == 1 else None
-        if ends and ends[1] - ends[0] < DENSE * lanes.size:
-            one, match, more = _NEWEST_DENSE, "{{said grams tools}} : ({})", (*ends, lanes.keys[0])
-    asked = " UNION ALL ".join(one.format(number=number, most=most) for number in range(len(wanted)))
-    values = [value for term in wanted for value in (match.format(term.match()), *more)]
-    found: list[list[int]] = [[] for _ in wanted]
-    for number, n in tx.exec_driver_sql(asked, tuple(values)).all():
-        found[number].append(n)
-    return found
+    index: TermIndex = TsvectorIndex() if is_postgresql(tx) else Fts5Index()
+    if lanes.size <= LONG:
+        return index.all(tx, lanes.keys, wanted)
+    ends = _ends(tx, lanes.keys[0]) if len(lanes.keys) == 1 else None
+    dense = ends if ends and ends[1] - ends[0] < DENSE * lanes.size else None
+    return index.newest(tx, lanes.keys, wanted, most=MOST_ROWS // len(wanted), dense=dense)
 
 
 def dated(tx: Connection, lanes: SearchedLanes, between: tuple[int, int]) -> tuple[list[int], int]:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, ScalarSelect, bindparam, func, select
 from loom_worker.core.values.chat import Role
 from loom_worker.core.values.pages import Excerpt, Hit
 from loom_worker.store import search_rank
-from loom_worker.store.prepared import json_list
+from loom_worker.store.dialect import joined, json_numbers
 from loom_worker.store.schema import messages
 from loom_worker.store.search_index import LONG
 
@@ -34,17 +34,15 @@ def neighbours(*, is_before: bool) -> ScalarSelect[Any]:
     side = _other.c.n < messages.c.n if is_before else _other.c.n > messages.c.n
     has_text = (_other.c.lane == messages.c.lane, side, _other.c.role != "tool", _other.c.content != "")
     nearest = select(_other.c.n).where(*has_text).order_by(_other.c.n.desc() if is_before else _other.c.n)
-    return select(
-        func.group_concat(nearest.limit(bindparam("reach")).correlate(messages).subquery().c.n)
-    ).scalar_subquery()
+    return joined(nearest.limit(bindparam("reach")).correlate(messages)).scalar_subquery()
 
 
-def numbers_in(joined: str | None) -> tuple[int, ...]:
+def numbers_in(listed: str | None) -> tuple[int, ...]:
     """What ``neighbours`` gives, as numbers."""
-    return tuple(map(int, joined.split(","))) if joined else ()
+    return tuple(map(int, listed.split(","))) if listed else ()
 
 
-_NUMBERED = messages.c.n.in_(json_list("numbers"))
+_NUMBERED = messages.c.n.in_(json_numbers("numbers"))
 _AROUND = select(messages.c.n, neighbours(is_before=True), neighbours(is_before=False)).where(_NUMBERED)
 _BEGINNINGS = select(
     messages.c.n,

@@ -28,11 +28,6 @@ class Term:
     is_prefix: bool = False
     """The form need only be how the word begins."""
 
-    def match(self) -> str:
-        """An FTS5 expression: each form quoted, so nothing in it is an operator; it holds letters and digits alone."""
-        star = " *" if self.is_prefix else ""
-        return " OR ".join(f'"{form}"{star}' for form in self.forms)
-
 
 def terms(question: str) -> tuple[Term, ...]:
     """What to look for, each thing once, at most MOST_TERMS; empty if the question has no letter and no digit.

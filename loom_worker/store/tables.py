@@ -173,7 +173,7 @@ audit_chains = Table(
     Column("last_hash", String(64), nullable=False),
     Column("pruned_seq", Integer, nullable=False, server_default="0"),  # rows up to this one were removed with age
     Column("pruned_hash", String(64)),
-    Column("taken_n", Integer, nullable=False, server_default="0"),  # rows of the inbox up to it may leave; 0: none may
+    Column("taken_n", BigInteger, nullable=False, server_default="0"),  # rows of the inbox up to it may leave
 )
 """Where each workspace's chain of audit rows begins and ends."""
 

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Protocol
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Float, Select, func
+
+from loom_worker.store.dialect import is_postgresql
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +22,6 @@ MOST_DIMENSIONS = 8_192
 """More than any embedding model gives; sqlite-vec compares up to 8,192."""
 LARGEST = 127
 
-STORED = "message_vectors.vector"
 CHUNK = 4_096
 """Vectors that numpy compares at a time."""
 
@@ -33,12 +34,11 @@ class VectorScan(Protocol):
 
     name: str
 
-    def nearest(self, tx: Connection, found: str, values: tuple[Any, ...], query: bytes, *, k: int) -> list[Near]:
+    def nearest(self, tx: Connection, found: Select[Any], query: bytes, *, k: int) -> list[Near]:
         """The k nearest, the nearest first.
 
         Args:
-            found: SQL behind FROM, with ``message_vectors`` in it, whose vectors have as many dimensions as the query.
-            values: of its parameters.
+            found: numbers and vectors, which have as many dimensions as the query.
             query: packed.
         """
 
@@ -48,12 +48,12 @@ class SqliteVec:
 
     name = "sqlite-vec"
 
-    def nearest(self, tx: Connection, found: str, values: tuple[Any, ...], query: bytes, *, k: int) -> list[Near]:
-        distance = f"vec_distance_cosine(vec_int8({STORED}), vec_int8(?))"
-        asked = f"SELECT message_vectors.n, {distance} AS distance FROM {found} ORDER BY distance, 1 DESC LIMIT ?"
-        rows = tx.exec_driver_sql(asked, (query, *values, k)).all()
+    def nearest(self, tx: Connection, found: Select[Any], query: bytes, *, k: int) -> list[Near]:
+        n, vector = found.selected_columns
+        angle = func.vec_distance_cosine(func.vec_int8(vector), func.vec_int8(query), type_=Float).label("distance")
+        rows = tx.execute(found.with_only_columns(n, angle).order_by(angle, n.desc()).limit(k)).all()
         # Two vectors of zeros alone have no angle.
-        return [(n, 1.0 - distance) for n, distance in rows if distance is not None]
+        return [(row[0], 1.0 - row[1]) for row in rows if row[1] is not None]
 
 
 class NumpyScan:
@@ -61,14 +61,13 @@ class NumpyScan:
 
     name = "numpy"
 
-    def nearest(self, tx: Connection, found: str, values: tuple[Any, ...], query: bytes, *, k: int) -> list[Near]:
+    def nearest(self, tx: Connection, found: Select[Any], query: bytes, *, k: int) -> list[Near]:
         import numpy as np
 
         wanted = np.frombuffer(query, dtype=np.int8).astype(np.float32)
         best: list[Near] = []
         # Tuples of the driver: SQLAlchemy's rows cost more than all that is computed here.
-        cursor = tx.connection.cursor()
-        cursor.execute(f"SELECT message_vectors.n, {STORED} FROM {found}", values)
+        cursor: Any = tx.execute(found).cursor
         while rows := cursor.fetchmany(CHUNK):
             numbers, vectors = zip(*rows, strict=True)
             matrix = np.frombuffer(b"".join(vectors), dtype=np.int8).reshape(len(rows), -1).astype(np.float32)
@@ -82,7 +81,7 @@ class NumpyScan:
 
 def scan_of(tx: Connection) -> VectorScan:
     """What compares vectors on this connection; the extension is loaded into it if it can be."""
-    return SqliteVec() if _is_loaded(tx) else NumpyScan()
+    return SqliteVec() if not is_postgresql(tx) and _is_loaded(tx) else NumpyScan()
 
 
 def packed(vector: Vector) -> bytes:

@@ -24,7 +24,7 @@ from loom_worker.store.vector_scan import Near, Vector, VectorScan, packed, scan
 MOST_COUNTED = 10_000
 """Messages without a vector are counted up to here: more say no more, and a count walks over each."""
 
-_has_text = and_(messages.c.role.in_(("user", "assistant")), func.trim(messages.c.content, " \t\r\n") != "")
+_has_text = and_(messages.c.role.in_(("user", "assistant")), func.rtrim(messages.c.content, " \t\r\n") != "")
 """What users and assistants said; results of tools are mostly rows, which say little about what a talk was about."""
 _CURSOR = select(cursors.c.up_to_n).where(
     cursors.c.lane == bindparam("our_lane"), cursors.c.model == bindparam("our_model")
@@ -136,14 +136,13 @@ class MessageVectors:
             ValueError: the query is no vector that could be stored.
         """
         with self._database.read() as tx:
-            where = _within(tx, reach)
-            if where is None:
+            owner = find_lane(tx, reach.lane)
+            if owner is None:
                 return ()
-            condition, values = where
-            found = f"message_vectors JOIN sessions ON sessions.lane = message_vectors.lane WHERE {condition}"
-            found += " AND message_vectors.model = ? AND message_vectors.dimensions = ?"
-            scan = self._scan or scan_of(tx)
-            return tuple(scan.nearest(tx, found, (*values, model, len(query)), packed(query), k=k))
+            of_sessions = select(vectors.c.n, vectors.c.vector).join(sessions, sessions.c.lane == vectors.c.lane)
+            is_alike = (vectors.c.model == model, vectors.c.dimensions == len(query))
+            found = of_sessions.where(*within(owner, reach.scope), *is_alike)
+            return tuple((self._scan or scan_of(tx)).nearest(tx, found, packed(query), k=k))
 
     def left(self, reach: Reach, model: str) -> int:
         """How many messages within reach have no vector of this model yet, up to MOST_COUNTED."""
@@ -178,15 +177,3 @@ class MessageVectors:
 
 def _up_to(tx: Connection, lane: str, model: str) -> int:
     return tx.execute(_CURSOR, {"our_lane": lane, "our_model": model}).scalar() or 0
-
-
-def _within(tx: Connection, reach: Reach) -> tuple[str, tuple[str, ...]] | None:
-    """As ``sessions.within``, for statements that SQLAlchemy has no words for; None: the session is deleted."""
-    owner = find_lane(tx, reach.lane)
-    if owner is None:
-        return None
-    if reach.scope == "workspace":
-        return "sessions.workspace = ?", (owner["workspace"],)
-    if reach.scope == "user" and owner["user"] is not None:
-        return 'sessions.workspace = ? AND sessions."user" = ?', (owner["workspace"], owner["user"])
-    return "sessions.workspace = ? AND sessions.lane = ?", (owner["workspace"], reach.lane)

@@ -36,7 +36,7 @@ READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 MIGRATING = "SELECT pg_advisory_xact_lock(hashtextextended('loom migrations', 0))"
 """One process at a time: the others wait, and find nothing left to do."""
 FOLDER = Path(__file__).parents[1] / "migrations/postgresql"
-BASE_SCRIPTS, BASE_VERSION = ("tables.sql", "triggers.sql"), "0033"
+BASE_SCRIPTS, BASE_VERSION = ("tables.sql", "triggers.sql", "search.sql"), "0033"
 """How a new database is made, and what version it has then; SQLite came to it by the migrations before."""
 
 BEGIN = "SELECT loom_begin(%s, %s, %s, %s, %s)"

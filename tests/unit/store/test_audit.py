@@ -45,7 +45,7 @@ def written(database: Database, *entries: AuditEntry) -> None:
     for each in entries:
         with database.write(lock=WHOLE) as tx:
             append(tx, each)
-        with database.write() as tx:
+        with database.write(lock=WHOLE) as tx:
             chain(tx)
 
 

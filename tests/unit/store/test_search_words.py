@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_worker.core.words import forms_of
+from loom_worker.store.engines.sqlite_search import match
 from loom_worker.store.search_words import MOST_IN_A_ROW, MOST_TERMS, Term, terms
 
 
@@ -70,10 +71,10 @@ def test_whatever_is_asked_is_an_expression_that_fts5_takes(question: str) -> No
     index = sqlite3.connect(":memory:")
     index.execute(INDEX)
     for term in terms(question):
-        assert index.execute("SELECT 1 FROM found WHERE found MATCH ?", (f"said : ({term.match()})",)).fetchall() == []
+        assert index.execute("SELECT 1 FROM found WHERE found MATCH ?", (f"said : ({match(term)})",)).fetchall() == []
     index.close()
 
 
 def test_a_prefix_is_no_operator_of_the_question() -> None:
-    assert Term(("猫",), is_prefix=True).match() == '"猫" *'
-    assert Term(("a", "b")).match() == '"a" OR "b"'
+    assert match(Term(("猫",), is_prefix=True)) == '"猫" *'
+    assert match(Term(("a", "b"))) == '"a" OR "b"'

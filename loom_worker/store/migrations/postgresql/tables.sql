@@ -145,7 +145,7 @@ CREATE TABLE audit_chains (
   last_hash TEXT COLLATE "C" NOT NULL,
   pruned_seq INTEGER DEFAULT '0' NOT NULL,
   pruned_hash TEXT COLLATE "C",
-  taken_n INTEGER DEFAULT '0' NOT NULL,
+  taken_n BIGINT DEFAULT '0' NOT NULL,
   PRIMARY KEY (workspace)
 );
 

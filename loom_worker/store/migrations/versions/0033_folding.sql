@@ -41,7 +41,7 @@ CREATE TABLE audit_inbox (
   duration_ms BIGINT
 );
 
-ALTER TABLE audit_chains ADD COLUMN taken_n INTEGER DEFAULT '0' NOT NULL;
+ALTER TABLE audit_chains ADD COLUMN taken_n BIGINT DEFAULT '0' NOT NULL;
 
 CREATE TRIGGER audit_inbox_is_appended BEFORE INSERT ON audit_inbox
 WHEN EXISTS (SELECT 1 FROM audit_inbox WHERE n = NEW.n)
