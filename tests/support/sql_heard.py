@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
+
 from loom_worker.store.database import Database
 from tests.support.every_connection import each_connection
+from tests.support.psycopg_cursors import before_each
 
 
 @contextmanager
@@ -14,7 +17,10 @@ def heard(database: Database) -> Iterator[list[str]]:
     said: list[str] = []
 
     def listen(raw: Any, *_: Any) -> None:
-        raw.set_trace_callback(said.append)
+        if isinstance(raw, psycopg.Connection):
+            before_each(raw, said.append)
+        else:
+            raw.set_trace_callback(said.append)
 
     with each_connection(database, listen):
         yield said

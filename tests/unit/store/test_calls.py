@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import update
 
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.sessions import Choice
@@ -11,6 +12,7 @@ from loom_worker.store.calls import HOUR_MS, CallOwner, Calls, Left, tool_counts
 from loom_worker.store.database import Database
 from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Entries, Journal
+from loom_worker.store.schema import turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
 from tests.support.at_once import at_once
@@ -224,7 +226,7 @@ def test_a_result_keeps_what_it_refers_to(database: Database, claim: Claim) -> N
 
 def status(database: Database, turn_id: str, new: str) -> None:
     with database.write(lock=WHOLE) as tx:
-        tx.exec_driver_sql("UPDATE turns SET status = ? WHERE id = ?", (new, turn_id))
+        tx.execute(update(turns).where(turns.c.id == turn_id).values(status=new))
 
 
 def test_nothing_is_counted_where_nothing_is(database: Database) -> None:

@@ -16,7 +16,7 @@ from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.fact_changes import remove_of_messages
 from loom_worker.store.facts import Facts
 from loom_worker.store.retention import DAY_MS, Retention
-from loom_worker.store.schema import messages
+from loom_worker.store.schema import messages, sessions
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.tables import dated_summaries, fact_sources, facts, forgotten_facts, memory
 from loom_worker.store.users import Users
@@ -246,12 +246,11 @@ def test_retention_takes_summaries_and_facts_of_the_messages_that_it_removes(dat
     lane = Sessions(database).get(WORKSPACE, "s1").lane
     with database.write(lock=WHOLE) as tx:
         last_n = tx.execute(select(func.max(messages.c.n)).where(messages.c.lane == lane)).scalar_one()
-        tx.exec_driver_sql("INSERT INTO memory (lane, first_n) VALUES (?, ?)", (lane, last_n + 1))
-        tx.execute(update(memory).values(dated_n=last_n))
+        tx.execute(memory.insert(), {"lane": lane, "first_n": last_n + 1, "dated_n": last_n})
     states(database, lane, BERLIN, n=last_n)
     dated(database, lane, "s1", n=last_n - 4, day=0)
     with database.write(lock=WHOLE) as tx:
-        tx.exec_driver_sql("UPDATE sessions SET updated_ms = updated_ms + ?", (9 * DAY_MS,))
+        tx.execute(update(sessions).values(updated_ms=sessions.c.updated_ms + 9 * DAY_MS))
     Retention(database, RetentionSettings(conversation_days=3)).once(NOW_MS + 5 * DAY_MS)
     assert rows(database) == [0, 0, 0, 0]
 

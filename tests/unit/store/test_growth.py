@@ -22,7 +22,7 @@ from loom_worker.store.schema import messages, sessions, turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
 from loom_worker.store.turns import Turns
-from tests.support.sqlite_steps import counted
+from tests.support.work_counted import counted
 from tests.unit.store.made import NOW_MS, WORKSPACE, claimed, final, message, said, submitted
 
 pytestmark = pytest.mark.heavy  # tens of thousands of rows are made first
@@ -117,13 +117,13 @@ def steps_of(file: Path, home: Path, act: str) -> int:
     shutil.copy(file, home / "loom.db")
     with opened(from_env({"LOOM_HOME": str(home), "LOOM_SQLITE_SYNC": "normal"})) as database:
         run = PREPARED[act](database)
-        with counted(database) as steps:
+        with counted(database) as work:
             database.probe()  # each connection looks at the schema once, before anything is measured
             with database.write(lock=WHOLE) as tx:
                 tx.exec_driver_sql("SELECT count(*) FROM loom_version")
-            before = steps.taken
+            before = work.done
             run()
-            return steps.taken - before
+            return work.done - before
 
 
 @pytest.fixture(scope="module")
@@ -150,11 +150,11 @@ def test_a_turn_costs_the_same_however_much_waits(grown: dict[str, Path], tmp_pa
 
 
 def steps_taken(database: Database, act: Callable[[Database], object]) -> int:
-    with counted(database) as steps:
+    with counted(database) as work:
         database.probe()
-        before = steps.taken
+        before = work.done
         act(database)
-        return steps.taken - before
+        return work.done - before
 
 
 ASKED: dict[str, Callable[[Database], object]] = {

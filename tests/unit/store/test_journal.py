@@ -1,10 +1,8 @@
 from dataclasses import replace
 
 import pytest
-from sqlalchemy.exc import IntegrityError
 
 from loom_worker.core.errors import Fenced, Interrupted
-from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.budgets import usd
 from loom_worker.core.values.calls import CANCELLED
 from loom_worker.core.values.chat import ChatMessage, ToolOutcome, ToolUse, Usage
@@ -19,6 +17,7 @@ from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
+from tests.support.refused import REFUSED
 from tests.unit.store.made import (
     NOW_MS,
     PROGRESS,
@@ -34,9 +33,6 @@ from tests.unit.store.made import (
     running,
     submitted,
 )
-
-REFUSED = (IntegrityError, sqlite3.IntegrityError)
-"""By the database; the second where a prepared statement was refused."""
 
 
 def test_steps_come_back_in_their_order_whatever_order_they_were_written_in(database: Database) -> None:

@@ -8,6 +8,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.memory import Memories
 from loom_worker.store.messages import Messages
+from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions
 from tests.unit.store.made import WORKSPACE, counts, said
 
@@ -124,5 +125,5 @@ def test_nothing_is_promoted_in_a_deleted_session(database: Database, lane: str)
 def test_what_is_promoted_goes_when_its_messages_do(database: Database, lane: str) -> None:
     promote(database, ids(database)[:2])
     with database.write(lock=WHOLE) as tx:
-        tx.exec_driver_sql("DELETE FROM messages WHERE id = ?", (ids(database)[0],))
+        tx.execute(messages.delete().where(messages.c.id == ids(database)[0]))
     assert [one.id for one in Memories(database).load(lane, limit=9).recalled] == [ids(database)[0]]

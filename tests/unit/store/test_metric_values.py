@@ -11,6 +11,7 @@ from sqlalchemy import insert, select
 from loom_worker.core import metrics
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.metric_recorder import MOST_VALUES, OTHER, Cells, Family
+from loom_worker.core.settings import Settings
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.turns import Ending
 from loom_worker.store.claims import Claims
@@ -181,8 +182,7 @@ def test_a_turn_that_is_deleted_with_its_session_has_ended_too(database: Databas
     assert of(database, metrics.TURNS) == {("cancelled", "deleted"): [1.0]}
 
 
-def test_nothing_is_added_while_the_database_does_not_answer(database: Database) -> None:
-    with database.write(lock=WHOLE) as tx:
-        tx.exec_driver_sql("ALTER TABLE metric_values RENAME TO gone")
+def test_nothing_is_added_while_the_database_does_not_answer(settings: Settings) -> None:
+    folder, _, name = settings.database_url.rpartition("/")
     with pytest.raises(Unavailable):
-        MetricValues(database).add(observed(0.3))
+        MetricValues(Database(f"{folder}/gone/{name}")).add(observed(0.3))

@@ -18,6 +18,7 @@ from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.messages import Messages
 from loom_worker.store.outbox import Outbox
+from loom_worker.store.schema import turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
 from tests.unit.store.made import NOW_MS, PROGRESS, WORKSPACE, call, delivery, final, message, running, submitted
@@ -130,7 +131,7 @@ def large_turns(database: Database, number: int) -> list[str]:
         Journal(database).finish(claim, final(ending=Ending("completed", output_text=text)))
         ids.append(claim.turn.id)
     with database.write(lock=WHOLE) as tx:
-        tx.exec_driver_sql("UPDATE turns SET input = ?", ("i" * LARGE,))
+        tx.execute(turns.update().values(input="i" * LARGE))
     return ids
 
 

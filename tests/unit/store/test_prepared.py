@@ -1,12 +1,12 @@
 """Statements that go to the driver directly, and do what SQLAlchemy does with them."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import bindparam, insert, select, update
 
-from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.core.values.turns import Claim, Step
 from loom_worker.store import turn_statements
 from loom_worker.store.database import Database
@@ -16,6 +16,7 @@ from loom_worker.store.memory import Memories
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.turns import Turns
+from tests.support.refused import REFUSED
 from tests.support.sql_heard import heard
 from tests.unit.store.made import WORKSPACE, claimed, final, message, running, submitted
 
@@ -82,7 +83,7 @@ def test_both_ways_write_in_one_transaction(database: Database) -> None:
             tx.execute(update(turns).values(agent="other"))
             PreparedStatement(insert(turns), columns=("id",)).run(tx, {"id": claim.turn.id})
 
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(REFUSED):
         write_both()
     with database.read() as tx:
         assert tx.execute(select(turns.c.agent)).scalar_one() == claim.turn.agent
@@ -106,7 +107,8 @@ def test_every_statement_of_a_turn_s_way_fits_the_schema(database: Database) -> 
     with database.read() as tx:
         for name, each in prepared().items():
             try:
-                tx.exec_driver_sql(f"EXPLAIN {each.compiled(tx.dialect).sql.replace('?', 'NULL')}")
+                sql = re.sub(r"\?|(?<!%)%s", "NULL", each.compiled(tx.dialect).sql)
+                tx.exec_driver_sql(f"EXPLAIN {sql}")
             except Exception as error:
                 raise AssertionError(f"{name}: {error}") from error
 

