@@ -26,7 +26,6 @@ SET enable_sort = off;
 """Tables of a few rows are read from end to end even where there is an index, unless nothing else is left."""
 
 _COMPARED = re.compile(r'\(+"?(\w+)"?\)?(?:::\w+)? ([<=>])')
-_AS_SQLITE_CALLS_THEM = {"sessions_workspace_id_key": "sessions_2", "messages_id_key": "messages_1"}
 
 
 def plans(database: Database, act: Callable[[], object]) -> list[str]:
@@ -88,5 +87,5 @@ def _in_words(node: dict[str, Any]) -> str:
     if not index:
         return ""
     condition = " AND ".join(f"{column}{sign}?" for column, sign in _COMPARED.findall(node.get("Index Cond", "")))
-    found_by = f"USING INDEX {_AS_SQLITE_CALLS_THEM.get(index, index)}"
+    found_by = f"USING INDEX {index}"
     return f"SEARCH {table} {found_by} ({condition})" if condition else f"SCAN {table} {found_by}"

@@ -1,8 +1,8 @@
-"""How a database refuses a row: by SQLAlchemy's error, or by the driver's where a prepared statement was refused."""
+"""How a database refuses a row: by SQLAlchemy's error, or the driver's, or ours."""
 
-import psycopg
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError
 
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.store.engines.postgresql_server import StatementRefused
 
-REFUSED = (IntegrityError, sqlite3.IntegrityError, psycopg.IntegrityError)
+REFUSED = (DBAPIError, sqlite3.IntegrityError, StatementRefused)

@@ -1,6 +1,7 @@
 """JSON as it enters and leaves, and the times inside it."""
 
 import json
+import math
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -61,3 +62,22 @@ def from_rfc3339(text: str) -> int | None:
 def untagged(value: object) -> str:
     """JSON on one line, without the sign that begins a tag: it cannot end the data that it stands in."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+
+
+_STRICT = json.JSONEncoder(allow_nan=False)
+
+
+def json_text(value: object) -> str:
+    """A value as it is stored; null stands for numbers that JSON has no text for, and one database refuses."""
+    try:
+        return _STRICT.encode(value)
+    except ValueError:
+        return _STRICT.encode(_finite(value))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -20,6 +20,7 @@ from loom_worker.store.engines.postgresql_server import (
     connect,
     connected,
     failure_of,
+    refused,
     shown,
     unavailable,
 )
@@ -204,12 +205,13 @@ class PostgresqlEngine:
             yield
         except PoolTimeout as error:
             raise Unavailable(f"The database is busy: no free connection within {self._busy_timeout_s:g} s.") from error
-        except (DBAPIError, psycopg.Error) as error:
-            failure = failure_of(error.orig if isinstance(error, DBAPIError) else error)
+        except (DBAPIError, psycopg.Error) as raised:
+            cause = raised.orig if isinstance(raised, DBAPIError) else raised
+            failure = failure_of(cause)
             if failure is None:
-                raise  # a bug, or a constraint that the caller knows of
+                raise refused(cause) from None
             self._tell(failure)
-            raise unavailable(failure) from error
+            raise unavailable(failure) from None
 
     def _tell(self, failure: ServerFailure) -> None:
         now_s = time.monotonic()

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from loom_worker.core.errors import BadSettings, Conflicted, Unavailable
+from loom_worker.core.values.json import json_text
 from loom_worker.core.variables import without_password
 
 try:
     import psycopg
     from psycopg import DataError
     from psycopg.adapt import Loader
+    from psycopg.types.json import set_json_dumps
     from psycopg.types.string import StrDumper
 except ImportError as missing:
     raise BadSettings(
@@ -86,6 +88,20 @@ def failure_of(error: BaseException | None) -> ServerFailure | None:
     return found or (
         GONE if not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) else None
     )
+
+
+class StatementRefused(RuntimeError):
+    """A statement that the server does not take: a bug of ours, or of somebody who writes SQL of their own."""
+
+
+def refused(error: BaseException | None) -> StatementRefused:
+    """What may be told of such a statement. The rest of the driver's text holds the row, and stays out of logs."""
+    if not isinstance(error, psycopg.Error):
+        return StatementRefused("the database refused a statement")
+    state, diagnosis = error.sqlstate or type(error).__name__, error.diag
+    # Class 22 is about values, and quotes them.
+    text = "" if state.startswith("22") else diagnosis.message_primary or ""
+    return StatementRefused(f"the database refused a statement ({state}): {text or diagnosis.constraint_name or ''}")
 
 
 def unavailable(failure: ServerFailure) -> Unavailable:
@@ -163,6 +179,7 @@ def connect(url: str, *, autocommit: bool = True) -> "psycopg.Connection[Any]":
     )
     made.adapters.register_loader("numeric", _NumericLoader)
     made.adapters.register_dumper(str, _CleanStrDumper)
+    set_json_dumps(json_text, made)
     return made
 
 

@@ -16,6 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from loom_worker.core.errors import BadFile, BadSettings, Unavailable
 from loom_worker.core.sqlite_driver import codes, sqlite3
+from loom_worker.core.values.json import json_text
 from loom_worker.store import schema
 from loom_worker.store.engines import sqlite_backup, sqlite_space
 from loom_worker.store.engines.engine import BUSY_TIMEOUT_S, Backup, Lock, Sizes, run_migrations
@@ -281,6 +282,7 @@ def _engine(url: str, *, readers: int, busy_timeout_s: float) -> Pool:
         pool_size=KEPT_READERS + 1,  # and the writer
         max_overflow=readers,
         hide_parameters=True,  # they hold what users wrote, and its errors are logged
+        json_serializer=json_text,
         connect_args={"check_same_thread": False, "timeout": busy_timeout_s},
     )
     event.listen(engine, "connect", _set_pragmas)

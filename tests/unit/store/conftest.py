@@ -13,8 +13,7 @@ from tests.support import store_postgres
 from tests.support.postgres import Postgres, postgres_folder
 
 ON_A_FILE = frozenset(
-    "test_backup test_database test_file test_growth test_migrations test_prepare test_retention_of_space "
-    "test_usable_keys".split()
+    "test_backup test_database test_file test_migrations test_prepare test_retention_of_space test_usable_keys".split()
 )
 """Modules about what SQLite alone has: a file, its copies and its space."""
 

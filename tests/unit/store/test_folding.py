@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select
-from sqlalchemy.exc import DBAPIError
 
 from loom_worker.core import metrics
 from loom_worker.core.errors import QueueFull
@@ -30,6 +29,7 @@ from loom_worker.store.tables import audit, audit_inbox, depth_deltas, metric_va
 from loom_worker.store.turns import Turns
 from loom_worker.store.users import Users
 from tests.support.at_once import at_once
+from tests.support.refused import REFUSED
 from tests.support.sql_heard import heard
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, running, submitted
 
@@ -191,7 +191,11 @@ def test_rows_of_the_inbox_cannot_be_changed_or_removed(database: Database, stat
         noted(database, 0, 3)
         folded(database)
     noted(database, 3, 5)
-    with pytest.raises(DBAPIError, match="rows of the audit"), database.write(lock=WHOLE) as tx:
+    is_known = "REPLACE" not in statement or database.engine.name == "SQLite"
+    with (
+        pytest.raises(REFUSED, match="rows of the audit" if is_known else "syntax"),
+        database.write(lock=WHOLE) as tx,
+    ):
         tx.exec_driver_sql(statement)
     page = AuditRows(database).page(WORKSPACE, AuditFilter(), limit=2, after=None).items
     assert [row.entry.subject for row in page] == ["4", "3"]
@@ -203,8 +207,8 @@ def test_where_there_is_nothing_to_fold_nobody_writes(database: Database) -> Non
     with heard(database) as said:
         assert Folding(database).fold() is False
         AuditRows(database).page(WORKSPACE, AuditFilter(), limit=9, after=None)
-    assert [one for one in said if one.startswith(("BEGIN I", "DELETE", "INSERT", "UPDATE"))] == []
-    assert any(one.startswith("SELECT (EXISTS") for one in said)
+    assert [one for one in said if one.startswith(("BEGIN IMM", "SELECT loom_begin", "DELETE", "INSERT"))] == []
+    assert any("EXISTS" in one for one in said)
 
 
 def test_the_chain_is_read_although_nobody_can_write(database: Database, settings: Settings) -> None:

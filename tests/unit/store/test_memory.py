@@ -17,6 +17,7 @@ from loom_worker.store.rows import CHANGES
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.tables import memory
 from tests.support.at_once import at_once
+from tests.support.refused import REFUSED
 from tests.support.sql_heard import heard
 from tests.support.work_counted import counted
 from tests.unit.store.made import NOW_MS, SPENT, WORKSPACE, claimed, counts, final, message, running, said, submitted
@@ -221,7 +222,7 @@ def test_a_change_is_all_or_nothing(database: Database) -> None:
     assert memories.apply(other, MemoryState(), NewMemory(MemoryState(), snapshot=taken), now_ms=NOW_MS)
     used = Sessions(database).get(WORKSPACE, "s1").usage
     after = MemoryState(first_n=9, l2_text="lost")
-    with pytest.raises(Exception, match="(?i)unique"):
+    with pytest.raises(REFUSED, match=r"(?i)unique"):
         memories.apply(lane, MemoryState(), NewMemory(after, snapshot=taken, charge=CHARGE), now_ms=NOW_MS)
     assert memories.load(lane, limit=1).state == MemoryState()
     assert Sessions(database).get(WORKSPACE, "s1").usage == used

@@ -130,10 +130,11 @@ def test_so_many_statements_does_a_plain_turn_need(database: Database) -> None:
         with heard(database) as said:
             act()
         counts[name] = len(own(said))
-    assert counts == {"accepted": 6, "claimed": 4, "its memory": 5, "ended": 12, "looked at": 4}
+    ended = {"SQLite": 12, "PostgreSQL": 11}[database.engine.name]  # its lock takes the place of two settings
+    assert counts == {"accepted": 6, "claimed": 4, "its memory": 5, "ended": ended, "looked at": 4}
 
 
 def own(said: list[str]) -> list[str]:
     """Without the settings of the connection, and without what triggers do: that is heard as what fired them, again."""
-    asked = [one for one in said if not one.startswith(("--", "PRAGMA"))]
+    asked = [one for one in said if not one.startswith(("--", "PRAGMA", "SELECT loom_begin"))]
     return [one for one, earlier in zip(asked, ["", *asked], strict=False) if one != earlier]

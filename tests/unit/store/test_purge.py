@@ -13,6 +13,7 @@ from loom_worker.store.calls import Calls
 from loom_worker.store.cancel import cancel
 from loom_worker.store.claims import Claims, Idle
 from loom_worker.store.database import Database
+from loom_worker.store.dialect import is_postgresql
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.ledger import Ledger
 from loom_worker.store.memory import Memories, NewMemory, NewSnapshot
@@ -191,7 +192,10 @@ def test_the_search_index_forgets_what_is_removed(database: Database, ended: Tur
     Sessions(database).delete(WORKSPACE, "s1")
     purged(database)
     with database.read() as tx:
-        found = tx.exec_driver_sql("SELECT rowid FROM messages_fts5 WHERE messages_fts5 MATCH 'boat'").scalars().all()
+        match = "SELECT rowid FROM messages_fts5 WHERE messages_fts5 MATCH 'boat'"
+        if is_postgresql(tx):
+            match = "SELECT n FROM messages WHERE search @@ CAST('boat' AS tsquery)"
+        found = tx.exec_driver_sql(match).scalars().all()
         kept = tx.exec_driver_sql("SELECT n FROM messages").scalars().all()
     assert found == kept
     assert len(kept) == 1

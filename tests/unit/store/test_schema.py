@@ -150,9 +150,9 @@ def test_no_table_is_read_from_end_to_end(database: Database, what: str) -> None
     found = plans(database, lambda: act(database))
     scans = [plan for plan in found if plan.startswith("SCAN") and "USING" not in plan]
     assert [plan for plan in scans if plan.split()[1] in {*metadata.tables} - FOLDED] == []
-    sorts = [plan for plan in found if "TEMP B-TREE" in plan]
-    assert sorts == []
-    assert any(index in plan for plan in found) or index == "PRIMARY KEY"
+    if database.engine.name == "SQLite":  # among empty tables' indexes PostgreSQL takes any that will do
+        assert [plan for plan in found if "TEMP B-TREE" in plan] == []
+        assert any(index in plan for plan in found) or index == "PRIMARY KEY"
 
 
 def test_what_a_user_spent_is_found_by_an_index_of_users(database: Database) -> None:
