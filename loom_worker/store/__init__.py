@@ -2,10 +2,9 @@
 
 Whatever reads or writes raises Unavailable if the database does not answer; nothing was written then.
 
-Foundations: ``database`` connections and transactions, ``dialect`` the SQL that databases write differently,
-``engines`` what each does in its own way, ``prepared`` the shorter way to the driver, ``schema`` the tables of turns
-and sessions, ``tables`` all others, ``rows`` rows to values, ``prepare`` schema versions (with ``migrations/``),
-``file`` the file and what can go wrong with it, ``space`` its disk space, ``backup`` copies.
+Foundations: ``database`` transactions, on one of the ``engines``, ``dialect`` the SQL that databases write differently,
+``prepared`` the shorter way to the driver, ``schema`` the tables of turns and sessions, ``tables`` all others, ``rows``
+rows to values, ``prepare`` schema versions (with ``migrations/``).
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``fence`` keeps others from writing, ``journal`` records
 its steps and its end; ``turn_statements`` holds all that a plain turn asks.
@@ -28,7 +27,7 @@ stands around them. Beyond them: ``dated_summaries``, and ``facts``, which ``fac
 Other tables: ``outbox`` webhook deliveries, ``trace_outbox`` traces to be exported, ``ledger`` costs, ``budgets`` what
 may be spent, ``workspaces`` their rules, ``api_keys``, ``pairings`` who is who in channels, ``agent_errors``, ``blobs``
 large results, ``files`` of clients, ``shared_memory``, ``patterns`` their outcomes,
- ``learned`` what optimizers have found for agents.
+``learned`` what optimizers have found for agents.
 ``audit`` says who did what, ``metric_values`` what was counted; ``folding`` sums and chains what turns have added.
 ``removal`` deletes a session, ``users`` all of a user; ``purge`` removes the rows of deleted sessions, ``retention``
 what is too old. ``tenants`` says which rows a client may reach, and pages its lists.

@@ -164,6 +164,7 @@ class ServerConnection(psycopg.Connection[Any]):
             yield
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+        """Send a statement; who reads of its result waits for it."""
         return _Sent(self).execute(query, params, **options)
 
     def wait_for_all(self) -> None:
