@@ -173,11 +173,18 @@ class ServerConnection(psycopg.Connection[Any]):
             self.sent.sync()
 
 
-def connect(url: str, *, autocommit: bool = True) -> "psycopg.Connection[Any]":
-    """Connect; nothing begins a transaction but BEGIN."""
+def connect(url: str, *, autocommit: bool = True, prepares: bool = False) -> "psycopg.Connection[Any]":
+    """Connect; nothing begins a transaction but BEGIN.
+
+    Args:
+        prepares: statements that repeat are prepared in the session, which is faster, and wrong behind a pooler that
+            gives each transaction another session.
+    """
     made = ServerConnection.connect(
         url, autocommit=autocommit, connect_timeout=CONNECT_S, application_name="loom", cursor_factory=_Done
     )
+    if not prepares:
+        made.prepare_threshold = None
     made.adapters.register_loader("numeric", _NumericLoader)
     made.adapters.register_dumper(str, _CleanStrDumper)
     set_json_dumps(json_text, made)
