@@ -1,0 +1,81 @@
+"""Rounds of a race: a few threads on two databases of one server, which begin at a barrier."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import psycopg
+from sqlalchemy.exc import SQLAlchemyError
+
+from loom_worker.core.errors import LoomError
+from loom_worker.store.database import Database
+
+MOST = 4
+"""Acts of one round."""
+WAIT_S = 60.0
+Act = Callable[[Database], Any]
+Round = tuple[Sequence[Act], Callable[[list[Any]], bool]]
+"""What is done at one moment, and whether its results are right, refusals among them."""
+
+_EMPTY = """
+CREATE OR REPLACE FUNCTION loom_lock(kind text, space text, subject text)
+RETURNS void LANGUAGE plpgsql AS 'BEGIN END'
+"""
+
+
+class Race(Protocol):
+    """Prepared once; what a round needs beyond that it makes before its acts begin."""
+
+    def round(self, n: int) -> Round:
+        """The round of this number, from 0."""
+        ...
+
+
+class Crew:
+    """Threads that run acts; each second one has a pool of connections of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.databases = [Database(url, sync="normal"), Database(url, sync="normal")]
+        self._threads = ThreadPoolExecutor(MOST)
+
+    def close(self) -> None:
+        """Give threads and connections back."""
+        self._threads.shutdown()
+        for database in self.databases:
+            database.close()
+
+    def wrong(self, race: Race, rounds: int) -> Iterator[tuple[int, list[Any]]]:
+        """Run the rounds; those that went wrong, each with the results of its acts."""
+        for n in range(rounds):
+            acts, is_right = race.round(n)
+            results = self._at_once(acts)
+            if any(isinstance(each, (SQLAlchemyError, psycopg.Error)) for each in results) or not is_right(results):
+                yield n, results
+
+    def _at_once(self, acts: Sequence[Act]) -> list[Any]:
+        barrier = threading.Barrier(len(acts))
+
+        def run(act: Act, database: Database) -> Any:
+            barrier.wait(WAIT_S)
+            try:
+                return act(database)
+            except (LoomError, SQLAlchemyError, psycopg.Error) as error:
+                return error
+
+        begun = [self._threads.submit(run, act, self.databases[at % 2]) for at, act in enumerate(acts)]
+        return [each.result(WAIT_S) for each in begun]
+
+
+@contextmanager
+def emptied_locks(url: str) -> Iterator[None]:
+    """Nobody waits for anybody meanwhile."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        row = connection.execute("SELECT pg_get_functiondef('loom_lock'::regproc)").fetchone()
+        assert row is not None
+        connection.execute(_EMPTY)
+        try:
+            yield
+        finally:
+            connection.execute(row[0])
