@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from loom_worker.core.errors import LoomError
 from loom_worker.store.database import Database
+from loom_worker.store.engines.postgresql_server import StatementRefused
 
 MOST = 4
 """Acts of one round."""
@@ -19,6 +20,8 @@ Act = Callable[[Database], Any]
 Round = tuple[Sequence[Act], Callable[[list[Any]], bool]]
 """What is done at one moment, and whether its results are right, refusals among them."""
 
+UNKNOWN = (SQLAlchemyError, psycopg.Error, StatementRefused)
+"""Errors that no act may end with."""
 _EMPTY = """
 CREATE OR REPLACE FUNCTION loom_lock(kind text, space text, subject text)
 RETURNS void LANGUAGE plpgsql AS 'BEGIN END'
@@ -51,7 +54,7 @@ class Crew:
         for n in range(rounds):
             acts, is_right = race.round(n)
             results = self._at_once(acts)
-            if any(isinstance(each, (SQLAlchemyError, psycopg.Error)) for each in results) or not is_right(results):
+            if any(isinstance(each, UNKNOWN) for each in results) or not is_right(results):
                 yield n, results
 
     def _at_once(self, acts: Sequence[Act]) -> list[Any]:
@@ -61,7 +64,7 @@ class Crew:
             barrier.wait(WAIT_S)
             try:
                 return act(database)
-            except (LoomError, SQLAlchemyError, psycopg.Error) as error:
+            except (LoomError, *UNKNOWN) as error:
                 return error
 
         begun = [self._threads.submit(run, act, self.databases[at % 2]) for at, act in enumerate(acts)]
