@@ -23,7 +23,7 @@ from loom_worker.core.values.pages import Page, no_cursor
 from loom_worker.core.values.tenants import LOCAL, Actor
 from loom_worker.store.audit import note_act
 from loom_worker.store.database import Database
-from loom_worker.store.engines.engine import Lock
+from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.schema import sessions
 from loom_worker.store.tables import agent_labels, agent_versions
 from loom_worker.store.tenants import newest_first, paged
@@ -164,7 +164,7 @@ class AgentVersions:
         Raises:
             NotFound: the agent has no such version, or none with that label.
         """
-        with self._database.write(durable=True, lock=Lock.named("agents")) as tx:
+        with self._database.write(durable=True, lock=WHOLE if asked.repins else Lock.named("agents")) as tx:
             newest, before = _newest_of(tx, agent), _labels(tx, workspace, agent)
             version = _found(tx, agent, _resolved(asked.version, agent, newest, before))
             ours = {"workspace": workspace, "agent": agent, "label": asked.label}

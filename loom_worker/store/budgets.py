@@ -5,12 +5,12 @@ it settles the call, be it the process that made it, the next owner of its turn,
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from sqlalchemy import Connection, Text, bindparam, delete, func, insert, or_, select, tuple_, update
+from sqlalchemy import Connection, Select, Text, bindparam, delete, func, insert, or_, select, tuple_, update
 
 from loom_worker.core.errors import BudgetHeld, BudgetSpent, Conflicted
 from loom_worker.core.values.budgets import (
@@ -32,7 +32,7 @@ from loom_worker.core.values.children import Ancestor, AncestorBudget
 from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.store.database import Database
-from loom_worker.store.engines.engine import WHOLE
+from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.prepared import PreparedStatement
 from loom_worker.store.schema import calls, sessions, turns, unfinished, usage
 from loom_worker.store.tables import reservations, spending, workflow_runs
@@ -65,6 +65,7 @@ _MORE: dict[Any, Any] = {column: column + bindparam(f"more_{column.name}") for c
     "changed_ms": bindparam("now_ms")
 }
 _NAMES = ("level", "key", "window")
+_KEY = tuple(spending.c[name] for name in _NAMES)
 _TOKENS = usage.c.input_tokens + usage.c.output_tokens + usage.c.cache_read_tokens + usage.c.cache_write_tokens
 _BOOKED = select(func.sum(usage.c.cost_nano), func.sum(_TOKENS), func.sum(usage.c.tool_calls)).where(
     usage.c.at_ms >= bindparam("since_ms")
@@ -86,6 +87,7 @@ LEAST_KNOWN, COUNTED_AGAIN_MS = 20, 10_000
 """How many an agent must have before its usual reply is known; how often they are read."""
 LONGEST_CALL_MS = 3_600_000
 """Older calls have ended, even if the process that made them lives."""
+_Granting = Callable[[Connection, CallCost | ToolCallCount, Sequence[Limit]], Grant]
 _FORGET = delete(spending).where(spending.c.level == bindparam("our_level"), spending.c.key == bindparam("our_key"))
 
 
@@ -112,30 +114,39 @@ class Budgets:
         sent = NOTHING
         if isinstance(need, CallCost):
             sent, need = need.amount(0), replace(need, usual_tokens=self._usual_tokens(payer, now_ms=now_ms))
-        # Durable: what is forgotten in a power failure would be spent twice.
-        with self._database.write(durable=True, lock=WHOLE) as tx:
-            limits = filter(need.concerns, _limits(tx, payer, now_ms=now_ms))
-            left = [(limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits]
-            accounts, whose = tuple(limit.account for limit, _ in left), payer.turn_id if payer.is_owner else ""
-            names = (new_id("hold_"), self._database.process, whose)
-            held = Reservation(accounts, _granted(tx, need, left), now_ms, sent, *names)
+        names = (new_id("hold_"), self._database.process, payer.turn_id if payer.is_owner else "")
+
+        def set_aside(tx: Connection, granted: _Granting) -> Reservation:
+            limits = tuple(filter(need.concerns, _limits(tx, payer, now_ms=now_ms)))
+            accounts = tuple(limit.account for limit in limits)
+            held = Reservation(accounts, granted(tx, need, limits), now_ms, sent, *names)
             _set_aside(tx, held, held.grant.amount, now_ms=now_ms)
             return held
 
+        # Durable: what is forgotten in a power failure would be spent twice.
+        try:
+            with self._database.write(durable=True, lock=Lock.lane(payer.lane)) as tx:
+                return set_aside(tx, _granted_at_once)
+        except Conflicted:
+            with self._database.write(durable=True, lock=WHOLE) as tx:
+                return set_aside(tx, partial(_granted, now_ms=now_ms))
+
     def extend(self, held: Reservation, payer: Payer, more: Amount, *, now_ms: int) -> None:
         """Set more aside for a call whose reply is longer than was likely; BudgetSpent: so much is not left."""
-        with self._database.write(durable=True, lock=WHOLE) as tx:
-            for limit in _limits(tx, payer, now_ms=held.at_ms):
-                used = _used(tx, limit.account, now_ms=now_ms)
-                if limit.account in held.accounts and not limit.holds(used + more):
-                    raise BudgetSpent(limit.too_small(used), limit.renews_ms)
-            if (known := _taken(tx, held)) is not None:
+        with self._database.write(durable=True, lock=Lock.lane(payer.lane)) as tx:
+            known = _taken(tx, held)
+            limits = _limits(tx, payer, now_ms=held.at_ms)
+            used = _locked(tx, held.accounts)
+            for limit in limits:
+                if (before := used.get(limit.account)) is not None and not limit.holds(before + more):
+                    raise BudgetSpent(limit.too_small(before), limit.renews_ms)
+            if known is not None:
                 grown = replace(known, grant=replace(known.grant, amount=known.grant.amount + more))
                 _set_aside(tx, grown, more, now_ms=now_ms)
 
     def give_back(self, held: Reservation, used: Amount = NOTHING, *, now_ms: int) -> None:
         """Release what was set aside for a call that came to nothing, but for what it used."""
-        with self._database.write(lock=WHOLE) as tx:
+        with self._database.write(lock=Lock.named("reservation", held.id)) as tx:
             if (known := _taken(tx, held)) is not None:
                 _add(tx, dict.fromkeys(known.accounts, used - known.grant.amount), now_ms=now_ms)
 
@@ -158,8 +169,9 @@ class Budgets:
         """What limits the models of a turn that is about to be stored, each with what is spent."""
         with self._database.read() as tx:
             limits = [limit for limit in _limits(tx, payer, now_ms=now_ms) if CallCost(0, 0).concerns(limit)]
-        if not limits:
-            return []
+            known = [(limit, used) for limit in limits if (used := _found(tx, limit.account)) is not None]
+            if len(known) == len(limits):
+                return _spent(tx, known)
         with self._database.write(lock=WHOLE) as tx:
             return _spent(tx, [(limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits])
 
@@ -178,6 +190,10 @@ class Budgets:
 
     def report(self, limits: Sequence[Limit], *, now_ms: int) -> tuple[Json, ...]:
         """What is used of each limit, calls that are under way included."""
+        with self._database.read() as tx:
+            known = [limit.as_json(used) for limit in limits if (used := _found(tx, limit.account)) is not None]
+        if len(known) == len(limits):
+            return tuple(known)
         with self._database.write(lock=WHOLE) as tx:
             return tuple(limit.as_json(_used(tx, limit.account, now_ms=now_ms)) for limit in limits)
 
@@ -213,8 +229,25 @@ def _spent(tx: Connection, left: Sequence[tuple[Limit, Amount]]) -> list[tuple[L
     return [(limit, used - sum((more for of, more in aside if of == limit.account), NOTHING)) for limit, used in left]
 
 
-def _granted(tx: Connection, need: CallCost | ToolCallCount, left: Sequence[tuple[Limit, Amount]]) -> Grant:
+def _granted_at_once(tx: Connection, need: CallCost | ToolCallCount, limits: Sequence[Limit]) -> Grant:
+    """What is needed, on accounts that are open and then locked.
+
+    Raises:
+        Conflicted: one is to be opened, or they leave less: both is decided by more than their rows.
+    """
+    used = _locked(tx, [limit.account for limit in limits])
+    try:
+        grant = need.within([(limit, used[limit.account]) for limit in limits])
+    except (BudgetSpent, KeyError) as error:
+        raise Conflicted("A budget is to be looked at alone.") from error
+    if grant.narrowed:
+        raise Conflicted("A budget is to be looked at alone.")
+    return grant
+
+
+def _granted(tx: Connection, need: CallCost | ToolCallCount, limits: Sequence[Limit], *, now_ms: int) -> Grant:
     """What limits leave of it; BudgetHeld: less than is likely to be needed, though what is spent leaves that."""
+    left = [(limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits]
     try:
         grant = need.within(left)
     except BudgetSpent as error:
@@ -232,12 +265,14 @@ def check_left(tx: Connection, limits: Sequence[Limit], *, now_ms: int, is_alone
         is_alone: nobody else writes meanwhile: what was booked before an account is opened must not change then.
 
     Raises:
-        Conflicted: an account is to be opened, and others may write.
+        Conflicted: an account is to be opened, or none is left, and others may write.
     """
     if not is_alone and any(_found(tx, limit.account) is None for limit in limits):
         raise Conflicted("An account is to be opened.")
     for limit, used in _spent(tx, [(limit, _used(tx, limit.account, now_ms=now_ms)) for limit in limits]):
         if limit.is_spent(used):
+            if not is_alone:  # a call may have been settled after its account was read, and before its reservation
+                raise Conflicted("A budget is to be looked at alone.")
             raise BudgetSpent(limit.used_up(used), limit.renews_ms)
 
 
@@ -301,6 +336,15 @@ def _earlier(tx: Connection, account: Account) -> Amount:
     return sum(running, ended)
 
 
+def _locked(tx: Connection, accounts: Sequence[Account]) -> dict[Account, Amount]:
+    """What is used of those accounts that are open; nobody else changes them until the transaction ends."""
+    found = _locking(len(accounts)).all(tx, _places((each.level, each.key, each.window) for each in accounts))
+    return {
+        Account(row["level"], row["key"], row["window"]): Amount(row["nano_usd"], row["tokens"], row["tool_calls"])
+        for row in found
+    }
+
+
 def _add(tx: Connection, changes: Mapping[Account, Amount], *, now_ms: int) -> None:
     by_amount: dict[Amount, list[tuple[str, str, str]]] = {}
     for account, amount in changes.items():
@@ -308,16 +352,25 @@ def _add(tx: Connection, changes: Mapping[Account, Amount], *, now_ms: int) -> N
     for amount, accounts in by_amount.items():
         if amount != NOTHING:
             more = {f"more_{name}": getattr(amount, name) for name in Amount.__slots__}
-            places = {
-                f"{name}_{n}": part for n, each in enumerate(accounts) for name, part in zip(_NAMES, each, strict=True)
-            }
-            _adding(len(accounts)).put(tx, {"now_ms": now_ms, **more, **places})
+            _adding(len(accounts)).put(tx, {"now_ms": now_ms, **more, **_places(accounts)})
+
+
+def _places(accounts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    return {f"{name}_{n}": part for n, each in enumerate(accounts) for name, part in zip(_NAMES, each, strict=True)}
+
+
+def _in_order(count: int, *columns: Any) -> Select[Any]:
+    """Columns of so many accounts, locked one after the other: whoever locks some of them does it in this order."""
+    places = [tuple_(*(bindparam(f"{name}_{n}", type_=Text) for name in _NAMES)) for n in range(count)]
+    return select(*columns).where(tuple_(*_KEY).in_(places)).order_by(*_KEY).with_for_update()
+
+
+@cache
+def _locking(count: int) -> PreparedStatement:
+    return PreparedStatement(_in_order(count, *_KEY, *_SPENT))
 
 
 @cache
 def _adding(count: int) -> PreparedStatement:
     """Add the same to so many accounts, of which most are kept for nobody: one statement finds those that there are."""
-    places = [tuple_(*(bindparam(f"{name}_{n}", type_=Text) for name in _NAMES)) for n in range(count)]
-    return PreparedStatement(
-        update(spending).where(tuple_(*(spending.c[name] for name in _NAMES)).in_(places)).values(_MORE)
-    )
+    return PreparedStatement(update(spending).where(tuple_(*_KEY).in_(_in_order(count, *_KEY))).values(_MORE))

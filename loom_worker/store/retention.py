@@ -22,7 +22,7 @@ from loom_worker.store.audit import AuditRows
 from loom_worker.store.budgets import Budgets
 from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import remove_dated
-from loom_worker.store.engines.engine import Lock
+from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.fact_changes import remove_of_messages
 from loom_worker.store.purge import BATCH_CHARACTERS, REST_S
 from loom_worker.store.removal import remove
@@ -267,7 +267,7 @@ class _Conversations:
                 past = _past(tx, lane, before_ms)
             if past is None:
                 return
-            with self._database.write(lock=Lock.lane(lane)) as tx:
+            with self._database.write(lock=WHOLE) as tx:  # facts are said by many sessions
                 tx.execute(delete(messages).where(messages.c.lane == lane, messages.c.n <= past.last_n))
                 up_to = select(turns.c.seq).where(turns.c.id == past.last_turn).scalar_subquery()
                 is_done = (turns.c.completed_ms < before_ms, ~unfinished())
@@ -335,7 +335,7 @@ def _delete_idle(database: Database, lane: str, before_ms: int) -> None:
     with database.read() as tx:  # the webhooks of a long session take a while to look through
         if tx.execute(select(sessions.c.lane).where(*is_idle, ~_has_pending)).first() is None:
             return
-    with database.write(lock=Lock.lane(lane)) as tx:
+    with database.write(lock=WHOLE) as tx:
         row = tx.execute(select(sessions).where(*is_idle)).mappings().first()
         if row is not None:
             remove(tx, row, RETENTION, now_ms=moment_ms())

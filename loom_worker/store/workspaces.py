@@ -9,7 +9,7 @@ from loom_worker.store.audit import note_act
 from loom_worker.store.cancel import weaker_than
 from loom_worker.store.database import Database
 from loom_worker.store.dialect import upsert
-from loom_worker.store.engines.engine import Lock
+from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.schema import turns
 from loom_worker.store.tables import workspaces
 from loom_worker.store.turns import begun, waiting_or_begun
@@ -58,7 +58,7 @@ class Workspaces:
             The workspace, and the lanes that must hear of it: those whose turns are interrupted, for the workspace is
             disabled now, or those with turns that may run again.
         """
-        with self._database.write(durable=True, lock=Lock.named("workspace", name)) as tx:
+        with self._database.write(durable=True, lock=WHOLE) as tx:
             row = tx.execute(_FIND, {"our_name": name}).mappings().first()
             stored = {} if row is None else row["rules"]
             before = Rules.of(stored)

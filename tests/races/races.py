@@ -30,6 +30,7 @@ from loom_worker.store.schema import sessions, turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared_memory import KeyWrite, Namespace, SharedMemory
 from loom_worker.store.submit import retry, submit
+from loom_worker.store.workspaces import Workspaces
 from tests.races.crew import Act, Round
 from tests.support.agent_messages import message_of
 from tests.unit.store.made import NOW_MS, PROGRESS, SPENT, WORKSPACE, call, claimed, final, running, submitted
@@ -183,6 +184,45 @@ class BudgetOfASession:
         for _ in range(known):
             reserve(self.database)
         return [reserve] * 3, lambda got: refusals(got, BudgetSpent) == 1
+
+
+class BudgetOverSessions:
+    """Turns of three sessions spend from an account that leaves two of them something: its row is locked."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        made = [NewSession(f"s{n}", budget={"tool_calls": 1_000}) for n in range(3)]
+        self.lanes = [Sessions(database).create(WORKSPACE, new, now_ms=NOW_MS).lane for new in made]
+
+    def round(self, n: int) -> Round:
+        def reserving(lane: str) -> Act:
+            payer = Payer(WORKSPACE, lane, f"agent{n}", {"tool_calls": 3})
+            return lambda database: Budgets(database).reserve(payer, ToolCallCount(1), now_ms=NOW_MS)
+
+        acts = [reserving(lane) for lane in self.lanes]
+        acts[0](self.database)
+        return acts, lambda got: refusals(got, BudgetSpent) == 1
+
+
+class DisableBesideAClaim:
+    """A workspace is disabled while a turn is claimed: it does not begin, or is asked to end."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def round(self, n: int) -> Round:
+        lane = submitted(self.database, workspace=f"w{n}").lane
+
+        def claim(database: Database) -> Any:
+            return Claims(database).claim(lane, worker="w", now_ms=NOW_MS)
+
+        def disable(database: Database) -> None:
+            Workspaces(database).patch(f"w{n}", {"disabled": True}, now_ms=NOW_MS)
+
+        def is_right(got: list[Any]) -> bool:
+            return not isinstance(got[0], Claim) or Claims(self.database).cancel_action(got[0]) is not None
+
+        return [claim, disable], is_right
 
 
 class ApprovalOfACall:

@@ -30,9 +30,10 @@ LOCKED: tuple[Make, ...] = (
     races.VersionsOfALearnedLayer,
     races.VersionsOfAnAgent,
     races.DeleteBesideSubmit,
+    races.DisableBesideAClaim,
 )
-SAFE: tuple[Make, ...] = (races.KeyOverTwoSessions,)
-"""Right by what the rows themselves refuse."""
+SAFE: tuple[Make, ...] = (races.KeyOverTwoSessions, races.BudgetOverSessions)
+"""Right by a unique index, and by locks of rows."""
 
 
 @pytest.mark.parametrize("make", LOCKED + SAFE)
