@@ -212,7 +212,7 @@ def audit(settings: Settings) -> Iterator[InstallationCheck]:
 
     if prepare.version_of(settings.database_url) != schema.VERSION:
         return
-    database = Database(settings.database_url)
+    database = Database.of(settings)
     began_s = time.monotonic()
     try:
         rows = AuditRows(database)

@@ -142,7 +142,7 @@ def _found(settings: Settings) -> tuple[Problem, ...]:
     settings = process_env.keep_to_itself(settings, process_env.of_worker(("turn",)))
     logging.getLogger().addHandler(logging.NullHandler())
     agents = load(settings.agents_dir)
-    with contextlib.redirect_stdout(sys.stderr), contextlib.closing(Database(settings.database_url)) as database:
+    with contextlib.redirect_stdout(sys.stderr), contextlib.closing(Database.of(settings)) as database:
         client = redis_client.client(settings.redis_url, connections=4)
         stopping = Stopping(settings.lanes.drain_s)
         made = components(settings, agents, database, client, process="doctor", stopping=stopping)

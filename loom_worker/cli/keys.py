@@ -200,7 +200,7 @@ def _database(settings: Settings) -> Iterator["Database"]:
     from loom_worker.store.database import Database
 
     prepare.check(settings)
-    database = Database(settings.database_url, sync=settings.sqlite_sync)
+    database = Database.of(settings)
     try:
         yield database
     finally:

@@ -350,6 +350,16 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Connections to the server of LOOM_DATABASE_URL; a file has none."""
+
+    pool: int = setting("LOOM_DATABASE_POOL", Whole(0, 1000), 0)
+    """Most connections of a process; 0: as many as it has threads that may need one."""
+    has_pooler: bool = setting("LOOM_DATABASE_POOLER", OneZero(), False)
+    """Transactions of one connection may run in several sessions of the server: no statement is prepared in them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that can be set."""
 
@@ -380,8 +390,9 @@ class Settings:
     events: EventSettings = EventSettings()
     retention: RetentionSettings = RetentionSettings()
     schedules: ScheduleSettings = ScheduleSettings()
+    server: ServerSettings = ServerSettings()
     sqlite_sync: Literal["full", "normal"] = setting("LOOM_SQLITE_SYNC", OneOf("full", "normal"), "full")
-    """full survives power loss as docs/guarantees.md says, normal only the death of a process."""
+    """full survives power loss as docs/guarantees.md says, normal only the death of a process, on PostgreSQL, too."""
     web: WebSettings = WebSettings()
     key: str | None = setting("LOOM_KEY", Text(), None, is_secret=True)
     """The API key that commands send; unless set, the first of LOOM_API_KEYS."""

@@ -105,7 +105,7 @@ def service(settings: Settings) -> Service:
     """What clients can ask."""
     crash_points.arm(settings.crash_points, settings.home / "crashes")
     celery = configure(settings)
-    database = Database(settings.database_url, sync=settings.sqlite_sync, readers=settings.web.threads + POOL_THREADS)
+    database = Database.of(settings, readers=settings.web.threads + POOL_THREADS)
     client = redis_of(settings)
     events = EventLog(redis_of(settings), settings.events)
     looks = redis_client.client(settings.redis_url, connections=2 * settings.web.threads, timeout_s=redis_client.LOOK_S)

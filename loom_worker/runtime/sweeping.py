@@ -114,7 +114,7 @@ class Links(LaneWaker):
         crash_points.arm(settings.crash_points, settings.home / "crashes")
         client = redis_of(settings)
         name, readers = process_name(node), settings.worker_concurrency
-        database = Database(settings.database_url, sync=settings.sqlite_sync, readers=readers, process=name)
+        database = Database.of(settings, readers=readers, process=name)
         celery = configure(settings, runs_tasks=runs_tasks)
         dispatcher = CeleryDispatcher(celery, WakeupQueue(celery, client), process_env.handed_on(settings))
         return cls(

@@ -3,13 +3,17 @@
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Literal
+from typing import Literal, Self
 
 from sqlalchemy import Connection
 
 from loom_worker.core import metrics
+from loom_worker.core.settings import Settings
+from loom_worker.core.settings_tree import ServerSettings
 from loom_worker.core.variables import is_server
 from loom_worker.store.engines.engine import BUSY_TIMEOUT_S, Engine, Lock
+
+NO_SERVER = ServerSettings()
 
 
 class Database:
@@ -22,6 +26,7 @@ class Database:
         sync: Literal["full", "normal"] = "full",
         readers: int = 32,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
+        server: ServerSettings = NO_SERVER,
         process: str = "",
     ) -> None:
         """Open lazily: nothing is connected before the first transaction.
@@ -30,11 +35,23 @@ class Database:
             sync: "full" makes durable transactions survive power loss, "normal" only the death of processes.
             readers: most transactions that read at the same time.
             busy_timeout_s: how long to wait for another writer.
+            server: how a server is connected to; a file needs none of it.
             process: the name by which others see whether this process lives; empty: it has none.
         """
         self.process = process
-        self.engine = engine_of(url, sync=sync, readers=readers, busy_timeout_s=busy_timeout_s)
+        self.engine = engine_of(url, sync=sync, readers=readers, busy_timeout_s=busy_timeout_s, server=server)
         self._sync = sync
+
+    @classmethod
+    def of(cls, settings: Settings, *, readers: int = 32, process: str = "") -> Self:
+        """The database that the settings name, as they say."""
+        return cls(
+            settings.database_url,
+            sync=settings.sqlite_sync,
+            readers=readers,
+            server=settings.server,
+            process=process,
+        )
 
     def read(self) -> AbstractContextManager[Connection]:
         """A snapshot of the database.
@@ -86,6 +103,7 @@ def engine_of(
     sync: Literal["full", "normal"] = "full",
     readers: int = 32,
     busy_timeout_s: float = BUSY_TIMEOUT_S,
+    server: ServerSettings = NO_SERVER,
 ) -> Engine:
     """The engine behind LOOM_DATABASE_URL; its driver is loaded here, and nothing is connected.
 
@@ -95,7 +113,7 @@ def engine_of(
     if is_server(url):
         from loom_worker.store.engines.postgresql import PostgresqlEngine
 
-        return PostgresqlEngine(url, sync=sync, readers=readers, busy_timeout_s=busy_timeout_s)
+        return PostgresqlEngine(url, sync=sync, readers=readers, busy_timeout_s=busy_timeout_s, server=server)
     from loom_worker.store.engines.sqlite import SqliteEngine
 
     return SqliteEngine(url, sync=sync, readers=readers, busy_timeout_s=busy_timeout_s)

@@ -340,7 +340,7 @@ MakeStage = Callable[..., WebStage]
 @contextmanager
 def stages(settings: Settings, client: redis.Redis, database: BreakableDatabase | None = None) -> Iterator[MakeStage]:
     """Makes stages over one database, and closes it in the end unless it was given."""
-    used = database or BreakableDatabase(settings.database_url, sync=settings.sqlite_sync)
+    used = database or BreakableDatabase.of(settings)
 
     def make(agents: Sequence[Agent] = (AGENT,), tools: Sequence[Tool] = TOOLS, **web: Any) -> WebStage:
         served = replace(settings, web=WebSettings(**{"port": 0, "threads": 8, "max_waiting": 6, **web}))

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from loom_worker.core.errors import BadSettings, Unavailable
+from loom_worker.core.settings_tree import ServerSettings
 from loom_worker.store import schema
 from loom_worker.store.engines.engine import BUSY_TIMEOUT_S, Backup, BackUpElsewhere, Lock, Sizes, run_migrations
 from loom_worker.store.engines.postgresql_server import (
@@ -61,24 +62,26 @@ class PostgresqlEngine:
         sync: Literal["full", "normal"] = "full",
         readers: int = 32,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
+        server: ServerSettings,
     ) -> None:
         """Open lazily: nothing is connected before the first transaction.
 
         Args:
             sync: "full" makes durable transactions wait for the server's disk (and for its synchronous standby).
-            readers: most connections, for transactions that read or write.
+            readers: most transactions at the same time, which read or write.
             busy_timeout_s: how long to wait for another writer, and for a free connection.
+            server: may allow fewer connections than that.
         """
         self.where = shown(url)
         self._url, self._sync, self._busy_timeout_s = url, sync, busy_timeout_s
         self._told_s: dict[str, float] = {}
         self._pool = create_engine(
             "postgresql+psycopg://",
-            creator=lambda: connect(url),
+            creator=lambda: connect(url, prepares=not server.has_pooler),
             paramstyle="format",  # as prepared statements give their parameters
             isolation_level="AUTOCOMMIT",  # every BEGIN is ours: it carries the lock
-            pool_size=readers,
-            max_overflow=1,
+            pool_size=server.pool or readers,
+            max_overflow=0,
             pool_timeout=busy_timeout_s,
             pool_use_lifo=True,
             pool_reset_on_return=None,

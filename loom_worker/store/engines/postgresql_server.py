@@ -114,9 +114,16 @@ class _CleanStrDumper(StrDumper):
             )
 
 
-def connect(url: str, *, autocommit: bool = True) -> "psycopg.Connection[Any]":
-    """Connect; nothing begins a transaction but BEGIN."""
+def connect(url: str, *, autocommit: bool = True, prepares: bool = False) -> "psycopg.Connection[Any]":
+    """Connect; nothing begins a transaction but BEGIN.
+
+    Args:
+        prepares: statements that repeat are prepared in the session, which is faster, and wrong behind a pooler that
+            gives each transaction another session.
+    """
     made = psycopg.connect(url, autocommit=autocommit, connect_timeout=CONNECT_S, application_name="loom")
+    if not prepares:
+        made.prepare_threshold = None
     made.adapters.register_loader("numeric", _NumericLoader)
     made.adapters.register_dumper(str, _CleanStrDumper)
     return made
