@@ -8,8 +8,7 @@ from typing import Literal, Self
 from sqlalchemy import Connection
 
 from loom_worker.core import metrics
-from loom_worker.core.settings import Settings
-from loom_worker.core.settings_tree import ServerSettings
+from loom_worker.core.settings_tree import ServerSettings, Settings
 from loom_worker.core.variables import is_server
 from loom_worker.store.engines.engine import BUSY_TIMEOUT_S, Engine, Lock
 
