@@ -170,12 +170,13 @@ def redis(settings: Settings) -> InstallationCheck:
 
 def database(settings: Settings) -> InstallationCheck:
     """Does it open, and has it this code's schema?"""
-    from loom_worker.store import schema
+    from loom_worker.store import prepare, schema
     from loom_worker.store.database import engine_of
 
     try:
         with closing(engine_of(settings.database_url)) as engine:
             version, where = engine.version(), f"{engine.name}, {engine.where}"
+            is_newer = version is not None and version > schema.VERSION and prepare.is_usable(version, engine)
     except (BadSettings, Unavailable) as error:
         fix = "do what it says; if the database is lost, restore a backup (docs/operations.md, Backup and restore)"
         return InstallationCheck("database", False, str(error), fix)
@@ -183,6 +184,9 @@ def database(settings: Settings) -> InstallationCheck:
         return InstallationCheck("database", True, f"{where} (will be made by `loom up`)")
     if version == schema.VERSION:
         return InstallationCheck("database", True, f"{where}, schema {version}")
+    if is_newer:
+        warning = f"a newer Loom made it that; this one ({schema.VERSION}) works on it until this host is updated, too"
+        return InstallationCheck("database", True, f"{where}, schema {version}", warning=warning)
     fix = "update Loom" if version > schema.VERSION else "`loom up` or `loom prepare` migrates it"
     return InstallationCheck("database", False, f"{where} has schema {version}, this Loom {schema.VERSION}", fix)
 

@@ -1,4 +1,6 @@
-"""Schema versions: an older database is migrated; a newer, foreign or damaged one is refused and left as it is."""
+"""Schema versions: an older database is migrated; a foreign or damaged one is refused and left as it is, and so is a
+newer one, unless the code that migrated it said that this code works on it, too.
+"""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -26,14 +28,15 @@ def prepare(settings: Settings) -> bool:
     """Bring the database to this code's schema; True if something was changed.
 
     Raises:
-        BadSettings: the database cannot be opened, is not Loom's, or was written by a newer Loom.
+        BadSettings: the database cannot be opened, is not Loom's, or was written by a newer Loom that this one cannot
+            work beside.
         Unavailable: it is locked, or the disk is full.
     """
     with closing(engine_of(settings.database_url)) as engine:
         found = engine.version()
         _refuse_newer(found, engine)
         engine.require_writable()
-        if found == schema.VERSION:
+        if found is not None and found >= schema.VERSION:
             return False
         engine.migrate()
         return True
@@ -49,14 +52,19 @@ def check(settings: Settings) -> None:
     with closing(engine_of(settings.database_url)) as engine:
         found = engine.version()
         _refuse_newer(found, engine)
-        if found != schema.VERSION:
+        if found is None or found < schema.VERSION:
             held = f"has schema {found}, this Loom {schema.VERSION}" if found else "is not made yet"
             raise BadSettings(f"LOOM_DATABASE_URL: {engine.where} {held}; run `loom prepare` first")
         engine.require_writable()
 
 
+def is_usable(found: str, engine: Engine) -> bool:
+    """True if this code works on a database of that version, once it is migrated if it is an older one."""
+    return found <= schema.VERSION or (found.isdigit() and (engine.usable_from() or found) <= schema.VERSION)
+
+
 def _refuse_newer(found: str | None, engine: Engine) -> None:
-    if found is not None and found > schema.VERSION:
+    if found is not None and not is_usable(found, engine):
         raise BadSettings(
             f"LOOM_DATABASE_URL: {engine.where} has schema {found}, written by a newer Loom; this one knows "
             f"{schema.VERSION}. Update Loom, or set LOOM_DATABASE_URL to another database."

@@ -121,6 +121,10 @@ class Engine(Protocol):
         """
         ...
 
+    def usable_from(self) -> str | None:
+        """The oldest version whose code works on this database, as the code said that migrated it; None: not known."""
+        ...
+
     def require_writable(self) -> None:
         """BadSettings if this user may not write to it; the text says what to do."""
         ...

@@ -119,6 +119,11 @@ class PostgresqlEngine:
             )
         return None
 
+    def usable_from(self) -> str | None:
+        with connected(self._url) as connection:
+            row = connection.execute("SELECT obj_description('loom_version'::regclass)").fetchone()
+        return None if row is None or row[0] is None else str(row[0])
+
     def require_writable(self) -> None:
         with connected(self._url) as connection:
             row = connection.execute("SELECT has_schema_privilege(current_schema(), 'CREATE')").fetchone()
@@ -138,8 +143,7 @@ class PostgresqlEngine:
                         connection.execute((FOLDER / script).read_bytes())
                     connection.execute("CREATE TABLE loom_version (version_num VARCHAR(32) PRIMARY KEY)")
                     connection.execute("INSERT INTO loom_version VALUES (%s)", (BASE_VERSION,))
-            if schema.VERSION != BASE_VERSION:
-                _migrate(self._url)
+            _migrate(self._url)
 
     def size(self) -> Sizes | None:
         with connected(self._url) as connection:
@@ -235,6 +239,11 @@ def _tables(connection: "psycopg.Connection[Any]") -> frozenset[str]:
 
 def _migrate(url: str) -> None:
     pool = create_engine("postgresql+psycopg://", creator=lambda: connect(url, autocommit=False))
-    event.listen(pool, "begin", lambda connection: connection.exec_driver_sql(MIGRATING))
+
+    @event.listens_for(pool, "begin")
+    def _begun(connection: Connection) -> None:
+        connection.exec_driver_sql(MIGRATING)
+        connection.exec_driver_sql(f"COMMENT ON TABLE loom_version IS '{schema.USABLE_FROM}'")
+
     run_migrations(pool, schema.VERSION)
     pool.dispose()

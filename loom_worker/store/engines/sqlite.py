@@ -168,6 +168,11 @@ class SqliteEngine:
         except OSError as error:
             raise BadSettings(f"LOOM_DATABASE_URL: {self._file}: {error.strerror}") from error
 
+    def usable_from(self) -> str | None:
+        with reading(self._file) as connection:
+            number = connection.execute("PRAGMA user_version").fetchone()[0]
+        return f"{number:04}" if number else None
+
     def require_writable(self) -> None:
         folder = self._file.parent
         if not folder.is_dir():
@@ -357,6 +362,7 @@ def migrate_file(url: str, version: str) -> None:
         # All or nothing, and one at a time: of three processes that started together two failed half-way, and a
         # process that was killed in between left tables that no Loom would open.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+        connection.exec_driver_sql(f"PRAGMA user_version={int(schema.USABLE_FROM)}")
 
     run_migrations(engine, version)
     engine.dispose()

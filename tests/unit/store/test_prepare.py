@@ -1,7 +1,7 @@
 import hashlib
 import os
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,11 +10,12 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
+from loom_worker.cli.checks import database
 from loom_worker.core.errors import BadSettings, Unavailable
 from loom_worker.core.settings import Settings, from_env
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.store import schema
-from loom_worker.store.database import Database
+from loom_worker.store.database import Database, engine_of
 from loom_worker.store.prepare import check, prepare, version_of
 from tests.support.disks import small_disk
 from tests.unit.store.made import submitted
@@ -180,6 +181,23 @@ def test_a_process_starts_on_a_prepared_database_only(bare: Settings) -> None:
     execute(bare, "UPDATE loom_version SET version_num = '9999'")
     with pytest.raises(BadSettings, match="newer"):
         check(bare)
+
+
+@pytest.mark.parametrize(("usable_from", "is_used"), [(schema.VERSION, True), ("9998", False)])
+def test_a_newer_database_is_used_if_the_code_that_made_it_says_so(
+    bare: Settings, usable_from: str, *, is_used: bool
+) -> None:
+    prepare(bare)
+    with closing(engine_of(bare.database_url)) as engine:
+        assert engine.usable_from() == schema.USABLE_FROM
+    execute(bare, "UPDATE loom_version SET version_num = '9999'")
+    execute(bare, f"PRAGMA user_version = {usable_from}")
+    for attempt in (prepare, check):
+        with nullcontext() if is_used else pytest.raises(BadSettings, match="schema 9999, written by a newer Loom"):
+            assert not attempt(bare)
+    told = database(bare)
+    assert (told.is_ok, "until this host is updated" in told.warning) == (is_used, is_used)
+    assert version_of(bare.database_url) == "9999"
 
 
 def test_a_disk_too_small_for_the_database_is_told_as_full(tmp_path: Path) -> None:
