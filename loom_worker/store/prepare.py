@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from loom_worker.core.errors import BadSettings
@@ -9,6 +10,37 @@ from loom_worker.core.settings import Settings
 from loom_worker.store import schema
 from loom_worker.store.database import engine_of
 from loom_worker.store.engines.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What stands in the place of the version in a database that is moved from or to; see ``move``."""
+
+    state: str
+    """moving or moved: of the old database; filling: of the new one."""
+    version: str
+    """The schema's."""
+    move: str
+    """An id that both databases have."""
+    other: str
+    """The other database, without its password."""
+
+    def __str__(self) -> str:
+        return f"{self.state} {self.version} {self.move} {self.other}"
+
+    @classmethod
+    def of(cls, version: str | None) -> "Mark | None":
+        """The mark that was read as the version; None if it is a plain one."""
+        parts = (version or "").split(" ", 3)
+        return cls(*parts) if len(parts) == 4 else None
+
+    @property
+    def refusal(self) -> str:
+        """Why Loom does not use the database, and what to do; a clause with the database as its subject."""
+        return {
+            "moving": f"is being moved to {self.other}; go on with `loom move --to`, or give up by `loom move --undo`",
+            "moved": f"has moved to {self.other}; set LOOM_DATABASE_URL to that",
+        }.get(self.state, f"is being filled from {self.other}; go on with `loom move --to` there")
 
 
 def version_of(url: str) -> str | None:
@@ -31,7 +63,7 @@ def prepare(settings: Settings) -> bool:
     """
     with closing(engine_of(settings.database_url)) as engine:
         found = engine.version()
-        _refuse_newer(found, engine)
+        _refuse_unfit(found, engine)
         engine.require_writable()
         if found == schema.VERSION:
             return False
@@ -48,14 +80,16 @@ def check(settings: Settings) -> None:
     """
     with closing(engine_of(settings.database_url)) as engine:
         found = engine.version()
-        _refuse_newer(found, engine)
+        _refuse_unfit(found, engine)
         if found != schema.VERSION:
             held = f"has schema {found}, this Loom {schema.VERSION}" if found else "is not made yet"
             raise BadSettings(f"LOOM_DATABASE_URL: {engine.where} {held}; run `loom prepare` first")
         engine.require_writable()
 
 
-def _refuse_newer(found: str | None, engine: Engine) -> None:
+def _refuse_unfit(found: str | None, engine: Engine) -> None:
+    if (mark := Mark.of(found)) is not None:
+        raise BadSettings(f"LOOM_DATABASE_URL: {engine.where} {mark.refusal}")
     if found is not None and found > schema.VERSION:
         raise BadSettings(
             f"LOOM_DATABASE_URL: {engine.where} has schema {found}, written by a newer Loom; this one knows "
