@@ -25,6 +25,7 @@ GROUP = 100
 GROUPS = 50
 """As many of them are written in one transaction."""
 
+_ODD = ("\0", "NaN", "Infinity", "\\u0000", "\\ud")
 _FILL_INDEX = (
     "INSERT INTO messages_fts5 (rowid, lane, said, grams, tools) "
     "SELECT n, lane, said, grams, tools FROM messages_searched ORDER BY n"
@@ -303,19 +304,28 @@ def _kind(column: "Column[Any]", *kinds: type) -> Any:
 
 
 def _is_odd(row: Row) -> bool:
-    """True if a text in it may be one that PostgreSQL cannot hold."""
-    return any(type(value) is str and ("\0" in value or "NaN" in value or "Infinity" in value) for value in row)
+    """True if a text in it may be one that PostgreSQL cannot hold, or cannot search."""
+    return any(type(value) is str and any(sign in value for sign in _ODD) for value in row)
 
 
 def _mended(value: Any, is_json: bool) -> Any:
     if type(value) is not str:
         return value
-    return _without_constants(value) if is_json else value.replace("\0", "\ufffd")
+    if not is_json:
+        return value.replace("\0", "\ufffd")
+    constants = list[str]()
+    read: Callable[[str], None] = constants.append
+    known = json.loads(value, parse_constant=read)
+    clean = _clean(known)
+    return json.dumps(clean) if constants or clean != known else value
 
 
-def _without_constants(text: str) -> str:
-    """JSON with null for what only Python takes for numbers."""
-    met = list[str]()
-    read: Callable[[str], None] = met.append
-    known = json.loads(text, parse_constant=read)
-    return json.dumps(known) if met else text
+def _clean(known: Any) -> Any:
+    """JSON without NUL and lone surrogates in its texts."""
+    if isinstance(known, dict):
+        return {_clean(key): _clean(value) for key, value in known.items()}
+    if isinstance(known, list):
+        return [_clean(value) for value in known]
+    if isinstance(known, str):
+        return known.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return known
