@@ -212,7 +212,8 @@ class PostgresqlEnd(End):
         return [(drop, make) for query in _BELONGINGS for drop, make in self.all(query)]
 
     def _read(self, column: "Column[Any]") -> str:
-        cast = {JSON: "::text", Boolean: "::int"}.get(_kind(column, JSON, Boolean), "")
+        # No file can tell -0.0 from 0.0.
+        cast = {JSON: "::text", Boolean: "::int", Float: " + 0"}.get(_kind(column, JSON, Boolean, Float), "")
         return f'"{column.name}"{cast}'
 
     def _streamed(self, query: str, values: Row, table: Table) -> Iterator[Group]:
