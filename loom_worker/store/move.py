@@ -2,12 +2,12 @@
 
 The old database refuses every change from the begin on, for its triggers do, and Loom uses neither of the two before
 the end: ``Mark`` stands in the place of their versions. What was copied is seen from the rows themselves: they come in
-order of their keys, so all up to the last one are there.
+order of their keys, so all up to the last one of a part are there.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from loom_worker.core.errors import BadSettings, LoomError
 from loom_worker.core.values.ids import new_id
 from loom_worker.store import schema
 from loom_worker.store.database import engine_of
-from loom_worker.store.engines.move_ends import End, Group, opened
+from loom_worker.store.engines.move_ends import ALL, End, Part, opened
 from loom_worker.store.prepare import Mark
 
 TABLES = tuple(schema.metadata.sorted_tables)
@@ -64,8 +64,9 @@ def move(old_url: str, new_url: str, *, say: Callable[[str], None]) -> tuple[Che
         _begin(new_url, there)
         with opened(new_url) as new, opened(old_url) as counted, ThreadPoolExecutor(1) as beside:
             for table in TABLES:
-                copied = new.add(table, _groups(old, new, table))
-                if copied:
+                first, *others = old.parts(table, new.writers)
+                apart = [beside.submit(_copy_apart, old_url, new_url, table, part) for part in others]
+                if copied := _copy(old, new, table, first) + sum(each.result() for each in apart):
                     say(f"{table.name}: {copied:,} rows copied")
             sums = beside.submit(lambda: [_sum(counted, new, table) for table in TABLES])
             new.bring_back()
@@ -135,14 +136,20 @@ def _begin(url: str, mark: Mark) -> None:
         end.mark(str(mark))
 
 
-def _groups(old: End, new: End, table: Table) -> Iterator[Group]:
-    return (group for group, _ in new.fitted(table, old.rows(table, new.last_key(table))))
+def _copy(old: End, new: End, table: Table, part: Part) -> int:
+    left = replace(part, after=new.last_key(table, part))
+    return new.add(table, (group for group, _ in new.fitted(table, old.rows(table, left))))
+
+
+def _copy_apart(old_url: str, new_url: str, table: Table, part: Part) -> int:
+    with opened(old_url) as old, opened(new_url) as new:
+        return _copy(old, new, table, part)
 
 
 def _sum(end: End, new: End, table: Table) -> Checked:
     """The rows of a table, as the new database can hold them."""
     digest, rows, mended = hashlib.sha256(), 0, 0
-    for group, changed in new.fitted(table, end.rows(table)):
+    for group, changed in new.fitted(table, end.rows(table, ALL)):
         digest.update("".join(f"{_as_text(row)}\n" for row in group).encode("utf-8", "surrogatepass"))
         rows, mended = rows + len(group), mended + changed
     return Checked(table.name, rows, digest.hexdigest(), mended)

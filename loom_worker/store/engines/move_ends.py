@@ -6,10 +6,11 @@ Rows are tuples of what both drivers know, in order of the table's columns: JSON
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain, islice
+from dataclasses import dataclass
+from itertools import chain, islice, pairwise
 from typing import Any
 
-from sqlalchemy import JSON, Boolean, Column, Float, LargeBinary, Table
+from sqlalchemy import JSON, Boolean, Column, Float, Integer, LargeBinary, Table
 
 from loom_worker.core.errors import LoomError, Unavailable
 from loom_worker.core.sqlite_driver import sqlite3
@@ -32,9 +33,23 @@ _FILL_INDEX = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of a table whose keys lie between two; None: no bound."""
+
+    after: Row | None = None
+    until: Row | None = None
+    """The last one."""
+
+
+ALL = Part()
+
+
 class End:
     """One of the two databases. What both do alike stands here; errors are the driver's, see ``opened``."""
 
+    writers = 1
+    """Connections that can write to it at a time with a gain."""
     parameter = "?"
     begin = "BEGIN IMMEDIATE"
 
@@ -71,13 +86,24 @@ class End:
         """The name of a table that has a row."""
         return next((each.name for each in tables if self.all(f'SELECT 1 FROM "{each.name}" LIMIT 1')), None)
 
-    def last_key(self, table: Table) -> Row | None:
-        """The key of its last row; None if it has no rows."""
-        query = (
-            f'SELECT {_listed(table.primary_key)} FROM "{table.name}" ORDER BY {_listed(table.primary_key, " DESC")}'
-        )
-        found = self.all(f"{query} LIMIT 1")
-        return found[0] if found else None
+    def last_key(self, table: Table, part: Part) -> Row | None:
+        """The key of the last row in a part of it; where the part begins if there is none."""
+        where, values = self._within(table, part)
+        order = _listed(table.primary_key, " DESC")
+        query = f'SELECT {_listed(table.primary_key)} FROM "{table.name}" {where} ORDER BY {order} LIMIT 1'
+        found = self.all(query, *values)
+        return found[0] if found else part.after
+
+    def parts(self, table: Table, most: int) -> list[Part]:
+        """A table as so many parts, by its keys, if these are numbers; else as one."""
+        keys = list(table.primary_key)
+        if most == 1 or len(keys) > 1 or not isinstance(keys[0].type, Integer):
+            return [ALL]
+        low, high = self.all(f'SELECT min("{keys[0].name}"), max("{keys[0].name}") FROM "{table.name}"')[0]
+        if low is None:
+            return [ALL]
+        ends = [None, *((low + (high - low) * n // most,) for n in range(1, most)), None]
+        return [Part(after, until) for after, until in pairwise(ends)]
 
     def put_aside(self) -> None:
         """Drop what would cost time, or change other rows, while rows come; ``bring_back`` makes it again."""
@@ -93,14 +119,12 @@ class End:
                 self.run(found[0][1])
                 self.run(f"DELETE FROM loom_later WHERE n = {found[0][0]}")
 
-    def rows(self, table: Table, after: Row | None = None) -> Iterator[Group]:
-        """Its rows in order of their keys, from behind one on."""
+    def rows(self, table: Table, part: Part) -> Iterator[Group]:
+        """The rows of a part of it, in order of their keys."""
         columns = ", ".join(self._read(column) for column in table.columns)
-        behind = ""
-        if after is not None:
-            behind = f"WHERE ({_listed(table.primary_key)}) > ({', '.join(self.parameter for _ in after)})"
-        query = f'SELECT {columns} FROM "{table.name}" {behind} ORDER BY {_listed(table.primary_key)}'
-        return self._streamed(query, after or (), table)
+        where, values = self._within(table, part)
+        query = f'SELECT {columns} FROM "{table.name}" {where} ORDER BY {_listed(table.primary_key)}'
+        return self._streamed(query, values, table)
 
     def add(self, table: Table, groups: Iterator[Group]) -> int:
         """Append rows, some thousands in a transaction; return how many."""
@@ -124,6 +148,12 @@ class End:
 
     def finish(self, tables: Sequence[Table]) -> None:
         """Count on from the last numbers, and whatever else a database filled at once needs."""
+
+    def _within(self, table: Table, part: Part) -> tuple[str, Row]:
+        key = f"({_listed(table.primary_key)})"
+        given = [(sign, end) for sign, end in ((">", part.after), ("<=", part.until)) if end is not None]
+        tests = [f"{key} {sign} ({', '.join(self.parameter for _ in end)})" for sign, end in given]
+        return f"WHERE {' AND '.join(tests)}" if tests else "", tuple(chain.from_iterable(end for _, end in given))
 
     def _belongings(self) -> list[tuple[str, str]]:
         raise NotImplementedError
@@ -170,6 +200,7 @@ class SqliteEnd(End):
 class PostgresqlEnd(End):
     """A database of a server."""
 
+    writers = 2  # most of the work is the server's: a process of it for each connection makes words of texts
     parameter = "%s"
     begin = "BEGIN"
 
