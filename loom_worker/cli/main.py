@@ -44,6 +44,7 @@ COMMANDS = {
     "audit": "loom_worker.cli.keys",
     "doctor": "loom_worker.cli.doctor",
     "backup": "loom_worker.cli.running",
+    "move": "loom_worker.cli.move",
     "bench": "loom_worker.cli.running",
     "prepare": "loom_worker.cli.process",
     "web": "loom_worker.cli.process",

@@ -1,9 +1,11 @@
-"""Schema versions: an older database is migrated; a foreign or damaged one is refused and left as it is, and so is a
-newer one, unless the code that migrated it said that this code works on it, too.
+"""Schema versions: an older database is migrated; a foreign or damaged one is refused and left as it is.
+
+So is a newer one, unless the code that migrated it said that this code works on it, too.
 """
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from loom_worker.core.errors import BadSettings
@@ -11,6 +13,37 @@ from loom_worker.core.settings import Settings
 from loom_worker.store import schema
 from loom_worker.store.database import engine_of
 from loom_worker.store.engines.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What stands in the place of the version in a database that is moved from or to; see ``move``."""
+
+    state: str
+    """moving or moved: of the old database; filling: of the new one."""
+    version: str
+    """The schema's."""
+    move: str
+    """An id that both databases have."""
+    other: str
+    """The other database, without its password."""
+
+    def __str__(self) -> str:
+        return f"{self.state} {self.version} {self.move} {self.other}"
+
+    @classmethod
+    def of(cls, version: str | None) -> "Mark | None":
+        """The mark that was read as the version; None if it is a plain one."""
+        parts = (version or "").split(" ", 3)
+        return cls(*parts) if len(parts) == 4 else None
+
+    @property
+    def refusal(self) -> str:
+        """Why Loom does not use the database, and what to do; a clause with the database as its subject."""
+        return {
+            "moving": f"is being moved to {self.other}; go on with `loom move --to`, or give up by `loom move --undo`",
+            "moved": f"has moved to {self.other}; set LOOM_DATABASE_URL to that",
+        }.get(self.state, f"is being filled from {self.other}; go on with `loom move --to` there")
 
 
 def version_of(url: str) -> str | None:
@@ -34,7 +67,7 @@ def prepare(settings: Settings) -> bool:
     """
     with closing(engine_of(settings.database_url)) as engine:
         found = engine.version()
-        _refuse_newer(found, engine)
+        _refuse_unfit(found, engine)
         engine.require_writable()
         if found is not None and found >= schema.VERSION:
             return False
@@ -51,7 +84,7 @@ def check(settings: Settings) -> None:
     """
     with closing(engine_of(settings.database_url)) as engine:
         found = engine.version()
-        _refuse_newer(found, engine)
+        _refuse_unfit(found, engine)
         if found is None or found < schema.VERSION:
             held = f"has schema {found}, this Loom {schema.VERSION}" if found else "is not made yet"
             raise BadSettings(f"LOOM_DATABASE_URL: {engine.where} {held}; run `loom prepare` first")
@@ -63,7 +96,9 @@ def is_usable(found: str, engine: Engine) -> bool:
     return found <= schema.VERSION or (found.isdigit() and (engine.usable_from() or found) <= schema.VERSION)
 
 
-def _refuse_newer(found: str | None, engine: Engine) -> None:
+def _refuse_unfit(found: str | None, engine: Engine) -> None:
+    if (mark := Mark.of(found)) is not None:
+        raise BadSettings(f"LOOM_DATABASE_URL: {engine.where} {mark.refusal}")
     if found is not None and not is_usable(found, engine):
         raise BadSettings(
             f"LOOM_DATABASE_URL: {engine.where} has schema {found}, written by a newer Loom; this one knows "

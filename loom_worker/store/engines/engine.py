@@ -13,6 +13,10 @@ if TYPE_CHECKING:  # `loom up` asks for keys without SQLAlchemy, which would sta
 BUSY_TIMEOUT_S = 10.0
 """How long a writer waits for another one."""
 
+HAS_MOVED = "takes no writes: it moves, or has moved, to another one"
+"""Said by the triggers of a database that is moved from (``move_ends``), and so to whoever writes to it."""
+WHERE_TO = "`loom doctor` names it; set LOOM_DATABASE_URL to that"
+
 
 @dataclass(frozen=True, slots=True)
 class Lock:

@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 from loom_worker.core.errors import BadSettings, Conflicted, Unavailable
 from loom_worker.core.values.json import json_text
 from loom_worker.core.variables import without_password
+from loom_worker.store.engines.engine import HAS_MOVED, WHERE_TO
 
 try:
     import psycopg
@@ -58,8 +59,10 @@ DENIED = ServerFailure(
 )
 DAMAGED = ServerFailure("is damaged", "look into the server's log, and restore a backup", "storage-damaged")
 IN_THE_WAY = ServerFailure("had another transaction in the way", "try again", may_succeed=True)
+MOVED = ServerFailure(HAS_MOVED, WHERE_TO)
 
 _BY_STATE = {
+    "LM001": MOVED,
     "53100": FULL,
     "53300": CROWDED,
     "55P03": BUSY,

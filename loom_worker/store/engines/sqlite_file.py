@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 
 from loom_worker.core.errors import BadFile, LoomError, Unavailable
 from loom_worker.core.sqlite_driver import codes, sqlite3
+from loom_worker.store.engines.engine import HAS_MOVED, WHERE_TO
 
 BESIDE = ("-wal", "-shm", "-journal")
 """What SQLite appends to the name of a database for the files that belong to it."""
@@ -53,6 +54,7 @@ FOREIGN = Failure(
 CLOSED = Failure("cannot be opened", "let this user read and write the file, its folder, and its -wal and -shm files")
 LOCKED = Failure("is locked by another program", "end what holds it", is_temporary=True)
 FAULTY = Failure("cannot be read or written: disk I/O error", "look at the disk (`dmesg`)", is_temporary=True)
+MOVED = Failure(HAS_MOVED, WHERE_TO)
 
 _BY_CODE = {
     codes.SQLITE_FULL: FULL,
@@ -79,6 +81,8 @@ def failure_of(error: BaseException | None, file: Path) -> Failure | None:
     # A full-text index that alone is damaged can be rebuilt. pysqlite3 knows no extended codes.
     if getattr(error, "sqlite_errorcode", 0) == codes.SQLITE_CORRUPT_VTAB or str(error).startswith("fts5: "):
         return None
+    if str(error) == HAS_MOVED:
+        return MOVED
     code: int = getattr(error, "sqlite_errorcode", None) or _BY_TEXT.get(str(error), 0)
     failure = _BY_CODE.get(code & 0xFF)
     return FULL if failure is FAULTY and full_disks(file.parent) else failure
