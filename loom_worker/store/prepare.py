@@ -1,5 +1,6 @@
-"""Schema versions: an older database is migrated; a foreign or damaged one is refused and left as it is, and so is a
-newer one, unless the code that migrated it said that this code works on it, too.
+"""Schema versions: an older database is migrated, a foreign or damaged one refused and left as it is.
+
+A newer one is refused, too, unless the code that made it says that this code works on it.
 """
 
 from collections.abc import Callable

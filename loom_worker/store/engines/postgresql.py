@@ -235,6 +235,8 @@ def _require_version(connection: "psycopg.Connection[Any]") -> None:
     if connection.info.server_version < OLDEST * 10_000:
         major = connection.info.server_version // 10_000
         raise BadSettings(f"LOOM_DATABASE_URL: the server is PostgreSQL {major}; Loom needs {OLDEST} or newer")
+    if (encoding := connection.info.parameter_status("server_encoding")) != "UTF8":
+        raise BadSettings(f"LOOM_DATABASE_URL: the database has the encoding {encoding}; create one with UTF8")
 
 
 def _tables(connection: "psycopg.Connection[Any]") -> frozenset[str]:
