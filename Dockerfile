@@ -14,7 +14,7 @@ RUN python -m venv /opt/loom \
 # Extras of pyproject.toml, by commas: drivers of databases and the like, with the versions that the tests have.
 ARG EXTRAS=
 RUN sed -n 's/^\([^ ]*==[^ ;]*\).*/\1/p' constraints-dev.txt > versions.txt \
- && /opt/loom/bin/pip install --no-cache-dir --only-binary :all: --no-build-isolation -c versions.txt ".${EXTRAS:+[$EXTRAS]}" \
+ && /opt/loom/bin/pip install --no-cache-dir --only-binary :all: --no-build-isolation -c versions.txt ".[postgresql${EXTRAS:+,$EXTRAS}]" \
  && /opt/loom/bin/pip check
 
 FROM python:3.11.16-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7

@@ -6,5 +6,5 @@ running Loom over ``http`` and ``sse``: ``show`` holds what these commands share
 more than one request; ``talk`` (ask and chat), ``turns``, ``trace``, ``sessions``, ``agents``, ``patterns``,
 ``workflow``, ``runs`` (with the tree of ``stage_tree``) and ``learned`` (layers of agents) have more to say. ``skill``
 manages skills, ``keys`` API keys and the audit. ``doctor`` looks at an installation with ``checks``,
-``setting_checks`` and ``growth``.
+``setting_checks`` and ``growth``; ``move`` brings all rows to another database.
 """

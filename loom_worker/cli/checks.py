@@ -20,10 +20,11 @@ from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.agents import ModelChoice, resolved
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, ToolSpec
 from loom_worker.core.values.problems import Problem
-from loom_worker.core.variables import without_password
+from loom_worker.core.variables import is_server, without_password
 from loom_worker.store.engines.sqlite_file import full_disks
 from loom_worker.supervisor import home, ready, valkey
 from loom_worker.supervisor.screen import model_line
+from loom_worker.supervisor.specs import WORKERS
 
 ASK_S = 10.0  # longest answer of the model to each of two requests
 LEAST_PYTHON = (3, 11)
@@ -75,6 +76,7 @@ def of_settings(
     found = database(settings)
     yield found
     if found.is_ok:
+        yield from server(settings)
         yield from contents(settings, is_full=is_full)
         yield from audit(settings)
     yield backend(settings)
@@ -192,6 +194,33 @@ def database(settings: Settings) -> InstallationCheck:
         return InstallationCheck("database", True, f"{where}, schema {version}", warning=warning)
     fix = "update Loom" if version > schema.VERSION else "`loom up` or `loom prepare` migrates it"
     return InstallationCheck("database", False, f"{where} has schema {version}, this Loom {schema.VERSION}", fix)
+
+
+def server(settings: Settings) -> Iterator[InstallationCheck]:
+    """Is the server of the database reached as it should be, and has it connections enough? A file has none."""
+    if not is_server(settings.database_url):
+        return
+    from loom_worker.store.engines.postgresql_report import report
+
+    try:
+        found = report(settings.database_url)
+    except LoomError as error:
+        yield InstallationCheck("database server", False, str(error), "docs/postgresql.md")
+        return
+    wanted, warnings = _connections(settings), list(found.warnings)
+    if wanted > found.connections and not settings.server.has_pooler:
+        warnings.append("`loom up` may ask for more connections than it has: lower LOOM_DATABASE_POOL")
+    wire = "by TLS" if found.is_encrypted else "without TLS"
+    told = f"PostgreSQL {found.version}, {wire}, {found.connections} connections, of which `loom up` takes {wanted}"
+    yield InstallationCheck("database server", True, told, warning="; ".join(warnings))
+
+
+def _connections(settings: Settings) -> int:
+    """How many connections all processes of `loom up` may have at the same time."""
+    from loom_worker.service.waiting.waiter import POOL_THREADS
+
+    threads = (settings.web.threads + POOL_THREADS, *(settings.worker_concurrency for _ in WORKERS))
+    return sum(settings.server.pool or each for each in threads)
 
 
 def contents(settings: Settings, *, is_full: bool) -> Iterator[InstallationCheck]:

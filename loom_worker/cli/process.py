@@ -14,6 +14,7 @@ from loom_worker.core.errors import BadSettings, Unavailable
 from loom_worker.core.isolation import home_secrets, process_env
 from loom_worker.core.settings import SettingCheck, Settings, from_env
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.variables import is_server
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +104,11 @@ def _with_database(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...]
 
     settings = _settings(needs, checks=checks)
     database.check(settings)
+    if is_server(settings.database_url):
+        from loom_worker.store.engines.postgresql_report import report
+
+        for warning in report(settings.database_url).warnings:
+            log.warning("LOOM_DATABASE_URL: %s", warning)
     return _with_password(settings)
 
 

@@ -63,6 +63,14 @@ def redis(settings: Settings) -> None:
             raise BadSettings("LOOM_REDIS_URL: an option behind the ? is unknown, or has a wrong value") from error
 
 
+def database(settings: Settings) -> None:
+    """Parameters behind the question mark of a PostgreSQL URL are known to its client."""
+    if is_server(settings.database_url) and "?" in settings.database_url:
+        from loom_worker.store.engines.postgresql_server import check_url
+
+        check_url(settings.database_url)
+
+
 def webhook_secret(settings: Settings) -> None:
     """The secret can sign."""
     from loom_worker.webhook.send import check_secret
@@ -123,7 +131,7 @@ def backend(settings: Settings) -> None:
     SqlBackend(settings.backend_url).close()
 
 
-LIGHT = (embedded_server, model, ollama, prices, redis, webhook_secret)
+LIGHT = (embedded_server, model, ollama, prices, redis, database, webhook_secret)
 """For processes that must stay small: the check of the backend loads SQLAlchemy."""
 ALL = (*LIGHT, backend)
 WITH_MODEL = (*ALL, provider_key)

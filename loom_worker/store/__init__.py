@@ -4,7 +4,7 @@ Whatever reads or writes raises Unavailable if the database does not answer; not
 
 Foundations: ``database`` transactions, on one of the ``engines``, ``dialect`` the SQL that databases write differently,
 ``prepared`` the shorter way to the driver, ``schema`` the tables of turns and sessions, ``tables`` all others, ``rows``
-rows to values, ``prepare`` schema versions (with ``migrations/``).
+rows to values, ``prepare`` schema versions (with ``migrations/``), ``move`` brings all rows to another database.
 
 Turns: ``submit`` accepts one, ``claims`` decides who runs it, ``fence`` keeps others from writing, ``journal`` records
 its steps and its end; ``turn_statements`` holds all that a plain turn asks.

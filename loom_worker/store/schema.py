@@ -30,8 +30,11 @@ VERSION = "0033"
 """The schema version this code reads and writes; the last file in migrations/versions."""
 
 USABLE_FROM = "0033"
-"""The oldest version of the code that works on a database of VERSION; the database keeps it. A migration that older
-code can live with leaves it as it is, so that hosts are updated one after the other; any other sets it to VERSION."""
+"""The oldest version of the code that works on a database of VERSION; the database keeps it.
+
+A migration that older code can live with leaves it as it is, so that hosts are updated one after the other; any other
+sets it to VERSION.
+"""
 
 DELETED = "/deleted"
 """The workspace of a deleted session whose rows are still being removed; no key can name it, for the slash."""

@@ -9,7 +9,7 @@ from loom_worker.core.isolation.home_secrets import Secret
 from loom_worker.core.settings import Settings
 from loom_worker.core.text import one_line
 from loom_worker.core.values.problems import Problem
-from loom_worker.core.variables import without_password
+from loom_worker.core.variables import is_server, without_password
 
 QUESTION = "Which three products sold best last year, and how much did each bring in?"
 PROBLEM_CHARS = 500
@@ -123,7 +123,7 @@ def _webhooks(facts: StartReport) -> str:
 
 
 def _warnings(facts: StartReport) -> list[str]:
-    if facts.sqlite_version >= sqlite_driver.SOUND:
+    if facts.sqlite_version >= sqlite_driver.SOUND or is_server(facts.settings.database_url):
         return []
     return [f"\nwarning: {sqlite_driver.unsound('.'.join(map(str, facts.sqlite_version)))}"]
 

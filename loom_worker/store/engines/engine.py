@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from loom_worker.core.errors import LoomError
+from loom_worker.core.errors import BadSettings
 
 if TYPE_CHECKING:  # `loom up` asks for keys without SQLAlchemy, which would stay in its memory
     from sqlalchemy import Connection
@@ -82,7 +82,7 @@ class Backup:
     turns: int
 
 
-class BackUpElsewhere(LoomError):
+class BackUpElsewhere(BadSettings):
     """The database has programs of its own for this; the text says how they are called."""
 
 

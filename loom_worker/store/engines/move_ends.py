@@ -233,10 +233,9 @@ class PostgresqlEnd(End):
                 yield group, 0
 
     def finish(self, tables: Sequence[Table]) -> None:
-        for table in tables:
-            for column in table.primary_key if table.autoincrement_column is not None else ():
-                sequence = f"pg_get_serial_sequence('{table.name}', '{column.name}')"
-                self.run(f'SELECT setval({sequence}, max("{column.name}")) FROM "{table.name}" HAVING count(*) > 0')
+        for table, column in self.all(_COUNTING):
+            sequence = f"pg_get_serial_sequence('{table}', '{column}')"
+            self.run(f'SELECT setval({sequence}, max("{column}")) FROM "{table}" HAVING count(*) > 0')
         self.run("ANALYZE")
 
     def _belongings(self) -> list[tuple[str, str]]:
@@ -270,6 +269,10 @@ class PostgresqlEnd(End):
 
 # What keeps rows apart from each other, points to them or acts on them: foreign keys last, for they need the keys.
 _OURS = "= current_schema()::regnamespace"
+_COUNTING = (
+    "SELECT table_name, column_name FROM information_schema.columns "
+    "WHERE is_identity = 'YES' AND table_schema = current_schema()"
+)
 _BELONGINGS = (
     "SELECT format('DROP TRIGGER %I ON %s', tgname, tgrelid::regclass), pg_get_triggerdef(t.oid) FROM pg_trigger t "
     f"JOIN pg_class c ON c.oid = tgrelid WHERE NOT tgisinternal AND relnamespace {_OURS}",

@@ -28,8 +28,8 @@ from loom_worker.store.engines.postgresql_server import (
 
 log = logging.getLogger(__name__)
 
-OLDEST = 13
-"""The oldest major version of PostgreSQL that is served: https://www.postgresql.org/support/versioning/."""
+OLDEST = 14
+"""The oldest major version of PostgreSQL that is served: the scripts have functions in SQL with a RETURN."""
 
 TELL_AGAIN_S = 60.0
 """A failure that an operator must mend is logged no more often than this."""
@@ -231,6 +231,8 @@ def _require_version(connection: "psycopg.Connection[Any]") -> None:
     if connection.info.server_version < OLDEST * 10_000:
         major = connection.info.server_version // 10_000
         raise BadSettings(f"LOOM_DATABASE_URL: the server is PostgreSQL {major}; Loom needs {OLDEST} or newer")
+    if (encoding := connection.info.parameter_status("server_encoding")) != "UTF8":
+        raise BadSettings(f"LOOM_DATABASE_URL: the database has the encoding {encoding}; create one with UTF8")
 
 
 def _tables(connection: "psycopg.Connection[Any]") -> frozenset[str]:

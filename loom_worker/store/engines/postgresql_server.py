@@ -18,12 +18,13 @@ try:
     import psycopg
     from psycopg import DataError
     from psycopg.adapt import Loader
+    from psycopg.conninfo import conninfo_to_dict
     from psycopg.types.json import set_json_dumps
     from psycopg.types.string import StrDumper
 except ImportError as missing:
     raise BadSettings(
         "LOOM_DATABASE_URL names a PostgreSQL server, and its driver is not installed: "
-        "pip install 'loom-worker[postgresql]'"
+        "pip install 'psycopg[binary]>=3.2,<4' (the extra `postgresql` of Loom's package)"
     ) from missing
 
 CONNECT_S = 5
@@ -58,6 +59,11 @@ DENIED = ServerFailure(
     "refuses this user", "correct user, password and database in LOOM_DATABASE_URL, or grant the rights"
 )
 DAMAGED = ServerFailure("is damaged", "look into the server's log, and restore a backup", "storage-damaged")
+UNTRUSTED = ServerFailure(
+    "is not reached by TLS as its URL asks",
+    "correct sslmode, sslrootcert, sslcert and sslkey in LOOM_DATABASE_URL, or the server's certificate",
+)
+NOT_MADE = ServerFailure("lacks a table", "run `loom prepare`")
 IN_THE_WAY = ServerFailure("had another transaction in the way", "try again", may_succeed=True)
 MOVED = ServerFailure(HAS_MOVED, WHERE_TO)
 
@@ -69,12 +75,19 @@ _BY_STATE = {
     "25006": READ_ONLY,
     "42501": DENIED,
     "3D000": DENIED,
+    "42P01": NOT_MADE,
     "40001": IN_THE_WAY,
     "40P01": IN_THE_WAY,
     "XX001": DAMAGED,
     "XX002": DAMAGED,
 }
 _BY_CLASS = {"08": GONE, "57": GONE, "28": DENIED, "53": CROWDED, "58": DAMAGED}
+_BY_TEXT = (
+    ("certificate|private key|sslmode|SSL was required", UNTRUSTED),
+    ("FATAL: .*(too many|connection slots)", CROWDED),
+    ("FATAL:(?!.*database system).*(password|role|database|pg_hba)", DENIED),
+)
+"""Why a session did not begin: then libpq tells no SQLSTATE, and no row. A server of another language is GONE."""
 _ONCE_MORE = frozenset(("turns_by_key", "workflow_runs_by_key", "sessions_workspace_id_key"))
 """Unique constraints that only a transaction of another process can bring into the way: what it wrote is found then."""
 
@@ -87,10 +100,9 @@ def failure_of(error: BaseException | None) -> ServerFailure | None:
     if state == "23505":
         return IN_THE_WAY if error.diag.constraint_name in _ONCE_MORE else None
     found = _BY_STATE.get(state) or _BY_CLASS.get(state[:2])
-    # The connection broke, and nobody was left to say why.
-    return found or (
-        GONE if not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) else None
-    )
+    if found or state or not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return found
+    return next((failure for pattern, failure in _BY_TEXT if re.search(pattern, str(error))), GONE)
 
 
 class StatementRefused(RuntimeError):
@@ -204,7 +216,7 @@ def connected(url: str) -> Iterator["psycopg.Connection[Any]"]:
     """A connection for a question of a command.
 
     Raises:
-        BadSettings: the server refuses this user.
+        BadSettings: the server refuses this user, or is not trusted.
         Unavailable: it does not answer.
     """
     try:
@@ -214,9 +226,20 @@ def connected(url: str) -> Iterator["psycopg.Connection[Any]"]:
         failure = failure_of(error)
         if failure is None:
             raise
-        kind = BadSettings if failure is DENIED or _is_refused(error) else Unavailable
-        why = DENIED if kind is BadSettings else failure
-        raise kind(f"LOOM_DATABASE_URL: {shown(url)} {why.text}; {why.fix}") from error
+        kind = BadSettings if failure in (DENIED, UNTRUSTED) else Unavailable
+        why = "" if error.sqlstate else f" ({_reason(error)})"
+        raise kind(f"LOOM_DATABASE_URL: {shown(url)} {failure.text}{why}; {failure.fix}") from error
+
+
+def check_url(url: str) -> None:
+    """BadSettings for parameters that libpq does not know; its own text would hold the URL, with its password."""
+    try:
+        conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise BadSettings(
+            "LOOM_DATABASE_URL: libpq cannot read it; is a parameter behind the ? misspelled, or a character of the "
+            "password not percent-encoded?"
+        ) from None
 
 
 def usable_keys(url: str, *, now_ms: int) -> int:
@@ -236,6 +259,6 @@ def _one(connection: "psycopg.Connection[Any]", query: Any, values: tuple[object
     return None if row is None else row[0]
 
 
-def _is_refused(error: psycopg.Error) -> bool:
-    """True if the server answered that it does not take this user; before a session begins libpq tells no SQLSTATE."""
-    return not error.sqlstate and re.search(r"FATAL: .*(password|role|database|pg_hba)", str(error)) is not None
+def _reason(error: psycopg.Error) -> str:
+    """The end of the first line of libpq's text about a session that did not begin."""
+    return re.split(r"failed: |is bad: |FATAL: +", str(error).partition("\n")[0])[-1]

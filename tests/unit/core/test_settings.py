@@ -141,7 +141,7 @@ PROVIDER_URLS = ("OPENAI_BASE_URL", "AZURE_OPENAI_ENDPOINT", "VLLM_BASE_URL", "L
 PROVIDER_KEYS = tuple(variable.name for variable, _ in declared(ProviderSettings()) if variable.is_secret)
 WRONG: dict[str, tuple[str, ...]] = {
     "LOOM_HOME": ("/srv/a?b", "/srv/100%", "/srv/a#b", "/etc/passwd", "/etc/passwd/x", "~no-such-user/x"),
-    "LOOM_DATABASE_URL": ("postgresql://h/d", "sqlite:///relative.db", "sqlite://", "sqlite:///", "sqlite:///:memory:"),
+    "LOOM_DATABASE_URL": ("mysql://h/d", "postgresql://h", "sqlite:///relative.db", "sqlite://", "sqlite:///", "sqlite:///:memory:"),
     "LOOM_REDIS_URL": (
         "localhost:6379", "amqp://h", "http://h", "redis://h:99999/0", "redis://h:0", "redis://h:http", "redis://[::1",
         "redis://h/abc", "redis://h:1/2/3", "redis://h :1", "unix://", "unix:///", "unix://relative.sock", "rediss://h:x",

@@ -75,6 +75,7 @@ def test_tables_of_others_are_refused_and_left_alone(bare: Settings) -> None:
 
 def test_a_database_of_a_newer_loom_is_refused_and_left_alone(settings: Settings) -> None:
     execute(settings, "UPDATE loom_version SET version_num = '9999'")
+    execute(settings, "PRAGMA user_version = 9999")
     before = (settings.home / "loom.db").read_bytes()
     with pytest.raises(BadSettings, match=r"9999.*newer"):
         prepare(settings)
@@ -179,6 +180,7 @@ def test_a_process_starts_on_a_prepared_database_only(bare: Settings) -> None:
     with pytest.raises(BadSettings, match=r"schema 0000.*`loom prepare`"):
         check(bare)
     execute(bare, "UPDATE loom_version SET version_num = '9999'")
+    execute(bare, "PRAGMA user_version = 9999")
     with pytest.raises(BadSettings, match="newer"):
         check(bare)
 
