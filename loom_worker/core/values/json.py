@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from loom_worker.core.text import encodable
+
 Json = dict[str, Any]
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -65,19 +67,24 @@ def untagged(value: object) -> str:
 
 
 _STRICT = json.JSONEncoder(allow_nan=False)
+_ODD = re.compile(r"\\u0000|\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]")
+"""NUL and lone surrogates in a text of JSON, and now and then what only looks like them."""
 
 
 def json_text(value: object) -> str:
-    """A value as it is stored; null stands for numbers that JSON has no text for, and one database refuses."""
+    """A value as it is stored: null for numbers that JSON has no text for, U+FFFD for what UTF-8 or a column has not."""
     try:
-        return _STRICT.encode(value)
+        text = _STRICT.encode(value)
     except ValueError:
-        return _STRICT.encode(_finite(value))
+        return _STRICT.encode(_mended(value))
+    return _STRICT.encode(_mended(value)) if "\\u" in text and _ODD.search(text) else text
 
 
-def _finite(value: Any) -> Any:
+def _mended(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {_mended(key): _mended(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [_mended(item) for item in value]
+    if isinstance(value, str):
+        return encodable(value.replace("\0", "\ufffd"))
     return None if isinstance(value, float) and not math.isfinite(value) else value
