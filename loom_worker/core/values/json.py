@@ -72,7 +72,7 @@ _ODD = re.compile(r"\\u0000|\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]
 
 
 def json_text(value: object) -> str:
-    """A value as it is stored: null for numbers that JSON has no text for, U+FFFD for what UTF-8 or a column has not."""
+    """A value as it is stored: null for numbers that JSON has no text for, U+FFFD for what UTF-8 cannot hold."""
     try:
         text = _STRICT.encode(value)
     except ValueError:
