@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import time
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -20,6 +21,9 @@ log = logging.getLogger(__name__)
 
 QUEUES = ("turn", "tool", "judge", "workflow", "webhook", "summary", "trace")
 """Those of the Celery app, which is too heavy to be asked here; a test holds them together."""
+
+SERVER_PAUSE_S = 0.5
+"""Between two tries to reach the database's server at the start."""
 
 
 @click.command()
@@ -103,13 +107,29 @@ def _with_database(needs: process_env.Needs, *, checks: tuple[SettingCheck, ...]
     from loom_worker.store import prepare as database
 
     settings = _settings(needs, checks=checks)
-    database.check(settings)
     if is_server(settings.database_url):
-        from loom_worker.store.engines.postgresql_report import report
-
-        for warning in report(settings.database_url).warnings:
-            log.warning("LOOM_DATABASE_URL: %s", warning)
+        _await_server(settings)
+    database.check(settings)
     return _with_password(settings)
+
+
+def _await_server(settings: Settings) -> None:
+    """Wait until the database's server answers, which may be started, or have its failover, just now."""
+    from loom_worker.store.engines.postgresql_report import report
+
+    told = ""
+    while True:
+        try:
+            found = report(settings.database_url)
+        except Unavailable as error:
+            if str(error) != told:
+                log.error("%s; still trying", error)
+            told = str(error)
+            time.sleep(SERVER_PAUSE_S)
+        else:
+            for warning in found.warnings:
+                log.warning("LOOM_DATABASE_URL: %s", warning)
+            return
 
 
 def _with_password(settings: Settings) -> Settings:

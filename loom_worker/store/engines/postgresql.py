@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-import psycopg
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -21,6 +20,7 @@ from loom_worker.store.engines.postgresql_server import (
     connect,
     connected,
     failure_of,
+    psycopg,
     refused,
     shown,
     unavailable,
@@ -181,8 +181,8 @@ class PostgresqlEngine:
         """Run a transaction. Its statements are sent as they come, and waited for where somebody needs a result."""
         with self._translate_errors():
             tx = self._pool.connect()
+            raw: Any = tx.connection.dbapi_connection
             try:
-                raw: Any = tx.connection.dbapi_connection
                 with raw.sending():
                     for statement, values in begin:
                         raw.execute(statement, values)
@@ -191,14 +191,13 @@ class PostgresqlEngine:
                 if ended.statusmessage != "COMMIT":  # an error of a statement was caught on the way
                     raise Unavailable("The database has undone a transaction that had failed; nothing was written.")
             except BaseException:
-                self._undo(tx)
+                self._undo(tx, raw)
                 raise
             finally:
                 tx.close()
 
-    def _undo(self, tx: Connection) -> None:
-        """Roll back, or drop a connection on which that cannot be."""
-        raw: Any = tx.connection.dbapi_connection
+    def _undo(self, tx: Connection, raw: Any) -> None:
+        """Roll back, or drop a connection on which that cannot be; SQLAlchemy may have dropped it already."""
         with suppress(psycopg.Error):
             raw.execute("ROLLBACK")
         if raw.closed or raw.broken:

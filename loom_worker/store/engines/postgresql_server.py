@@ -15,7 +15,7 @@ from loom_worker.core.variables import without_password
 from loom_worker.store.engines.engine import HAS_MOVED, WHERE_TO
 
 try:
-    import psycopg
+    import psycopg as psycopg  # the engine has it from here, where its absence is told
     from psycopg import DataError
     from psycopg.adapt import Loader
     from psycopg.conninfo import conninfo_to_dict

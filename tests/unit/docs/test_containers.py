@@ -144,6 +144,26 @@ def test_the_image_takes_extras_as_a_build_argument_with_the_versions_of_the_tes
     assert [line for line in pins.stdout.splitlines() if not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
 
 
+def test_the_image_can_have_its_database_on_postgresql() -> None:
+    [run] = [rest for name, rest in _instructions(text("Dockerfile")) if name == "RUN" and "EXTRAS" in rest]
+    assert '".[postgresql${EXTRAS:+,$EXTRAS}]"' in run
+
+
+def test_on_postgresql_every_container_of_ours_has_its_address_and_the_first_waits_for_it() -> None:
+    override = yaml.safe_load(text("docker-compose.postgresql.yml"))
+    server = override["services"].pop("postgresql")
+    assert set(override["services"]) == set(OURS)
+    told = {key: value for service in override["services"].values() for key, value in service["environment"].items()}
+    assert all(service["environment"] == told for service in override["services"].values())
+    password = server["environment"]["POSTGRES_PASSWORD"]
+    settings = from_env({"LOOM_DATABASE_URL": told["LOOM_DATABASE_URL"].replace(password, "secret")})
+    assert settings.database_url == "postgresql://loom:secret@postgresql/loom?sslmode=disable"
+    assert told["LOOM_DATABASE_POOL"] == "${LOOM_DATABASE_POOL:-20}"
+    assert override["services"][ONE_SHOT]["depends_on"] == {"postgresql": {"condition": "service_healthy"}}
+    assert [volume.split(":")[0] for volume in server["volumes"]] == list(override["volumes"])
+    assert (server["read_only"], server["cap_drop"], "ports" in server) == (True, ["ALL"], False)
+
+
 def test_all_start_after_the_database_was_prepared_once() -> None:
     for name in set(OURS) - {ONE_SHOT}:
         assert SERVICES[name]["depends_on"][ONE_SHOT] == {"condition": "service_completed_successfully"}
