@@ -134,6 +134,10 @@ class BreakableDatabase(Database):
         with super().write(lock=lock, durable=durable, is_timed=is_timed) as tx:
             yield tx
 
+    def probe(self) -> None:
+        self._require_up()
+        super().probe()
+
     def _require_up(self) -> None:
         if self.is_down:
             raise Unavailable("the database does not answer")

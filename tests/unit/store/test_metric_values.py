@@ -66,7 +66,7 @@ def test_only_what_changed_is_written(database: Database) -> None:
     assert rows(database) == {f'{name}_sum{{sync="full"}}': 0.3, f'{name}{{sync="full",le="0.5"}}': 1}
 
 
-@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=30))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30))
 @examples(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_label_comes_back_as_it_was(database: Database, value: str) -> None:
     (before,) = of(database, metrics.TOOL_CALLS).get((value, "completed"), [0.0])
