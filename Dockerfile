@@ -11,7 +11,8 @@ COPY patterns patterns
 # Every package comes as a wheel with its hash, so no compiler is needed, here or in the image.
 RUN python -m venv /opt/loom \
  && /opt/loom/bin/pip install --no-cache-dir --only-binary :all: -r constraints.txt
-# Extras of pyproject.toml, by commas: drivers of databases and the like, with the versions that the tests have.
+# Extras of pyproject.toml, by commas: drivers of databases and the like, with the versions that the tests have. That of
+# PostgreSQL is always there: Loom's own database may be one.
 ARG EXTRAS=
 RUN sed -n 's/^\([^ ]*==[^ ;]*\).*/\1/p' constraints-dev.txt > versions.txt \
  && /opt/loom/bin/pip install --no-cache-dir --only-binary :all: --no-build-isolation -c versions.txt ".[postgresql${EXTRAS:+,$EXTRAS}]" \

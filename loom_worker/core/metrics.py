@@ -212,14 +212,14 @@ SPANS_DROPPED = Counter(
     (Label("reason", ("unreachable", "unavailable", "refused", "rejected", "backlog", "internal")),),
 )
 COMMITS = Histogram(
-    "loom_sqlite_commit_seconds",
+    "loom_store_commit_seconds",
     "Commits of transactions that write; full: each waits until the disk has it.",
     (Label("sync", ("full", "normal")),),
     bounds=_COMMIT_S,
 )
 WRITE_WAITS = Histogram(
-    "loom_sqlite_write_wait_seconds",
-    "How long a transaction that writes waited for its turn, behind other threads and other processes.",
+    "loom_store_write_wait_seconds",
+    "How long a transaction that writes waited: for its turn (SQLite), or for a connection (PostgreSQL).",
     bounds=_COMMIT_S,
 )
 

@@ -88,7 +88,7 @@ def test_a_turn_shows_in_every_metric_that_it_concerns(server: MessagesServer, o
     assert differences() == expected
     after = scrape(system)
     assert after.of("loom_memory_compressions_total") > before.of("loom_memory_compressions_total")
-    assert after.of("loom_sqlite_commit_seconds_count") > before.of("loom_sqlite_commit_seconds_count")
+    assert after.of("loom_store_commit_seconds_count") > before.of("loom_store_commit_seconds_count")
     assert after.of("loom_llm_request_seconds_count", outcome="ok") >= 3 + before.of(
         "loom_llm_request_seconds_count", outcome="ok"
     )

@@ -140,7 +140,7 @@ def test_a_missing_driver_is_named_with_the_extra_that_brings_it(monkeypatch: py
     for module in [name for name in sys.modules if name.startswith("loom_worker.store.engines.postgresql")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(BadSettings, match=r"extra `postgresql`"):
+    with pytest.raises(BadSettings, match="the extra `postgresql` of Loom"):
         engine_of("postgresql://loom@h/loom")
 
 

@@ -62,7 +62,7 @@ def test_what_two_processes_count_is_added_up(database: Database) -> None:
 
 def test_only_what_changed_is_written(database: Database) -> None:
     MetricValues(database).add(observed(0.3))
-    name = "loom_sqlite_commit_seconds"
+    name = "loom_store_commit_seconds"
     assert rows(database) == {f'{name}_sum{{sync="full"}}': 0.3, f'{name}{{sync="full",le="0.5"}}': 1}
 
 
@@ -102,7 +102,7 @@ def test_a_value_that_another_process_brought_is_known_and_not_other(database: D
 
 def test_what_is_written_by_another_version_of_loom_does_no_harm(database: Database) -> None:
     MetricValues(database).add(observed(0.3, 0.3))
-    name = "loom_sqlite_commit_seconds"
+    name = "loom_store_commit_seconds"
     strange = {
         f'{name}{{sync="full",le="0.4"}}': 5,  # a bucket that there is no more: its values are within the next one
         f'{name}{{sync="full",le="7"}}': 1,

@@ -140,11 +140,11 @@ def test_a_histogram_has_cumulative_buckets_and_a_sum() -> None:
     cell = [0.0] * COMMITS.size
     cell[0], cell[1], cell[3], cell[-1] = 7.5, 2, 1, 1
     found = samples(exposition({"counted": {(COMMITS, ("full",)): cell}})[0].decode())
-    buckets = [found[f"loom_sqlite_commit_seconds_bucket/{le}/full"] for le in ("0.0001", "0.00025", "0.0005", "5.0")]
+    buckets = [found[f"loom_store_commit_seconds_bucket/{le}/full"] for le in ("0.0001", "0.00025", "0.0005", "5.0")]
     assert buckets == [2, 2, 3, 3]
-    assert found["loom_sqlite_commit_seconds_bucket/+Inf/full"] == found["loom_sqlite_commit_seconds_count/full"] == 4
-    assert found["loom_sqlite_commit_seconds_sum/full"] == 7.5
-    assert found["loom_sqlite_commit_seconds_count/normal"] == 0
+    assert found["loom_store_commit_seconds_bucket/+Inf/full"] == found["loom_store_commit_seconds_count/full"] == 4
+    assert found["loom_store_commit_seconds_sum/full"] == 7.5
+    assert found["loom_store_commit_seconds_count/normal"] == 0
 
 
 def test_labels_are_shown_as_they_are_whatever_is_in_them() -> None:
