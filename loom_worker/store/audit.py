@@ -58,14 +58,17 @@ _ID = re.compile(rf"{ID_PREFIX}([0-9]{{{SEQ_DIGITS}}})[0-9a-f]+")
 _HEAD = select(audit_chains.c.last_seq, audit_chains.c.last_hash).where(
     audit_chains.c.workspace == bindparam("our_workspace")
 )
-_WAITING = PreparedStatement(select(audit_inbox).order_by(audit_inbox.c.n).limit(bindparam("most", type_=Integer)))
+_WAITING = PreparedStatement(
+    # Who chains without the lock waits here, and finds none of the rows that another has chained meanwhile.
+    select(audit_inbox).order_by(audit_inbox.c.n).limit(bindparam("most", type_=Integer)).with_for_update()
+)
 _INSERT = PreparedStatement(insert(audit), columns=audit.c.keys())
 _TAKE = (
     update(audit_chains)
     .where(audit_chains.c.workspace == bindparam("our_workspace"))
     .values(taken_n=bindparam("last_n"))
 )
-_LEAVE = PreparedStatement(delete(audit_inbox).where(audit_inbox.c.n == bindparam("our_n")))
+_LEAVE = delete(audit_inbox).where(audit_inbox.c.n.in_(bindparam("taken", expanding=True)))
 _IS_WAITING = select(audit_inbox.c.n).order_by(audit_inbox.c.n).limit(1)
 _DECIDED = select(audit_inbox.c.decisions).where(audit_inbox.c.decisions.is_not(None))
 _COUNT = upsert(guard_actions)
@@ -111,7 +114,7 @@ def _leave(tx: Connection, found: Sequence[Row]) -> None:
     """Remove these rows from the inbox; only between the two marks does the trigger let them go."""
     last = {row["workspace"]: row["n"] for row in found}
     tx.execute(_TAKE, [{"our_workspace": workspace, "last_n": n} for workspace, n in last.items()])
-    _LEAVE.run_each(tx, [{"our_n": row["n"]} for row in found])
+    tx.execute(_LEAVE, {"taken": [row["n"] for row in found]})
     tx.execute(_TAKE, [{"our_workspace": workspace, "last_n": 0} for workspace in last])
 
 
