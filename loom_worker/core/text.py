@@ -28,6 +28,7 @@ _IDLE_JOINER = re.compile(
     f"|(?<=[{_EMOJI}\ufe0f])\u200c"
 )
 _BLOCK_TAG = re.compile(r"<(?=\s*[/\\]?\s*(?:available_)?(?:pattern|skill)s?\b)", re.IGNORECASE)
+REPLACEMENT = "\ufffd"
 _BREAK = re.compile("[\t\n\r\u2028\u2029]")
 
 
@@ -80,6 +81,13 @@ def encodable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def storable(text: str) -> str:
+    """The same text as every store and every request can hold it: U+FFFD stands for NUL and for lone surrogates."""
+    if text.isascii():
+        return text.replace("\0", REPLACEMENT) if "\0" in text else text
+    return encodable(text).replace("\0", REPLACEMENT)
 
 
 KEY_LETTERS = "bcdfghjklmnpqrstvwxz"

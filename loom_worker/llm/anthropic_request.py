@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from loom_worker.core.text import storable
 from loom_worker.core.values.chat import ChatMessage, Request, Shape, ToolUse
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.media import Media
 from loom_worker.llm.conversation import fit_to_send
 from loom_worker.llm.media import anthropic_block, blocks
 from loom_worker.llm.prices import plain_name
-from loom_worker.llm.sanitize import clean, json_error, sendable
+from loom_worker.llm.sanitize import json_error, sendable
 from loom_worker.llm.shaped import ANY_TOOL
 
 CACHE_MARK = {"type": "ephemeral"}
@@ -173,7 +174,7 @@ def _blocks(message: ChatMessage, request: Request, model: str, needs_signature:
         yield from _shown(message.text, message.media, request)
     elif message.role == "tool":
         for outcome in message.outcomes:
-            content: str | list[Json] = clean(outcome.content if outcome.content.strip() else NO_CONTENT)
+            content: str | list[Json] = storable(outcome.content if outcome.content.strip() else NO_CONTENT)
             content = _shown(outcome.content, outcome.media, request) if outcome.media else content
             block: Json = {"type": "tool_result", "tool_use_id": outcome.tool_use_id, "content": content}
             yield block | {"is_error": True} if outcome.is_error else block
@@ -209,7 +210,7 @@ def _shown(text: str, media: Sequence[Media], request: Request) -> list[Json]:
 
 
 def _texts(*parts: str) -> Iterator[Json]:
-    return ({"type": "text", "text": clean(part)} for part in parts if part.strip())
+    return ({"type": "text", "text": storable(part)} for part in parts if part.strip())
 
 
 def _tool_use(use: ToolUse) -> Json:

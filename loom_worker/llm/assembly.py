@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from loom_worker.core.errors import StreamBroken
+from loom_worker.core.text import storable
 from loom_worker.core.values.chat import Reply, StopReason, TextDelta, ThinkingDelta, ToolUse, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.llm.response import MALFORMED
-from loom_worker.llm.sanitize import checked, clean, read_arguments, tool_name
+from loom_worker.llm.sanitize import checked, read_arguments, tool_name
 
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -110,13 +111,13 @@ class Assembly(ABC):
 
     def _said(self, text: str) -> Sequence[Delta]:
         """Add a piece of text."""
-        piece = self._room_for(clean(text))
+        piece = self._room_for(storable(text))
         self._texts.append(piece)
         return (TextDelta(piece),) if piece else ()
 
     def _thought(self, text: str) -> Sequence[Delta]:
         """Show a piece of thinking, whose size was counted."""
-        return (ThinkingDelta(clean(text)),) if text else ()
+        return (ThinkingDelta(storable(text)),) if text else ()
 
     def _room_for(self, text: str) -> str:
         """The text, or as much of it as may be kept."""
@@ -168,4 +169,4 @@ def _named(opening: Json, field: str) -> str:
 def _text(part: object) -> str:
     if not isinstance(part, str):
         raise TypeError(f"{type(part).__name__} where a text belongs")
-    return clean(part)
+    return storable(part)

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from loom_worker.core.errors import StreamBroken
+from loom_worker.core.text import storable
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, Shape, ToolUse, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.media import Media
@@ -33,7 +34,7 @@ from loom_worker.llm.assembly import (
 from loom_worker.llm.conversation import fit_to_send
 from loom_worker.llm.media import Form, after_results, blocks, chat_part
 from loom_worker.llm.presets import Preset
-from loom_worker.llm.sanitize import clean, json_error, sendable
+from loom_worker.llm.sanitize import json_error, sendable
 from loom_worker.llm.shaped import ANY_TOOL
 
 MOST_NAME_CHARS = 64
@@ -95,7 +96,7 @@ def offered(request: Request, preset: Preset) -> Sequence[Any]:
 
 def function(spec: Any) -> Json:
     """A tool as both formats describe it."""
-    return {"name": short(spec.name), "description": clean(spec.description), "parameters": dict(spec.input_schema)}
+    return {"name": short(spec.name), "description": storable(spec.description), "parameters": dict(spec.input_schema)}
 
 
 def tool_choice(request: Request, preset: Preset) -> str | Json:
@@ -148,7 +149,7 @@ def _digest(text: str, length: int) -> str:
 
 def user_text(message: ChatMessage) -> str:
     """A user's message with what stands before it."""
-    return clean(_together(message.context, message.text))
+    return storable(_together(message.context, message.text))
 
 
 def parts_of(text: str, media: Sequence[Media], request: Request, form: Form, *, before: str = "") -> list[Json]:
@@ -161,7 +162,7 @@ def parts_of(text: str, media: Sequence[Media], request: Request, form: Form, *,
     kind = "text" if form is chat_part else "input_text"
 
     def say(text: str) -> Sequence[Json]:
-        return [{"type": kind, "text": clean(text)}] if text.strip() else ()
+        return [{"type": kind, "text": storable(text)}] if text.strip() else ()
 
     return [*say(before), *blocks(text, media, request.read_file, say=say, form=form)]
 
@@ -183,7 +184,7 @@ def own_thinking(message: ChatMessage, name: str) -> list[Json]:
 def turns(request: Request) -> Iterator[ChatMessage]:
     """The conversation in an order that every template takes: a user begins it, and no role speaks twice in a row."""
     # Remembered text comes from users and tools: it has their rights, not those of the system text.
-    waiting = ChatMessage("user", clean(request.memory)) if request.memory.strip() else None
+    waiting = ChatMessage("user", storable(request.memory)) if request.memory.strip() else None
     for message in fit_to_send(request.messages):
         if message.role == "user":
             if not user_text(message):
@@ -218,7 +219,7 @@ def _together(*texts: str) -> str:
 def _messages(request: Request, name: str, preset: Preset) -> list[Json]:
     messages: list[Json] = []
     if request.system.strip():
-        messages.append({"role": "system", "content": clean(request.system)})
+        messages.append({"role": "system", "content": storable(request.system)})
     for message in turns(replace(request, messages=tuple(after_results(request.messages)))):
         if message.role == "assistant":
             messages.append(_assistant(message, name, preset))
@@ -240,11 +241,11 @@ def _messages(request: Request, name: str, preset: Preset) -> list[Json]:
 
 def outcome_text(content: str) -> str:
     """A result as it is sent; never blank."""
-    return clean(content if content.strip() else NO_CONTENT)
+    return storable(content if content.strip() else NO_CONTENT)
 
 
 def _assistant(message: ChatMessage, name: str, preset: Preset) -> Json:
-    text, own = clean(message.text) if message.text.strip() else None, own_thinking(message, name)
+    text, own = storable(message.text) if message.text.strip() else None, own_thinking(message, name)
     found: Json = {"role": "assistant", "content": text}
     kept: Json = next(iter(own), {})
     thought = str(kept.get("thinking") or "")
@@ -443,7 +444,7 @@ class ChatAssembly(Assembly):
             self._stop_reason, self.is_complete = "stop", True
 
     def _think(self, text: str) -> Sequence[Delta]:
-        piece = self._room_for(clean(str(text)))
+        piece = self._room_for(storable(str(text)))
         self._thoughts.append(piece)
         return self._thought(piece)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loom_worker.core.errors import StreamBroken
+from loom_worker.core.text import storable
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, ToolUse, Usage
 from loom_worker.core.values.json import Json
 from loom_worker.llm.anthropic_request import POSITION_KEY
@@ -39,7 +40,7 @@ from loom_worker.llm.openai_chat import (
     user_content,
 )
 from loom_worker.llm.presets import Preset
-from loom_worker.llm.sanitize import clean, json_error
+from loom_worker.llm.sanitize import json_error
 
 LEAST_TOKENS = 16
 """Tokens of ``max_output_tokens``, which refuses fewer."""
@@ -60,7 +61,7 @@ def responses_body(request: Request, name: str, preset: Preset) -> Json:
     body: Json = {"model": model, "input": list(_items(request, name)), "stream": True, "store": False}
     body["max_output_tokens"] = max(request.max_tokens, LEAST_TOKENS)
     if request.system.strip():
-        body["instructions"] = clean(request.system)
+        body["instructions"] = storable(request.system)
     if tools := offered(request, preset):
         body["tools"] = [{"type": "function", **function(spec), "strict": False} for spec in tools]
     if choice := tool_choice(request, preset):
@@ -108,7 +109,7 @@ def _assistant(message: ChatMessage, name: str) -> Iterator[Json]:
 
 def _said(text: str, uses: Sequence[ToolUse]) -> Iterator[Json]:
     if text.strip():
-        yield {"role": "assistant", "content": clean(text)}
+        yield {"role": "assistant", "content": storable(text)}
     for use in uses:
         yield {"type": "function_call", "call_id": use.id, "name": short(use.name), "arguments": arguments(use)}
 

@@ -5,13 +5,12 @@ encoder. What came in once is sent again with every later request, so one such v
 """
 
 import json
-import math
 import re
 from typing import Any
 
-from loom_worker.core.values.json import Json
+from loom_worker.core.text import storable
+from loom_worker.core.values.json import Json, mended
 
-REPLACEMENT = "\ufffd"
 MOST_DEPTH = 100
 """Nested objects and lists. A tool's own are a few levels deep; Python's encoder ends near a thousand."""
 NOT_AN_OBJECT = "the arguments are not a JSON object"
@@ -21,17 +20,6 @@ CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 UNNAMED = "unnamed_tool"
 _NAMESPACES = re.compile(r"(?:functions|default_api|tools)[.:/]")
 """Prefixes that models trained on another maker's format put before a tool's name."""
-
-
-def clean(text: str) -> str:
-    """Join split surrogate pairs; replace lone surrogates and NUL, which fail in UTF-8 and in SQLite."""
-    if text.isascii():
-        return text.replace("\0", REPLACEMENT) if "\0" in text else text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text.replace("\0", REPLACEMENT)
 
 
 def read_arguments(raw: str) -> tuple[Json, str | None]:
@@ -93,17 +81,4 @@ def sendable(arguments: Json) -> Json:
     """
     if json_error(arguments) is None:
         return arguments
-    return {clean(str(name)): _mended(value, MOST_DEPTH - 1) for name, value in arguments.items()}
-
-
-def _mended(value: Any, depth: int) -> Any:
-    """The same value, with at most so many nested objects and lists."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, dict):
-        return {clean(str(name)): _mended(item, depth - 1) for name, item in value.items()} if depth > 0 else None
-    if isinstance(value, list | tuple):
-        return [_mended(item, depth - 1) for item in value] if depth > 0 else None
-    return value
+    return {storable(str(name)): mended(value, most_depth=MOST_DEPTH - 1) for name, value in arguments.items()}

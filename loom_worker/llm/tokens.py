@@ -15,9 +15,9 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from loom_worker.core.text import storable
 from loom_worker.core.values.chat import Frame
 from loom_worker.llm.prices import plain_name
-from loom_worker.llm.sanitize import clean
 
 if TYPE_CHECKING:
     import tiktoken
@@ -157,7 +157,7 @@ def cl100k_tokens(text: str) -> int:
 
 
 def _tokens(text: str, tokenizer: str) -> int:
-    text = clean(text)
+    text = storable(text)
     with _loading:
         encoding = _encoding(tokenizer)
     if len(text) <= EXACT_BYTES and len(text.encode()) <= EXACT_BYTES:

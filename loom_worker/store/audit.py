@@ -80,7 +80,7 @@ _COUNT = _COUNT.on_conflict_do_update(
 
 def append(tx: Connection, entry: AuditEntry) -> None:
     """Add a row at the end of the inbox."""
-    statements.NOTE.run(tx, entry.columns())
+    statements.NOTE.put(tx, entry.columns())
 
 
 def chain(tx: Connection) -> bool:

@@ -25,10 +25,9 @@ from referencing.jsonschema import DRAFT202012
 
 from loom_worker.backends.tool_schemas import NAMED, SentSchema, Unfit, normal, sent
 from loom_worker.core.errors import BadSettings
-from loom_worker.core.text import did_you_mean, short
+from loom_worker.core.text import REPLACEMENT, did_you_mean, short, storable
 from loom_worker.core.values.chat import ToolSpec
 from loom_worker.core.values.json import Json, pointer_step
-from loom_worker.llm.sanitize import REPLACEMENT, clean
 
 MAX_DEPTH = 90
 """Objects and lists within each other; a request that holds the schema may have 100."""
@@ -95,7 +94,7 @@ def _offered(name: str, description: str, text: str) -> OfferedTool:
 def _sendable(value: Any, depth: int = MAX_DEPTH) -> Any:
     """The value with U+FFFD for lone surrogates and NUL, with which the whole request would fail."""
     if isinstance(value, str):
-        return clean(value)
+        return storable(value)
     if isinstance(value, dict | list) and depth == 0:
         raise Unfit(f"its input schema is nested more than {MAX_DEPTH} deep")
     if isinstance(value, dict):

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable
 
 from loom_worker.core.errors import NotFound, ToolFailed, Unavailable
-from loom_worker.core.text import longest
+from loom_worker.core.text import longest, storable
 from loom_worker.core.values.chat import ToolSpec, object_schema
 from loom_worker.core.values.ids import now_ms
 from loom_worker.core.values.json import Json, rfc3339
@@ -15,7 +15,6 @@ from loom_worker.core.values.spans import span_id_of
 from loom_worker.core.values.tools import Caller, Outcome, StoredError, Tool
 from loom_worker.core.values.turns import Turn
 from loom_worker.guard.findings import redacted
-from loom_worker.llm.sanitize import clean
 from loom_worker.llm.tokens import cl100k_tokens
 from loom_worker.store.agent_errors import AgentErrors, NewAgentError
 
@@ -186,7 +185,7 @@ def _read(text: str) -> str:
     """Clean and redact a text; the middle of a very long one is dropped unread."""
     if len(text) > READ_CHARS:
         text = text[: READ_CHARS // 2] + text[-READ_CHARS // 2 :]
-    return redacted(clean(text))
+    return redacted(storable(text))
 
 
 def _visible(line: str) -> str:

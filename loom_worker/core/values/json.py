@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from loom_worker.core.text import encodable
+from loom_worker.core.text import storable
 
 Json = dict[str, Any]
 
@@ -66,6 +66,8 @@ def untagged(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
+DEEPEST = 1_000
+"""Python's encoder of JSON ends near there."""
 _STRICT = json.JSONEncoder(allow_nan=False)
 _ODD = re.compile(r"\\u0000|\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f]")
 """NUL and lone surrogates in a text of JSON, and now and then what only looks like them."""
@@ -76,15 +78,20 @@ def json_text(value: object) -> str:
     try:
         text = _STRICT.encode(value)
     except ValueError:
-        return _STRICT.encode(_mended(value))
-    return _STRICT.encode(_mended(value)) if "\\u" in text and _ODD.search(text) else text
+        return _STRICT.encode(mended(value))
+    return _STRICT.encode(mended(value)) if "\\u" in text and _ODD.search(text) else text
 
 
-def _mended(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_mended(item) for item in value]
+def mended(value: Any, *, most_depth: int = DEEPEST) -> Any:
+    """The same value as JSON and UTF-8 can hold it; null for what is nested deeper than so many objects and lists."""
     if isinstance(value, str):
-        return encodable(value.replace("\0", "\ufffd"))
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return storable(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if most_depth <= 0:
+        return None
+    if isinstance(value, dict):
+        return {storable(str(name)): mended(item, most_depth=most_depth - 1) for name, item in value.items()}
+    return [mended(item, most_depth=most_depth - 1) for item in value]

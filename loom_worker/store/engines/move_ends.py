@@ -4,7 +4,7 @@ Rows are tuples of what both drivers know, in order of the table's columns: JSON
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
@@ -14,7 +14,8 @@ from sqlalchemy import JSON, Boolean, Column, Float, Integer, LargeBinary, Table
 
 from loom_worker.core.errors import LoomError, Unavailable
 from loom_worker.core.sqlite_driver import sqlite3
-from loom_worker.core.variables import is_server
+from loom_worker.core.values.json import mended
+from loom_worker.core.variables import is_server, without_password
 from loom_worker.store.engines.engine import BUSY_TIMEOUT_S, HAS_MOVED
 from loom_worker.store.engines.sqlite_file import database_path, file_error, into_wal
 
@@ -327,7 +328,7 @@ def _server(url: str) -> Iterator[End]:
     except psycopg.Error as error:
         failure = server.failure_of(error)
         text = failure.text if failure else f"refused (SQLSTATE {error.sqlstate}, table {error.diag.table_name or '?'})"
-        raise (Unavailable if failure else LoomError)(f"{server.shown(url)} {text}") from error
+        raise (Unavailable if failure else LoomError)(f"{without_password(url)} {text}") from error
 
 
 def _listed(columns: Any, behind: str = "") -> str:
@@ -348,19 +349,6 @@ def _mended(value: Any, is_json: bool) -> Any:
         return value
     if not is_json:
         return value.replace("\0", "\ufffd")
-    constants = list[str]()
-    read: Callable[[str], None] = constants.append
-    known = json.loads(value, parse_constant=read)
-    clean = _clean(known)
-    return json.dumps(clean) if constants or clean != known else value
-
-
-def _clean(known: Any) -> Any:
-    """JSON without NUL and lone surrogates in its texts."""
-    if isinstance(known, dict):
-        return {_clean(key): _clean(value) for key, value in known.items()}
-    if isinstance(known, list):
-        return [_clean(value) for value in known]
-    if isinstance(known, str):
-        return known.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return known
+    known = json.loads(value)
+    clean = mended(known)
+    return value if clean == known else json.dumps(clean)

@@ -13,6 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from loom_worker.core.errors import BadSettings, Unavailable
 from loom_worker.core.settings_tree import ServerSettings
+from loom_worker.core.variables import without_password
 from loom_worker.store import schema
 from loom_worker.store.engines.engine import BUSY_TIMEOUT_S, Backup, BackUpElsewhere, Lock, Sizes, run_migrations
 from loom_worker.store.engines.postgresql_server import (
@@ -22,7 +23,6 @@ from loom_worker.store.engines.postgresql_server import (
     failure_of,
     psycopg,
     refused,
-    shown,
     unavailable,
 )
 
@@ -73,7 +73,7 @@ class PostgresqlEngine:
             busy_timeout_s: how long to wait for another writer, and for a free connection.
             server: may allow fewer connections than that.
         """
-        self.where = shown(url)
+        self.where = without_password(url)
         self._url, self._sync, self._busy_timeout_s = url, sync, busy_timeout_s
         self._told_s: dict[str, float] = {}
         self._pool = create_engine(

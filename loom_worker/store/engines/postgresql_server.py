@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from loom_worker.core.errors import BadSettings, Conflicted, Unavailable
+from loom_worker.core.text import storable
 from loom_worker.core.values.json import json_text
 from loom_worker.core.variables import without_password
 from loom_worker.store.engines.engine import HAS_MOVED, WHERE_TO
@@ -140,9 +141,7 @@ class _CleanStrDumper(StrDumper):
         try:
             return super().dump(obj)
         except (DataError, UnicodeEncodeError):
-            return super().dump(
-                obj.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            )
+            return super().dump(storable(obj))
 
 
 class _Sent(psycopg.Cursor[Any]):
@@ -206,11 +205,6 @@ def connect(url: str, *, autocommit: bool = True, prepares: bool = False) -> "ps
     return made
 
 
-def shown(url: str) -> str:
-    """The address as it may be shown."""
-    return without_password(url)
-
-
 @contextmanager
 def connected(url: str) -> Iterator["psycopg.Connection[Any]"]:
     """A connection for a question of a command.
@@ -228,7 +222,7 @@ def connected(url: str) -> Iterator["psycopg.Connection[Any]"]:
             raise
         kind = BadSettings if failure in (DENIED, UNTRUSTED) else Unavailable
         why = "" if error.sqlstate else f" ({_reason(error)})"
-        raise kind(f"LOOM_DATABASE_URL: {shown(url)} {failure.text}{why}; {failure.fix}") from error
+        raise kind(f"LOOM_DATABASE_URL: {without_password(url)} {failure.text}{why}; {failure.fix}") from error
 
 
 def check_url(url: str) -> None:
