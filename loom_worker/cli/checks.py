@@ -174,7 +174,6 @@ def database(settings: Settings) -> InstallationCheck:
     """Does it open, and has it this code's schema?"""
     from loom_worker.store import prepare, schema
     from loom_worker.store.database import engine_of
-    from loom_worker.store.prepare import Mark
 
     try:
         with closing(engine_of(settings.database_url)) as engine:
@@ -187,7 +186,7 @@ def database(settings: Settings) -> InstallationCheck:
         return InstallationCheck("database", True, f"{where} (will be made by `loom up`)")
     if version == schema.VERSION:
         return InstallationCheck("database", True, f"{where}, schema {version}")
-    if (mark := Mark.of(version)) is not None:
+    if (mark := prepare.MoveMark.of(version)) is not None:
         return InstallationCheck("database", False, f"{where} {mark.refusal}", "see docs/upgrade.md")
     if is_newer:
         warning = f"a newer Loom made it that; this one ({schema.VERSION}) works on it until this host is updated, too"

@@ -35,7 +35,7 @@ from loom_worker.store.fence import fenced_update, final_update
 from loom_worker.store.ledger import Charge, ask_used, enter, total_with
 from loom_worker.store.outbox import enqueue_delivery
 from loom_worker.store.patterns import enter_uses
-from loom_worker.store.prepared import Asked
+from loom_worker.store.prepared import PendingRow
 from loom_worker.store.schema import calls, verdicts
 from loom_worker.store.tables import memory
 from loom_worker.store.trace_outbox import enqueue_trace
@@ -280,7 +280,7 @@ def _audited(claim: Claim, final: Final) -> AuditEntry:
     return turn_ended(ended, user=claim.user, model=", ".join(final.spent) or None, decisions=final.decisions)
 
 
-def _charge(tx: Connection, claim: Claim, final: Final, used_before: Asked, *, now_ms: int) -> None:
+def _charge(tx: Connection, claim: Claim, final: Final, used_before: PendingRow, *, now_ms: int) -> None:
     turn, spent = claim.turn, Usage.from_json(final.progress["usage"])
     changes = {
         "usage": total_with(used_before, spent).as_json(),

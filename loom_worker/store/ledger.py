@@ -17,7 +17,7 @@ from loom_worker.store.budgets import settle
 from loom_worker.store.database import Database
 from loom_worker.store.dialect import month_of, number_of
 from loom_worker.store.engines.engine import Lock
-from loom_worker.store.prepared import Asked
+from loom_worker.store.prepared import PendingRow
 from loom_worker.store.schema import sessions, steps, turns, unfinished, usage, verdicts
 from loom_worker.store.tenants import matching, of_user
 
@@ -119,7 +119,7 @@ def charge_unfinished(tx: Connection, lane: str, *, now_ms: int) -> None:
         enter(tx, lane, Charge(workspace, session_id, agent, model, total, turn_id, kind=kind), now_ms=now_ms)
 
 
-def ask_used(tx: Connection, lane: str) -> Asked:
+def ask_used(tx: Connection, lane: str) -> PendingRow:
     """Ask for what a session has used, as ``total_with`` takes it.
 
     It is read in the transaction that writes it: turns and summaries of one session are charged side by side.
@@ -127,7 +127,7 @@ def ask_used(tx: Connection, lane: str) -> Asked:
     return statements.USED.ask(tx, {"our_lane": lane})
 
 
-def total_with(before: Asked, spent: Usage) -> Usage:
+def total_with(before: PendingRow, spent: Usage) -> Usage:
     """What a session will have used with this."""
     return Usage.from_json((before.answer() or {}).get("usage", {})) + spent
 

@@ -1,8 +1,8 @@
 """Moves all rows from one database to another, whichever engines they have; it can be cut off and goes on.
 
-The old database refuses every change from the begin on, for its triggers do, and Loom uses neither of the two before
-the end: ``Mark`` stands in the place of their versions. What was copied is seen from the rows themselves: they come in
-order of their keys, so all up to the last one of a part are there.
+The old database refuses every change from the beginning on, by triggers, and Loom uses neither of the two before the
+end: ``MoveMark`` stands in the place of their versions. What was copied is seen from the rows themselves: they come in
+order of their keys, so all up to the last one of a range are there.
 """
 
 import hashlib
@@ -18,8 +18,8 @@ from loom_worker.core.errors import BadSettings, LoomError
 from loom_worker.core.values.ids import new_id
 from loom_worker.store import schema
 from loom_worker.store.database import engine_of
-from loom_worker.store.engines.move_ends import ALL, End, Part, opened
-from loom_worker.store.prepare import Mark
+from loom_worker.store.engines.move_ends import ALL, KeyRange, MoveEnd, opened
+from loom_worker.store.prepare import MoveMark
 
 TABLES = tuple(schema.metadata.sorted_tables)
 """Rows come after those that they belong to."""
@@ -27,13 +27,13 @@ _as_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=b
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class ComparedTable:
     """A table that is equal in both databases."""
 
     table: str
     rows: int
     sha256: str
-    """Of its rows in order of their keys, each as JSON without spaces and a line feed."""
+    """Digest of its rows in order of their keys, each as JSON without spaces and a line feed."""
     mended: int
     """Values that the new database cannot hold as they were: U+FFFD stands for NUL, null for NaN in JSON."""
 
@@ -42,7 +42,7 @@ class Differs(LoomError):
     """The databases are not equal; the old one is as it was."""
 
 
-def move(old_url: str, new_url: str, *, say: Callable[[str], None]) -> tuple[Checked, ...]:
+def move(old_url: str, new_url: str, *, say: Callable[[str], None]) -> tuple[ComparedTable, ...]:
     """Copy all rows, compare both databases, and hand over; called again after it was cut off it goes on.
 
     Args:
@@ -87,7 +87,7 @@ def undo(url: str) -> str:
     Raises:
         BadSettings: it is not, or it has moved already: others may have written to the new one.
     """
-    mark = Mark.of(_version(url))
+    mark = MoveMark.of(_version(url))
     if mark is None or mark.state != "moving":
         raise BadSettings(f"LOOM_DATABASE_URL: {_where(url)} {mark.refusal if mark else 'is not being moved'}")
     with opened(url) as end, end.transaction():
@@ -96,10 +96,10 @@ def undo(url: str) -> str:
     return mark.other
 
 
-def _agreed(old_url: str, new_url: str) -> tuple[Mark, bool]:
+def _agreed(old_url: str, new_url: str) -> tuple[MoveMark, bool]:
     """The mark of the old database, and whether it is still to be written."""
     old, new = _version(old_url), _version(new_url)
-    mark, there = Mark.of(old), Mark.of(new)
+    mark, there = MoveMark.of(old), MoveMark.of(new)
     mine, other = f"LOOM_DATABASE_URL: {_where(old_url)}", f"--to {_where(new_url)}"
     if mine.endswith(other.removeprefix("--to")):
         raise BadSettings(f"{other} is the database that LOOM_DATABASE_URL names")
@@ -121,13 +121,13 @@ def _agreed(old_url: str, new_url: str) -> tuple[Mark, bool]:
         with opened(new_url) as end:
             if (name := end.first_filled(TABLES)) is not None:
                 raise BadSettings(f"{other} has rows already (table {name}); name an empty database")
-    return mark or Mark("moving", schema.VERSION, new_id("mov_"), _where(new_url)), mark is None
+    return mark or MoveMark("moving", schema.VERSION, new_id("mov_"), _where(new_url)), mark is None
 
 
-def _begin(url: str, mark: Mark) -> None:
+def _begin(url: str, mark: MoveMark) -> None:
     """Make the new database, and mark it as one that is being filled."""
     with closing(engine_of(url)) as engine:
-        if Mark.of(engine.version()) is not None:
+        if MoveMark.of(engine.version()) is not None:
             return
         engine.require_writable()
         engine.migrate()
@@ -136,26 +136,26 @@ def _begin(url: str, mark: Mark) -> None:
         end.mark(str(mark))
 
 
-def _copy(old: End, new: End, table: Table, part: Part) -> int:
+def _copy(old: MoveEnd, new: MoveEnd, table: Table, part: KeyRange) -> int:
     left = replace(part, after=new.last_key(table, part))
     return new.add(table, (group for group, _ in new.fitted(table, old.rows(table, left))))
 
 
-def _copy_apart(old_url: str, new_url: str, table: Table, part: Part) -> int:
+def _copy_apart(old_url: str, new_url: str, table: Table, part: KeyRange) -> int:
     with opened(old_url) as old, opened(new_url) as new:
         return _copy(old, new, table, part)
 
 
-def _sum(end: End, new: End, table: Table) -> Checked:
+def _sum(end: MoveEnd, new: MoveEnd, table: Table) -> ComparedTable:
     """The rows of a table, as the new database can hold them."""
     digest, rows, mended = hashlib.sha256(), 0, 0
     for group, changed in new.fitted(table, end.rows(table, ALL)):
         digest.update("".join(f"{_as_text(row)}\n" for row in group).encode("utf-8", "surrogatepass"))
         rows, mended = rows + len(group), mended + changed
-    return Checked(table.name, rows, digest.hexdigest(), mended)
+    return ComparedTable(table.name, rows, digest.hexdigest(), mended)
 
 
-def _compared(old: list[Checked], new: list[Checked]) -> tuple[Checked, ...]:
+def _compared(old: list[ComparedTable], new: list[ComparedTable]) -> tuple[ComparedTable, ...]:
     wrong = [f"{a.table}: {a.rows:,} rows, {b.rows:,} copied" for a, b in zip(old, new, strict=True) if _differ(a, b)]
     if wrong:
         raise Differs(
@@ -165,7 +165,7 @@ def _compared(old: list[Checked], new: list[Checked]) -> tuple[Checked, ...]:
     return tuple(old)
 
 
-def _differ(one: Checked, other: Checked) -> bool:
+def _differ(one: ComparedTable, other: ComparedTable) -> bool:
     return replace(one, mended=0) != replace(other, mended=0)
 
 

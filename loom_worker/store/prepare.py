@@ -16,7 +16,7 @@ from loom_worker.store.engines.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class MoveMark:
     """What stands in the place of the version in a database that is moved from or to; see ``move``."""
 
     state: str
@@ -32,7 +32,7 @@ class Mark:
         return f"{self.state} {self.version} {self.move} {self.other}"
 
     @classmethod
-    def of(cls, version: str | None) -> "Mark | None":
+    def of(cls, version: str | None) -> "MoveMark | None":
         """The mark that was read as the version; None if it is a plain one."""
         parts = (version or "").split(" ", 3)
         return cls(*parts) if len(parts) == 4 else None
@@ -97,7 +97,7 @@ def is_usable(found: str, engine: Engine) -> bool:
 
 
 def _refuse_unfit(found: str | None, engine: Engine) -> None:
-    if (mark := Mark.of(found)) is not None:
+    if (mark := MoveMark.of(found)) is not None:
         raise BadSettings(f"LOOM_DATABASE_URL: {engine.where} {mark.refusal}")
     if found is not None and not is_usable(found, engine):
         raise BadSettings(

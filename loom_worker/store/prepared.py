@@ -32,10 +32,10 @@ class PreparedStatement:
         self._columns = tuple(columns)
         self._compiled: dict[str, _Compiled] = {}
 
-    def ask(self, tx: Connection, values: Values) -> "Asked":
+    def ask(self, tx: Connection, values: Values) -> "PendingRow":
         """Ask for the first row that it finds; what is asked after it, and before the answer, costs no more waiting."""
         mine = self.compiled(tx.dialect)
-        return Asked(mine, _driver(tx).execute(mine.sql, mine.parameters(values)))
+        return PendingRow(mine, _driver(tx).execute(mine.sql, mine.parameters(values)))
 
     def first(self, tx: Connection, values: Values) -> Row | None:
         """The first row that it finds, None if there is none."""
@@ -43,8 +43,7 @@ class PreparedStatement:
 
     def one(self, tx: Connection, values: Values) -> Row:
         """The row of a statement that always finds one."""
-        mine = self.compiled(tx.dialect)
-        return mine.row(_driver(tx).execute(mine.sql, mine.parameters(values)).fetchone())
+        return self.ask(tx, values).one()
 
     def all(self, tx: Connection, values: Values) -> list[Row]:
         """All rows that it finds."""
@@ -77,7 +76,7 @@ class PreparedStatement:
         return compiled
 
 
-class Asked:
+class PendingRow:
     """A question on its way to the database."""
 
     def __init__(self, compiled: "_Compiled", cursor: Any) -> None:
@@ -87,6 +86,10 @@ class Asked:
         """Wait for the row; None if there is none."""
         found = self._cursor.fetchone()
         return None if found is None else self._compiled.row(found)
+
+    def one(self) -> Row:
+        """The same of a statement that always finds a row."""
+        return self._compiled.row(self._cursor.fetchone())
 
 
 class _Compiled:

@@ -337,7 +337,7 @@ pattern_uses = Table(
 use_deltas = Table(
     "use_deltas",
     metadata,
-    Column("n", Integer, primary_key=True, autoincrement=True),
+    Column("n", COUNTER, primary_key=True, autoincrement=True),
     *(Column(each.name, each.type, nullable=False) for each in pattern_uses.c),
 )
 """What ended turns add to ``pattern_uses`` and is not folded yet."""

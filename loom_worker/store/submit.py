@@ -27,7 +27,7 @@ from loom_worker.store.database import Database
 from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.files import take
 from loom_worker.store.pairings import asking_user, with_user
-from loom_worker.store.prepared import Asked
+from loom_worker.store.prepared import PendingRow
 from loom_worker.store.schedules import claim
 from loom_worker.store.schema import sessions, turns
 from loom_worker.store.sessions import found, found_or_added
@@ -281,14 +281,14 @@ class _Entrance:
     now_ms: int
     is_alone: bool
     """Nobody else writes meanwhile."""
-    workspace: Asked
+    workspace: PendingRow
     """How many unfinished turns it has, and its rules."""
 
     def admit(self, owner: Any, new: NewTurn) -> int:
         """How many unfinished turns of its session are before it."""
         if owner["status"] == "archived":
             raise Conflict(f"Session {owner['id']!r} is archived; set its status to active first.", "session-archived")
-        workspace = self.workspace.answer() or {"depth": 0, "rules": None}
+        workspace = self.workspace.one()
         depth, most, rules = owner["queue_depth"], self.limits.workspace_depth, Rules.of(workspace["rules"])
         if rules.is_disabled:
             raise Forbidden(f"The workspace {owner['workspace']!r} is disabled by its administrator.", DISABLED)

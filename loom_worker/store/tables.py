@@ -180,7 +180,7 @@ audit_chains = Table(
 audit_inbox = Table(  # triggers refuse to change a row, or to remove one that is not in its chain (0033_folding.sql)
     "audit_inbox",
     METADATA,
-    Column("n", Integer, primary_key=True, autoincrement=True),
+    Column("n", COUNTER, primary_key=True, autoincrement=True),
     *(Column(c.name, c.type, nullable=c.nullable) for c in audit.c if c.name not in ("seq", "previous_hash", "hash")),
 )
 """Rows of the audit that have no place in a chain yet, in the order in which they will get one."""

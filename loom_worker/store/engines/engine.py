@@ -1,15 +1,19 @@
 """What a database must be able to do for Loom, and the locks that its writers name."""
 
+import logging
+import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from loom_worker.core.errors import BadSettings
+from loom_worker.core.errors import BadSettings, Conflicted, Unavailable
 
 if TYPE_CHECKING:  # `loom up` asks for keys without SQLAlchemy, which would stay in its memory
     from sqlalchemy import Connection
 
+TELL_AGAIN_S = 60.0
+"""A failure is logged no more often than this."""
 BUSY_TIMEOUT_S = 10.0
 """How long a writer waits for another one."""
 
@@ -59,7 +63,47 @@ FOLDING = Lock.named("folding")
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class Failure:
+    """A failure of a database, as clients and operators read it."""
+
+    text: str
+    """A clause with the database as its subject. It names no file, so clients may read it."""
+    fix: str
+    """What the operator can do."""
+    slug: str | None = None
+    """Slug of the problem that clients get."""
+    is_temporary: bool = False
+    """True if the database itself is sound: the fix, or waiting, is enough."""
+    may_succeed: bool = False
+    """True if the same transaction may succeed when it is tried once more."""
+
+
+def unavailable(failure: Failure) -> Unavailable:
+    """The error that callers meet."""
+    kind = Conflicted if failure.may_succeed else Unavailable
+    return kind(f"The database {failure.text}.", failure.slug)
+
+
+class FailureLog:
+    """Failures that an operator must mend, each told no more often than TELL_AGAIN_S: every request may meet one."""
+
+    def __init__(self) -> None:
+        self._told_s: dict[str, float] = {}
+
+    def tell(self, log: logging.Logger, where: str, failure: Failure, cause: object = None) -> None:
+        """Log it, unless that was done a moment ago.
+
+        Args:
+            cause: what the driver says; None: that may not be told.
+        """
+        now_s = time.monotonic()
+        if now_s - self._told_s.get(failure.text, -TELL_AGAIN_S) >= TELL_AGAIN_S:
+            self._told_s[failure.text] = now_s
+            log.error("%s %s%s: %s", where, failure.text, "" if cause is None else f" ({cause})", failure.fix)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSize:
     """How much a database holds at one moment."""
 
     size_bytes: int
@@ -137,7 +181,7 @@ class Engine(Protocol):
         """Bring its schema to this code's version, all or nothing."""
         ...
 
-    def size(self) -> Sizes | None:
+    def size(self) -> DatabaseSize | None:
         """Measure it; None if there is none yet."""
         ...
 

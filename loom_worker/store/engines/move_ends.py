@@ -14,6 +14,7 @@ from sqlalchemy import JSON, Boolean, Column, Float, Integer, LargeBinary, Table
 
 from loom_worker.core.errors import LoomError, Unavailable
 from loom_worker.core.sqlite_driver import sqlite3
+from loom_worker.core.text import storable
 from loom_worker.core.values.json import mended
 from loom_worker.core.variables import is_server, without_password
 from loom_worker.store.engines.engine import BUSY_TIMEOUT_S, HAS_MOVED
@@ -35,7 +36,7 @@ _FILL_INDEX = (
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class KeyRange:
     """The rows of a table whose keys lie between two; None: no bound."""
 
     after: Row | None = None
@@ -43,10 +44,10 @@ class Part:
     """The last one."""
 
 
-ALL = Part()
+ALL = KeyRange()
 
 
-class End:
+class MoveEnd:
     """One of the two databases. What both do alike stands here; errors are the driver's, see ``opened``."""
 
     writers = 1
@@ -87,7 +88,7 @@ class End:
         """The name of a table that has a row."""
         return next((each.name for each in tables if self.all(f'SELECT 1 FROM "{each.name}" LIMIT 1')), None)
 
-    def last_key(self, table: Table, part: Part) -> Row | None:
+    def last_key(self, table: Table, part: KeyRange) -> Row | None:
         """The key of the last row in a part of it; where the part begins if there is none."""
         where, values = self._within(table, part)
         order = _listed(table.primary_key, " DESC")
@@ -95,7 +96,7 @@ class End:
         found = self.all(query, *values)
         return found[0] if found else part.after
 
-    def parts(self, table: Table, most: int) -> list[Part]:
+    def parts(self, table: Table, most: int) -> list[KeyRange]:
         """A table as so many parts, by its keys, if these are numbers; else as one."""
         keys = list(table.primary_key)
         if most == 1 or len(keys) > 1 or not isinstance(keys[0].type, Integer):
@@ -104,7 +105,7 @@ class End:
         if low is None:
             return [ALL]
         ends = [None, *((low + (high - low) * n // most,) for n in range(1, most)), None]
-        return [Part(after, until) for after, until in pairwise(ends)]
+        return [KeyRange(after, until) for after, until in pairwise(ends)]
 
     def put_aside(self) -> None:
         """Drop what would cost time, or change other rows, while rows come; ``bring_back`` makes it again."""
@@ -120,7 +121,7 @@ class End:
                 self.run(found[0][1])
                 self.run(f"DELETE FROM loom_later WHERE n = {found[0][0]}")
 
-    def rows(self, table: Table, part: Part) -> Iterator[Group]:
+    def rows(self, table: Table, part: KeyRange) -> Iterator[Group]:
         """The rows of a part of it, in order of their keys."""
         columns = ", ".join(self._read(column) for column in table.columns)
         where, values = self._within(table, part)
@@ -150,7 +151,7 @@ class End:
     def finish(self, tables: Sequence[Table]) -> None:
         """Count on from the last numbers, and whatever else a database filled at once needs."""
 
-    def _within(self, table: Table, part: Part) -> tuple[str, Row]:
+    def _within(self, table: Table, part: KeyRange) -> tuple[str, Row]:
         key = f"({_listed(table.primary_key)})"
         given = [(sign, end) for sign, end in ((">", part.after), ("<=", part.until)) if end is not None]
         tests = [f"{key} {sign} ({', '.join(self.parameter for _ in end)})" for sign, end in given]
@@ -169,7 +170,7 @@ class End:
         raise NotImplementedError
 
 
-class SqliteEnd(End):
+class SqliteEnd(MoveEnd):
     """A file."""
 
     def freeze(self, tables: Sequence[Table]) -> None:
@@ -198,7 +199,7 @@ class SqliteEnd(End):
         return sum(self._raw.executemany(statement, group).rowcount for group in groups)
 
 
-class PostgresqlEnd(End):
+class PostgresqlEnd(MoveEnd):
     """A database of a server."""
 
     writers = 2  # most of the work is the server's: a process of it for each connection makes words of texts
@@ -287,7 +288,7 @@ _BELONGINGS = (
 
 
 @contextmanager
-def opened(url: str) -> Iterator[End]:
+def opened(url: str) -> Iterator[MoveEnd]:
     """One end, for as long as the ``with`` lasts.
 
     Raises:
@@ -298,7 +299,7 @@ def opened(url: str) -> Iterator[End]:
 
 
 @contextmanager
-def _file(url: str) -> Iterator[End]:
+def _file(url: str) -> Iterator[MoveEnd]:
     file = database_path(url)
     try:
         raw = sqlite3.connect(file, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
@@ -314,7 +315,7 @@ def _file(url: str) -> Iterator[End]:
 
 
 @contextmanager
-def _server(url: str) -> Iterator[End]:
+def _server(url: str) -> Iterator[MoveEnd]:
     import psycopg
     from psycopg.types.string import StrDumper
 
@@ -348,7 +349,7 @@ def _mended(value: Any, is_json: bool) -> Any:
     if type(value) is not str:
         return value
     if not is_json:
-        return value.replace("\0", "\ufffd")
+        return storable(value)
     known = json.loads(value)
     clean = mended(known)
     return value if clean == known else json.dumps(clean)

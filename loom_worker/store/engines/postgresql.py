@@ -1,7 +1,6 @@
 """PostgreSQL: a server that many hosts share, with as many writers as do not name the same lock."""
 
 import logging
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -15,24 +14,28 @@ from loom_worker.core.errors import BadSettings, Unavailable
 from loom_worker.core.settings_tree import ServerSettings
 from loom_worker.core.variables import without_password
 from loom_worker.store import schema
-from loom_worker.store.engines.engine import BUSY_TIMEOUT_S, Backup, BackUpElsewhere, Lock, Sizes, run_migrations
+from loom_worker.store.engines.engine import (
+    BUSY_TIMEOUT_S,
+    Backup,
+    BackUpElsewhere,
+    DatabaseSize,
+    FailureLog,
+    Lock,
+    run_migrations,
+    unavailable,
+)
 from loom_worker.store.engines.postgresql_server import (
-    ServerFailure,
     connect,
     connected,
     failure_of,
     psycopg,
     refused,
-    unavailable,
 )
 
 log = logging.getLogger(__name__)
 
 OLDEST = 14
 """The oldest major version of PostgreSQL that is served: the scripts have functions in SQL with a RETURN."""
-
-TELL_AGAIN_S = 60.0
-"""A failure that an operator must mend is logged no more often than this."""
 
 READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 MIGRATING = "SELECT pg_advisory_xact_lock(hashtextextended('loom migrations', 0))"
@@ -75,7 +78,7 @@ class PostgresqlEngine:
         """
         self.where = without_password(url)
         self._url, self._sync, self._busy_timeout_s = url, sync, busy_timeout_s
-        self._told_s: dict[str, float] = {}
+        self._failures = FailureLog()
         self._pool = create_engine(
             "postgresql+psycopg://",
             creator=lambda: connect(url, prepares=not server.has_pooler),
@@ -145,13 +148,13 @@ class PostgresqlEngine:
                     connection.execute("INSERT INTO loom_version VALUES (%s)", (BASE_VERSION,))
             _migrate(self._url)
 
-    def size(self) -> Sizes | None:
+    def size(self) -> DatabaseSize | None:
         with connected(self._url) as connection:
             if "loom_version" not in _tables(connection):
                 return None
             size = connection.execute("SELECT pg_database_size(current_database())").fetchone()
             rows = {name: max(0, rows) for name, rows in connection.execute(_SIZES) if name in schema.metadata.tables}
-        return Sizes(0 if size is None else int(size[0]), None, None, can_shrink=True, rows=rows)
+        return DatabaseSize(0 if size is None else int(size[0]), None, None, can_shrink=True, rows=rows)
 
     def defects(self, *, is_full: bool) -> tuple[str, ...]:
         with connected(self._url) as connection:
@@ -216,14 +219,9 @@ class PostgresqlEngine:
             failure = failure_of(cause)
             if failure is None:
                 raise refused(cause) from None
-            self._tell(failure)
+            if not failure.may_succeed:
+                self._failures.tell(log, self.where, failure)
             raise unavailable(failure) from None
-
-    def _tell(self, failure: ServerFailure) -> None:
-        now_s = time.monotonic()
-        if not failure.may_succeed and now_s - self._told_s.get(failure.text, -TELL_AGAIN_S) >= TELL_AGAIN_S:
-            self._told_s[failure.text] = now_s
-            log.error("%s %s: %s", self.where, failure.text, failure.fix)
 
 
 def _require_version(connection: "psycopg.Connection[Any]") -> None:

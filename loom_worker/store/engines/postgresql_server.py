@@ -6,14 +6,13 @@ Failures are known by their SQLSTATE alone: the driver's own text may hold the r
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Self, cast
 
-from loom_worker.core.errors import BadSettings, Conflicted, Unavailable
+from loom_worker.core.errors import BadSettings, Unavailable
 from loom_worker.core.text import storable
 from loom_worker.core.values.json import json_text
 from loom_worker.core.variables import without_password
-from loom_worker.store.engines.engine import HAS_MOVED, WHERE_TO
+from loom_worker.store.engines.engine import HAS_MOVED, WHERE_TO, Failure
 
 try:
     import psycopg as psycopg  # the engine has it from here, where its absence is told
@@ -35,38 +34,20 @@ _HAS_TABLE = "SELECT to_regclass('api_keys')"
 _USABLE = "SELECT count(*) FROM api_keys WHERE revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > %s)"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFailure:
-    """A failure of the server, as clients and operators read it."""
-
-    text: str
-    """A clause with the database as its subject."""
-    fix: str
-    """What the operator can do."""
-    slug: str | None = None
-    """Slug of the problem that clients get."""
-    may_succeed: bool = False
-    """True if the same transaction may succeed when it is tried once more."""
-
-
-FULL = ServerFailure("has no room: the disk is full", "make room on the disk of its server", "storage-full")
-GONE = ServerFailure("does not answer", "start the server, or correct LOOM_DATABASE_URL")
-BUSY = ServerFailure(
-    "is busy: another writer has held it for too long", "look for long transactions in pg_stat_activity"
-)
-CROWDED = ServerFailure("has no connection left", "raise max_connections, or lower LOOM_DATABASE_POOL")
-READ_ONLY = ServerFailure("takes no writes", "name its primary: target_session_attrs=read-write in LOOM_DATABASE_URL")
-DENIED = ServerFailure(
-    "refuses this user", "correct user, password and database in LOOM_DATABASE_URL, or grant the rights"
-)
-DAMAGED = ServerFailure("is damaged", "look into the server's log, and restore a backup", "storage-damaged")
-UNTRUSTED = ServerFailure(
+FULL = Failure("has no room: the disk is full", "make room on the disk of its server", "storage-full")
+GONE = Failure("does not answer", "start the server, or correct LOOM_DATABASE_URL")
+BUSY = Failure("is busy: another writer has held it for too long", "look for long transactions in pg_stat_activity")
+CROWDED = Failure("has no connection left", "raise max_connections, or lower LOOM_DATABASE_POOL")
+READ_ONLY = Failure("takes no writes", "name its primary: target_session_attrs=read-write in LOOM_DATABASE_URL")
+DENIED = Failure("refuses this user", "correct user, password and database in LOOM_DATABASE_URL, or grant the rights")
+DAMAGED = Failure("is damaged", "look into the server's log, and restore a backup", "storage-damaged")
+UNTRUSTED = Failure(
     "is not reached by TLS as its URL asks",
     "correct sslmode, sslrootcert, sslcert and sslkey in LOOM_DATABASE_URL, or the server's certificate",
 )
-NOT_MADE = ServerFailure("lacks a table", "run `loom prepare`")
-IN_THE_WAY = ServerFailure("had another transaction in the way", "try again", may_succeed=True)
-MOVED = ServerFailure(HAS_MOVED, WHERE_TO)
+NOT_MADE = Failure("lacks a table", "run `loom prepare`")
+IN_THE_WAY = Failure("had another transaction in the way", "try again", may_succeed=True)
+MOVED = Failure(HAS_MOVED, WHERE_TO)
 
 _BY_STATE = {
     "LM001": MOVED,
@@ -93,7 +74,7 @@ _ONCE_MORE = frozenset(("turns_by_key", "workflow_runs_by_key", "sessions_worksp
 """Unique constraints that only a transaction of another process can bring into the way: what it wrote is found then."""
 
 
-def failure_of(error: BaseException | None) -> ServerFailure | None:
+def failure_of(error: BaseException | None) -> Failure | None:
     """The failure behind an exception of psycopg; None if the statement is at fault, as with a typo."""
     if not isinstance(error, psycopg.Error):
         return None
@@ -118,12 +99,6 @@ def refused(error: BaseException | None) -> StatementRefused:
     # Class 22 is about values, and quotes them.
     text = "" if state.startswith("22") else diagnosis.message_primary or ""
     return StatementRefused(f"the database refused a statement ({state}): {text or diagnosis.constraint_name or ''}")
-
-
-def unavailable(failure: ServerFailure) -> Unavailable:
-    """The error that callers meet."""
-    kind = Conflicted if failure.may_succeed else Unavailable
-    return kind(f"The database {failure.text}.", failure.slug)
 
 
 class _NumericLoader(Loader):

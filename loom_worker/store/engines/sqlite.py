@@ -19,12 +19,20 @@ from loom_worker.core.sqlite_driver import codes, sqlite3
 from loom_worker.core.values.json import json_text
 from loom_worker.store import schema
 from loom_worker.store.engines import sqlite_backup, sqlite_space
-from loom_worker.store.engines.engine import BUSY_TIMEOUT_S, Backup, Lock, Sizes, run_migrations
+from loom_worker.store.engines.engine import (
+    BUSY_TIMEOUT_S,
+    Backup,
+    DatabaseSize,
+    Failure,
+    FailureLog,
+    Lock,
+    run_migrations,
+    unavailable,
+)
 from loom_worker.store.engines.sqlite_file import (
     BESIDE,
     DAMAGED,
     FOREIGN,
-    Failure,
     database_path,
     failure_of,
     file_defects,
@@ -61,9 +69,6 @@ MIGRATION_WAIT_S = 60
 EMPTYING_MS = 100
 """How long readers are waited for when the log is emptied; nobody can write meanwhile."""
 
-TELL_AGAIN_S = 60.0
-"""A failure that an operator must mend is logged no more often than this: with a full disk every request meets it."""
-
 
 class SqliteEngine:
     """The one door to the file for this process; see ``Engine``.
@@ -96,7 +101,7 @@ class SqliteEngine:
         self._url, self._busy_timeout_s, self._sync = url, busy_timeout_s, sync
         self._engine = _engine(url, readers=readers, busy_timeout_s=busy_timeout_s)
         self._damage: Failure | None = None
-        self._told_s: dict[str, float] = {}
+        self._failures = FailureLog()
         self._writing = threading.Lock()
         self._readers: list[Connection] = []
         """Kept open, the one that was used last at the end; see KEPT_READERS."""
@@ -129,7 +134,7 @@ class SqliteEngine:
             raise Unavailable(f"The database is busy: no turn to write within {self._busy_timeout_s:g} s.")
         try:
             if self._damage is not None:
-                raise _unavailable(self._damage)
+                raise unavailable(self._damage)
             with self._translate_errors(), self._begin(durable=durable) as connection:
                 yield connection
         except Unavailable:
@@ -140,7 +145,7 @@ class SqliteEngine:
 
     def probe(self) -> None:
         if self._damage is not None:
-            raise _unavailable(self._damage)
+            raise unavailable(self._damage)
         with self.read() as tx:
             tx.exec_driver_sql("SELECT 1 FROM turns LIMIT 1")
 
@@ -193,7 +198,7 @@ class SqliteEngine:
                 raise
             raise Unavailable(f"{self._file} {failure.text}; {failure.fix}", failure.slug) from error
 
-    def size(self) -> Sizes | None:
+    def size(self) -> DatabaseSize | None:
         return sqlite_space.sizes(self._file) if self._file.exists() else None
 
     def defects(self, *, is_full: bool) -> tuple[str, ...]:
@@ -257,16 +262,13 @@ class SqliteEngine:
             failure = failure_of(cause, self._file)
             if failure is not None:
                 self._tell(failure, cause)
-                raise _unavailable(failure) from error
+                raise unavailable(failure) from error
             if isinstance(cause, sqlite3.OperationalError | sqlite3.InterfaceError | PoolTimeout):
                 raise Unavailable(f"The database did not answer: {cause}") from error
             raise  # a bug, or a constraint that the caller knows of
 
     def _tell(self, failure: Failure, cause: BaseException | None) -> None:
-        now_s = time.monotonic()
-        if now_s - self._told_s.get(failure.text, -TELL_AGAIN_S) >= TELL_AGAIN_S:
-            self._told_s[failure.text] = now_s
-            log.error("%s %s (%s): %s", self._file, failure.text, cause, failure.fix)
+        self._failures.tell(log, self.where, failure, cause)
         if failure in (DAMAGED, FOREIGN) and self._damage is None:
             self._damage = failure
             log.error("%s: this process writes no more to it; start it again once the file is mended", self._file)
@@ -274,10 +276,6 @@ class SqliteEngine:
     @staticmethod
     def _raw(connection: Connection) -> Any:
         return connection.connection.dbapi_connection
-
-
-def _unavailable(failure: Failure) -> Unavailable:
-    return Unavailable(f"The database {failure.text}.", failure.slug)
 
 
 def _engine(url: str, *, readers: int, busy_timeout_s: float) -> Pool:

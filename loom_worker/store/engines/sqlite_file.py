@@ -4,13 +4,12 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from loom_worker.core.errors import BadFile, LoomError, Unavailable
 from loom_worker.core.sqlite_driver import codes, sqlite3
-from loom_worker.store.engines.engine import HAS_MOVED, WHERE_TO
+from loom_worker.store.engines.engine import HAS_MOVED, WHERE_TO, Failure
 
 BESIDE = ("-wal", "-shm", "-journal")
 """What SQLite appends to the name of a database for the files that belong to it."""
@@ -24,20 +23,6 @@ that it could not as an I/O error."""
 
 _HAS_TABLE = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'api_keys'"
 _USABLE = "SELECT count(*) FROM api_keys WHERE revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > ?)"
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A failure of SQLite, as clients and operators read it."""
-
-    text: str
-    """A clause with the database as its subject. It names no file, so clients may read it."""
-    fix: str
-    """What the operator can do."""
-    slug: str | None = None
-    """Slug of the problem that clients get."""
-    is_temporary: bool = False
-    """True if the file itself is sound: the fix, or waiting, is enough."""
 
 
 FULL = Failure("has no room: the disk is full", "make room on its disk", "storage-full", is_temporary=True)

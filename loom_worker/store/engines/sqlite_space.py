@@ -5,7 +5,7 @@ from pathlib import Path
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.sqlite_driver import sqlite3
-from loom_worker.store.engines.engine import WHOLE, Engine, Sizes
+from loom_worker.store.engines.engine import WHOLE, DatabaseSize, Engine
 from loom_worker.store.engines.sqlite_file import file_error, reading
 from loom_worker.store.schema import metadata
 
@@ -21,7 +21,7 @@ INCREMENTAL = 2
 """Value of ``PRAGMA auto_vacuum`` for a file that can be made smaller in steps."""
 
 
-def sizes(file: Path) -> Sizes:
+def sizes(file: Path) -> DatabaseSize:
     """Measure a database without changing it. Counting takes 0.1 s for a million rows.
 
     Raises:
@@ -39,7 +39,7 @@ def sizes(file: Path) -> Sizes:
         free_bytes = pragma("freelist_count") * pragma("page_size")
         can_shrink = pragma("auto_vacuum") == INCREMENTAL
     wal_bytes = wal.stat().st_size if wal.exists() else 0
-    return Sizes(file.stat().st_size, wal_bytes, free_bytes, can_shrink=can_shrink, rows=rows)
+    return DatabaseSize(file.stat().st_size, wal_bytes, free_bytes, can_shrink=can_shrink, rows=rows)
 
 
 def give_back(engine: Engine) -> int:
