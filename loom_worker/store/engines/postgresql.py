@@ -200,11 +200,15 @@ class PostgresqlEngine:
                 tx.close()
 
     def _undo(self, tx: Connection, raw: Any) -> None:
-        """Roll back, or drop a connection on which that cannot be; SQLAlchemy may have dropped it already."""
+        """Roll back, and drop a connection on which something failed; SQLAlchemy may have dropped it already."""
+        # The server skips what was sent behind a statement that fails, and with it statements that psycopg takes for
+        # prepared from then on.
+        is_sound = raw.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
         with suppress(psycopg.Error):
             raw.execute("ROLLBACK")
-        if raw.closed or raw.broken:
+        if not is_sound:
             tx.invalidate()
+        if raw.closed or raw.broken:
             # Statements past SQLAlchemy do not tell its pool that the server died, whose other connections died, too.
             self._pool.dispose()
 
