@@ -130,6 +130,8 @@ class Postgres(ServerProcess):
             "-c",
             "fsync=off",
             "-c",
+            "full_page_writes=off",  # how much of the log a turn writes depends on no checkpoint then
+            "-c",
             f"unix_socket_directories={self.folder}",
             "-c",
             "listen_addresses=127.0.0.1",
