@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from functools import partial
 
 from loom_worker.core.errors import Unavailable
 from loom_worker.core.metric_recorder import RECORDER, Recorder
@@ -50,9 +51,7 @@ class MetricsFlusher:
         with self._flushing:
             cells = self._recorder.take()
             try:
-                has_more = self._folding.fold()
-                if cells:
-                    self._values.add(cells)
+                has_more = self._folding.fold(partial(self._values.put, cells=cells) if cells else None)
             except Unavailable as error:
                 self._recorder.give_back(cells)
                 if not self._is_away:

@@ -6,6 +6,7 @@ the sums then and gone, or as they were. Readers of the sums add what is not fol
 """
 
 from collections import Counter
+from collections.abc import Callable
 
 from sqlalchemy import Connection, delete, or_, select, tuple_
 
@@ -44,16 +45,22 @@ class Folding:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def fold(self) -> bool:
+    def fold(self, also: Callable[[Connection], object] | None = None) -> bool:
         """Fold what there is, a batch of it; where there is nothing, nothing is written.
+
+        Args:
+            also: what else is to be done in this transaction, which is made in any case then.
 
         Returns:
             True if there may be more.
         """
-        with self._database.read() as tx:
-            if not _IS_WAITING.one(tx, {})["is_waiting"]:
-                return False
+        if also is None:
+            with self._database.read() as tx:
+                if not _IS_WAITING.one(tx, {})["is_waiting"]:
+                    return False
         with self._database.write(lock=FOLDING, is_timed=False) as tx:
+            if also is not None:
+                also(tx)
             return any([chain(tx), _fold_depths(tx), fold_uses(tx)])
 
 

@@ -98,14 +98,18 @@ class MetricValues:
             True if there are more entries of the ledger.
         """
         with self._database.write(is_timed=False, lock=FOLDING) as tx:
-            after, newest = _unfolded(tx)
-            until = min(newest, after + self._folded_at_a_time)
-            bounded = self._bounded(tx, [*cells.items(), *_spent(tx, after, until)])
-            rows = [{"of": text, "by": by} for each in bounded.items() for text, by in _rows(*each) if by]
-            if until > after:
-                rows.append({"of": FOLDED, "by": until - after})
-            if rows:
-                _COUNT.run_each(tx, rows)
+            return self.put(tx, cells)
+
+    def put(self, tx: Connection, cells: Cells) -> bool:
+        """As ``add``, in a transaction that has the lock of those who fold."""
+        after, newest = _unfolded(tx)
+        until = min(newest, after + self._folded_at_a_time)
+        bounded = self._bounded(tx, [*cells.items(), *_spent(tx, after, until)])
+        rows = [{"of": text, "by": by} for each in bounded.items() for text, by in _rows(*each) if by]
+        if until > after:
+            rows.append({"of": FOLDED, "by": until - after})
+        if rows:
+            _COUNT.run_each(tx, rows)
         return until < newest
 
     def all(self) -> Cells:

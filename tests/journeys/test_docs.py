@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.journey, pytest.mark.heavy, pytest.mark.takes(150), ne
 
 NOT_RUN = {
     r"^make |^python3? -m |pip install|^npm|^PATH=|^docker|^honcho|^export|ollama |^OLLAMA|bench ": "installs",
-    r"loom up|^loom stop|^loom prepare|^mv |^rm |^cp |^\.ci": "stops or replaces the Loom that the others need",
+    r"loom up|^loom (stop|prepare|move)|^mv |^rm |^cp |^\.ci": "stops or replaces the Loom that the others need",
     r"redis-cli|valkey-cli|promtool|^sqlite3|^psql|^createdb|^pg_": "a program that not every machine has",
     r"approv|loom runs reject|/retry|loom runs retry": "needs what waits or failed: test_approvals",
     r"\$FACT|\$DELIVERY|\$ERROR|\$REF|agent-messages/|messages replay|rollback": "needs a fault",

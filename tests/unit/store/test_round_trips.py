@@ -1,6 +1,8 @@
 """What a plain turn costs a server: how often it is waited for, and how much of its log it writes."""
 
 from collections.abc import Iterator
+from itertools import pairwise
+from statistics import median
 
 import psycopg
 import pytest
@@ -65,7 +67,9 @@ def test_a_plain_turn_writes_little_of_the_log(counted: tuple[CountingProxy, Dat
             assert row is not None
             return int(row[0])
 
-        before = logged()
+        marks = [logged()]
         for _ in range(TURNS):
             plain_turn(database)
-        assert logged() - before <= MOST_LOGGED_BYTES * TURNS
+            marks.append(logged())
+    # The server's own work, such as a vacuum, is in some of them.
+    assert median(after - before for before, after in pairwise(marks)) <= MOST_LOGGED_BYTES
