@@ -183,7 +183,7 @@ class PostgresqlEngine:
     def _transaction(self, *begin: tuple[str, tuple[object, ...]]) -> Iterator[Connection]:
         """Run a transaction. Its statements are sent as they come, and waited for where somebody needs a result."""
         with self._translate_errors():
-            tx = self._pool.connect()
+            tx, pool = self._pool.connect(), self._pool.pool
             raw: Any = tx.connection.dbapi_connection
             try:
                 with raw.sending():
@@ -197,6 +197,8 @@ class PostgresqlEngine:
                 self._undo(tx, raw)
                 raise
             finally:
+                if self._pool.pool is not pool:  # disposed of meanwhile: nobody closes what comes back to it
+                    tx.invalidate()
                 tx.close()
 
     def _undo(self, tx: Connection, raw: Any) -> None:

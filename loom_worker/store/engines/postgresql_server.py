@@ -58,6 +58,7 @@ _BY_STATE = {
     "42501": DENIED,
     "3D000": DENIED,
     "42P01": NOT_MADE,
+    "42883": NOT_MADE,  # loom_begin, with which each transaction that writes begins
     "40001": IN_THE_WAY,
     "40P01": IN_THE_WAY,
     "XX001": DAMAGED,

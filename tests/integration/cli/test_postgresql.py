@@ -132,8 +132,21 @@ def test_a_process_waits_for_a_server_that_is_away(tmp_path: Path) -> None:
 
 
 def test_a_server_without_the_tables_is_unavailable(postgres: Postgres) -> None:
-    with closing(Database(url(postgres, "others"))) as bare, pytest.raises(Unavailable, match="lacks a table"):
-        bare.probe()
+    with closing(Database(url(postgres, "others"))) as bare:
+        with pytest.raises(Unavailable, match="lacks a table"):
+            bare.probe()
+        with pytest.raises(Unavailable, match="lacks a table"), bare.write(lock=WHOLE):
+            pass
+
+
+def test_a_connection_in_use_when_the_database_is_closed_is_closed_behind_its_transaction(postgres: Postgres) -> None:
+    database = Database(url(postgres))
+    with database.read() as tx:
+        database.close()
+        used = tx.connection.dbapi_connection
+        assert tx.exec_driver_sql("SELECT 1").scalar_one() == 1
+    assert used is not None
+    assert used.closed  # type: ignore[attr-defined]  # psycopg's, which the DBAPI does not have
 
 
 def test_a_missing_driver_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
