@@ -34,6 +34,10 @@ hypothesis_settings.register_profile("thorough", _PATIENT, max_examples=150)
 hypothesis_settings.load_profile("quick")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--store", choices=["sqlite", "postgresql"], default="sqlite", help="of the systems of journeys")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", cases.MARKER)
 

@@ -216,10 +216,7 @@ def server(settings: Settings) -> Iterator[InstallationCheck]:
 
 def _connections(settings: Settings) -> int:
     """How many connections all processes of `loom up` may have at the same time."""
-    from loom_worker.service.waiting.waiter import POOL_THREADS
-
-    threads = (settings.web.threads + POOL_THREADS, *(settings.worker_concurrency for _ in WORKERS))
-    return sum(settings.server.pool or each for each in threads)
+    return settings.server.pool * (len(WORKERS) + len(("web", "beat")))
 
 
 def contents(settings: Settings, *, is_full: bool) -> Iterator[InstallationCheck]:

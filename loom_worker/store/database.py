@@ -32,7 +32,7 @@ class Database:
 
         Args:
             sync: "full" makes durable transactions survive power loss, "normal" only the death of processes.
-            readers: most transactions that read at the same time.
+            readers: most transactions that read a file at the same time.
             busy_timeout_s: how long to wait for another writer.
             server: how a server is connected to; a file needs none of it.
             process: the name by which others see whether this process lives; empty: it has none.
@@ -112,7 +112,7 @@ def engine_of(
     if is_server(url):
         from loom_worker.store.engines.postgresql import PostgresqlEngine
 
-        return PostgresqlEngine(url, sync=sync, readers=readers, busy_timeout_s=busy_timeout_s, server=server)
+        return PostgresqlEngine(url, sync=sync, busy_timeout_s=busy_timeout_s, server=server)
     from loom_worker.store.engines.sqlite import SqliteEngine
 
     return SqliteEngine(url, sync=sync, readers=readers, busy_timeout_s=busy_timeout_s)

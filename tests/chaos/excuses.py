@@ -12,7 +12,7 @@ from tests.chaos.records import Effect, Evidence, Injection, ModelCall
 
 KILLS = frozenset({"kill", "tree", "crash", "term"})
 """They end processes."""
-DISTURBS = frozenset({"broker", "flush", "swallow", "stop", "lock", "full", "starved"})
+DISTURBS = frozenset({"broker", "flush", "swallow", "stop", "lock", "full", "database", "starved"})
 """They take turns from workers that go on living. Repeated messages, queues and clocks must cost nothing."""
 JUST_BEFORE_S = 2.0
 """What ended so short before its process' death may not have been saved: a commit on a busy machine."""

@@ -17,6 +17,7 @@ from tests.chaos.collector import MODES
 from tests.chaos.messages import Messages
 from tests.chaos.records import Injection
 from tests.chaos.recovery import Recoveries
+from tests.chaos.store_server import POOLER, SERVER, StoreServer
 from tests.chaos.world import LATE, World
 from tests.support import system
 from tests.support.until import within
@@ -175,11 +176,26 @@ class Nemeses:
 
     def lock(self) -> None:
         """Another process keeps the database's write lock."""
+        if self._world.server is not None:
+            with self._world.server.locked(), self._for(LOCKED_S, "lock", SERVER):
+                return
         with closing(sqlite3.connect(self._world.home / "loom.db", timeout=20, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             with self._for(LOCKED_S, "lock", "loom.db"):
                 pass
             connection.execute("ROLLBACK")
+
+    def database(self) -> None:
+        """SIGKILL to all of the server that keeps the store."""
+        at_s = time.time()
+        StoreServer.kill(self._crew.pid(SERVER))
+        within(lambda: self._world.server is not None and self._world.server.answers(), TO_BE_BUSY_S)
+        self._note("database", SERVER, at_s)
+
+    def pooler(self) -> None:
+        """SIGKILL to what stands between Loom and that server."""
+        self._crew.signal(POOLER, signal.SIGKILL)
+        self._note("database", POOLER, time.time())
 
     def full(self) -> None:
         """Nothing more can be written to the home."""

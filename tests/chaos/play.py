@@ -141,7 +141,7 @@ def _explain(world: World) -> Iterator[str]:
     """Find a reason for each process that ended: what we did, a crash point, a turn that kills; yield the others."""
     crashed = rest.crashes(world.home)
     world.injections += [Injection("crash", point, at_s, at_s + DYING_S) for point, at_s in crashed]
-    killed = [each for each in world.injections if each.kind in ("kill", "tree", "broker", "crash")]
+    killed = [each for each in world.injections if each.kind in ("kill", "tree", "broker", "database", "crash")]
     for ended in world.crew.ended:
         if ended.status == -9 and not any(abs(each.at_s - ended.at_s) < 0.5 for each in killed):
             world.injections.append(Injection("kill", f"{ended.name} (by its turn)", ended.at_s, ended.at_s))

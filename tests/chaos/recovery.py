@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import dataclass
 
 from loom_worker.core.sqlite_driver import sqlite3
@@ -57,16 +57,12 @@ class Recoveries:
                 self._look(orphans)
 
     def _look(self, orphans: list[Orphan]) -> None:
-        path = self._world.home / "loom.db"
         query = "SELECT fence, completed_ms IS NOT NULL FROM turns WHERE id = ?"
-        try:
-            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=1)) as connection:
-                for orphan in orphans:
-                    row = connection.execute(query, (orphan.turn_id,)).fetchone()
-                    if row is None or row[0] > orphan.fence or row[1]:
-                        self._found(orphan)
-        except sqlite3.Error:
-            return  # the next look comes
+        with suppress(sqlite3.Error):  # the next look comes
+            for orphan in orphans:
+                found = self._world.rows(query, orphan.turn_id)
+                if any(int(str(fence)) > orphan.fence or has_ended for fence, has_ended in found):
+                    self._found(orphan)
 
     def _found(self, orphan: Orphan) -> None:
         self.seconds.append(time.monotonic() - orphan.at_s)

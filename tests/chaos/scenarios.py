@@ -33,6 +33,7 @@ SWEPT = tuple(point for point in POINTS if not point.startswith(("schedule.", "f
 tests/journeys/test_shapes.py die at the others."""
 PROCESSES = ("kill", "kill", "kill", "kill", "tree", "term")
 BROKER = ("broker", "flush", "swallow", "freeze")
+SERVER = ("database", "database", "pooler")
 TURNS = ("stop", "duplicate", "race", "hooks", "collector")
 HANDS = ("tools", "tools", "tools", "blackout")
 
@@ -119,6 +120,28 @@ def two_makers(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float 
             fallbacks=("openai/gpt-6-luna",),
         ),
         plan(turns, sessions=16, seed=seed, mix=_varied(Mix())),
+        deeds=deeds,
+        apart_s=apart_s,
+        is_patient=False,
+        timeout_s=600.0 + turns / 8,
+    )
+
+
+def on_server(seed: int, *, turns: int, deeds: tuple[str, ...], apart_s: float = 1.5) -> Scenario:
+    """The store on a PostgreSQL behind a pooler: both die, too, and all that writes there."""
+    return Scenario(
+        "on server",
+        Plan(
+            seed=seed,
+            is_on_server=True,
+            model=(*PASSING_FAULTS, "--latency-s", "0.02"),
+            environ=PATIENT_ATTEMPTS,
+        ),
+        {
+            **plan(turns, sessions=16, seed=seed, mix=_varied(Mix())),
+            **plan_agents(turns // 5, sessions=4, seed=seed, mix=Mix(TALKS)),
+        },
+        runs=plan_runs(turns // 10, seed=seed),
         deeds=deeds,
         apart_s=apart_s,
         is_patient=False,
@@ -332,6 +355,7 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
             storm(seed, turns=turns, deeds=deeds),
             forgetful(seed, turns=150, deeds=lossy),
             two_makers(seed, turns=40, deeds=("kill",) * 4),
+            on_server(seed, turns=60, deeds=SERVER * 2 + ("kill", "kill", "tree", "blackout", "flush")),
             workflows(seed, runs=60, deeds=mixed),
             agents(seed, turns=60, deeds=mixed),
             *others,
@@ -357,6 +381,7 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
         storm(seed, turns=turns, deeds=deeds, apart_s=0.2),
         forgetful(seed, turns=500, deeds=lossy),
         two_makers(seed, turns=1_000, deeds=mixed),
+        on_server(seed, turns=1_000, deeds=(*mixed, *SERVER * 12), apart_s=0.8),
         workflows(seed, runs=500, deeds=mixed, apart_s=0.4),
         agents(seed, turns=500, deeds=mixed, apart_s=0.4),
         *others,

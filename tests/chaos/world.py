@@ -26,6 +26,7 @@ from loom_worker.supervisor import valkey
 from tests.chaos import agent_plan, equipment, panels, turned_clock, workflow_files
 from tests.chaos.crew import Crew
 from tests.chaos.records import Injection
+from tests.chaos.store_server import POOLER, SERVER, StoreServer
 from tests.support import system
 from tests.support.until import until, within
 from tests.support.webhook_receiver import unused_port
@@ -46,6 +47,8 @@ HOOK_ARGUMENTS = ("--skew-s", "4000")
 DISK = "size=192m"
 """Of the home's file system where it can be filled."""
 
+KEPT = ("keeper", "broker", "proxy", "model", "receiver", "collector", SERVER, POOLER)
+"""Processes that outlive Loom's."""
 LATE = "turns-late"
 """Workers whose clock is turned."""
 
@@ -96,6 +99,8 @@ class Plan:
     """LOOM_* variables beside the usual ones."""
     fallbacks: tuple[str, ...] = ()
     """Models that are asked where the first one cannot answer; the first of them judges, too."""
+    is_on_server: bool = False
+    """The store is a PostgreSQL behind a pooler; when all is over, its rows are moved to the home's loom.db."""
     memory: str = SHORT_MEMORY
     """How the agent's sessions are compressed, as its file says it."""
 
@@ -116,6 +121,7 @@ class World:
         self.trace_log = self.folder / "traces.jsonl"
         self.most_trace_messages = 0
         self.has_own_disk = False
+        self.server = StoreServer() if plan.is_on_server else None
         self.crew = Crew(self.logs, self._environ())
 
     @property
@@ -214,6 +220,8 @@ class World:
 
     def rows(self, query: str, *values: str) -> list[tuple[object, ...]]:
         """Rows of Loom's database."""
+        if self.server is not None:
+            return self.server.rows(query, *values)
         return system.rows(self.home / "loom.db", query, *values)
 
     def hold_of(self, name: str) -> list[tuple[object, ...]]:
@@ -232,12 +240,15 @@ class World:
     def stop(self) -> tuple[str, ...]:
         """End Loom by SIGTERM; what did not end, and what is left of it."""
         late = self.crew.finish(self.loom_names, STOP_S)
-        kept = {self.crew.pid(name) for name in ("keeper", "broker", "proxy", "model", "receiver", "collector")}
+        kept = {self.crew.pid(name) for name in KEPT}
 
         def left() -> dict[int, str]:
             return {pid: line for pid, line in system.leftovers(self.home).items() if pid not in kept}
 
         within(lambda: not left(), ORPHAN_S)  # a child whose worker was killed just now is on its way out
+        if self.server is not None:
+            until(self.server.answers, READY_S, "the database answers")
+            self.server.move_to(self.home / "loom.db", self._environ())
         return (
             *(f"{name} did not end within {STOP_S:g} s of SIGTERM" for name in late),
             *(f"process {pid} is left: {line}" for pid, line in left().items()),
@@ -246,6 +257,8 @@ class World:
     def close(self) -> None:
         """End everything."""
         self.crew.close()
+        if self.server is not None:
+            self.server.close()
         if self.has_own_disk:
             shutil.copytree(self.home, self.folder / "home-kept", ignore=_sockets, dirs_exist_ok=True)
             subprocess.run(["umount", "--lazy", str(self.home)], check=False)
@@ -267,9 +280,9 @@ class World:
         for name, more in agent_plan.agent_files().items():
             self._write_agent(name, f'"You are @{name}."', FULL_MEMORY + more)
         workflow_files.write(self.folder / "workflows")
-        prepare(from_env(self._environ()))
         self.crew.open()
         self._start_servers()
+        prepare(from_env(self._environ()))
         self._start_loom("web", "web")
         self._start_loom("beat", "beat")
         until(lambda: self._web_answers() or self._cannot_start(), READY_S, "the web answers")
@@ -287,6 +300,8 @@ class World:
         if not self.plan.keeps_broker_data:
             command[command.index("--appendonly") + 1] = "no"
         self._start_server("broker", *command)
+        for name, argv in self.server.commands if self.server else ():
+            self._start_server(name, *argv)
         self._start_module("proxy", str(self.folder / "proxy"), str(self.folder / "broker"))
         common = ("--seed", str(self.plan.seed))
         model = ("--port", str(self.model_port), "--log", str(self.model_log), *common, *self.plan.model)
@@ -304,6 +319,8 @@ class World:
         self._start_module("receiver", *hooks)
         self._start_module("collector", "--port", str(self.trace_port), "--log", str(self.trace_log))
         until(self._broker_answers, READY_S, "the broker answers")
+        if self.server is not None:
+            until(self.server.answers, READY_S, "the database answers")
 
     def _start_module(self, module: str, *arguments: str, name: str = "") -> None:
         self._start_server(name or module, sys.executable, "-m", f"tests.chaos.{module}", *arguments)
@@ -355,6 +372,7 @@ class World:
             "OPENAI_API_KEY": "none",
             equipment.EFFECTS: str(self.effects),
             "LOOM_TOOL_ENV": equipment.EFFECTS,
+            **(self.server.environ if self.server else {}),
             **self.plan.environ,
         }
 

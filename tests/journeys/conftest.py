@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.agents import written
 from tests.support.messages_server import MessagesServer
+from tests.support.postgres import Postgres, postgres_folder
 from tests.support.system import Json, System
 
 WEBHOOK_SECRET = "whsec_" + base64.b64encode(b"the default secret of this home.").decode()
@@ -48,6 +49,21 @@ AGENTS: dict[str, Json] = {
         "sessions": {"memory": {"active_window": 2, "compaction": {"batch_size": 2}}},
     },
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _store(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With ``--store postgresql`` each system has its database on a server."""
+    if request.config.getoption("store") == "sqlite":
+        yield
+        return
+    folder = postgres_folder()
+    if folder is None:
+        pytest.skip("PostgreSQL is not installed: no journey is made on it (Debian: apt install postgresql)")
+    with Postgres(folder) as server:
+        System.server = server.url.replace("+psycopg", "")
+        yield
+        System.server = None
 
 
 @pytest.fixture(scope="session")

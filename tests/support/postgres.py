@@ -70,7 +70,7 @@ class ServerProcess:
 
     def _signal(self, number: int) -> None:
         assert self.process is not None
-        for pid in [self.process.pid, *_children(self.process.pid)]:
+        for pid in [self.process.pid, *children(self.process.pid)]:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
@@ -94,10 +94,15 @@ class ServerProcess:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        self.close()
+
+    def close(self) -> None:
+        """Remove its folder."""
         self._temporary.cleanup()
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """The processes that this one has started."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -111,7 +116,7 @@ class Postgres(ServerProcess):
 
     def __init__(self, programs: Path) -> None:
         super().__init__("postgres")
-        self._programs = programs
+        self._programs, self._data = programs, self.folder / "data"
 
     def _listens(self) -> bool:
         ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
@@ -122,21 +127,26 @@ class Postgres(ServerProcess):
         """For the superuser."""
         return f"postgresql+psycopg://loom@127.0.0.1:{self.port}/postgres"
 
-    def __enter__(self) -> "Postgres":
-        data = str(self.folder / "data")
-        initdb = [str(self._programs / "initdb"), "-D", data, "-U", "loom", "-A", "trust", "-E", "UTF8"]
+    def prepare(self) -> None:
+        """Make its folder of data."""
+        initdb = [str(self._programs / "initdb"), "-D", str(self._data), "-U", "loom", "-A", "trust", "-E", "UTF8"]
         self.run([*initdb, "--no-locale", "--no-sync"])
-        options = [
-            "-c",
-            "fsync=off",
-            "-c",
-            "full_page_writes=off",  # how much of the log a turn writes depends on no checkpoint then
-            "-c",
-            f"unix_socket_directories={self.folder}",
-            "-c",
-            "listen_addresses=127.0.0.1",
-            "-c",
-            "autovacuum=off",  # it would take away the dead rows of a test that lasts longer than its naps, a minute
-        ]
-        self.spawn([str(self._programs / "postgres"), "-D", data, "-p", str(self.port), *options])
+
+    @property
+    def command(self) -> list[str]:
+        """The command line that runs it, once it is prepared."""
+        options = {
+            "fsync": "off",
+            "full_page_writes": "off",  # how much of the log a turn writes depends on no checkpoint then
+            "unix_socket_directories": self.folder,
+            "listen_addresses": "127.0.0.1",
+            "max_connections": "300",
+            "autovacuum": "off",  # it would take away the dead rows of a test that lasts longer than its naps, a minute
+        }
+        given = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        return [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port), *given]
+
+    def __enter__(self) -> "Postgres":
+        self.prepare()
+        self.spawn(self.command)
         return self

@@ -1,4 +1,7 @@
-"""Databases of Loom on a real PostgreSQL: one a process of the tests, emptied before each test."""
+"""Databases of Loom on a real PostgreSQL: one a process of the tests, emptied before each test, or one a system."""
+
+import uuid
+from typing import Any
 
 import psycopg
 
@@ -39,3 +42,17 @@ def emptied(url: str) -> str:
     with psycopg.connect(url) as connection:
         connection.execute(_EMPTY)
     return url
+
+
+def another(url: str) -> str:
+    """The URL of a new database on the same server, with no tables yet."""
+    name = f"loom_{uuid.uuid4().hex}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return f"{url.rpartition('/')[0]}/{name}"
+
+
+def rows(url: str, query: str, *values: str) -> list[tuple[Any, ...]]:
+    """Rows of a query that is written as for SQLite."""
+    with psycopg.connect(url, connect_timeout=2) as connection:
+        return connection.execute(query.replace("?", "%s").encode(), values or None).fetchall()

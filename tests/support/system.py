@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import redis
 import urllib3
@@ -25,6 +25,7 @@ import urllib3
 from loom_worker.core.settings import embedded_socket, embedded_url
 from loom_worker.core.sqlite_driver import sqlite3
 from loom_worker.lanes import keys
+from tests.support import store_postgres
 from tests.support.shipped_patterns import share_index
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
@@ -78,6 +79,9 @@ class Told:
 class System:
     """`loom up`, for ``with``; started again on the same home by ``start`` after ``stop`` or ``kill_supervisor``."""
 
+    server: ClassVar[str | None] = None
+    """The PostgreSQL on which each system has a database of its own; None: the file in its home."""
+
     def __init__(self, home: Path, **environ: str) -> None:
         """Args: environ: LOOM_* and ANTHROPIC_* variables; none of this process' own are handed on.
 
@@ -94,6 +98,7 @@ class System:
             "LOOM_SQLITE_SYNC": "normal",
             # Only root may look into processes that hide, as ``leftovers`` does.
             **({} if os.geteuid() == 0 else {"LOOM_DEBUGGABLE": "1"}),
+            **({"LOOM_DATABASE_URL": store_postgres.another(self.server)} if self.server else {}),
             **environ,
             "LOOM_HOME": str(home),
         }
@@ -267,6 +272,8 @@ class System:
 
     def rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         """Rows of Loom's database, read past the API."""
+        if (url := self.environ.get("LOOM_DATABASE_URL", "")).startswith("postgresql:"):
+            return store_postgres.rows(url, query, *values)
         return rows(self.home / "loom.db", query, *values)
 
     def holder(self, turn_id: str) -> str | None:

@@ -64,7 +64,6 @@ class PostgresqlEngine:
         url: str,
         *,
         sync: Literal["full", "normal"] = "full",
-        readers: int = 32,
         busy_timeout_s: float = BUSY_TIMEOUT_S,
         server: ServerSettings,
     ) -> None:
@@ -72,9 +71,8 @@ class PostgresqlEngine:
 
         Args:
             sync: "full" makes durable transactions wait for the server's disk (and for its synchronous standby).
-            readers: most transactions at the same time, which read or write.
             busy_timeout_s: how long to wait for another writer, and for a free connection.
-            server: may allow fewer connections than that.
+            server: how many transactions there may be at the same time.
         """
         self.where = without_password(url)
         self._url, self._sync, self._busy_timeout_s = url, sync, busy_timeout_s
@@ -84,7 +82,7 @@ class PostgresqlEngine:
             creator=lambda: connect(url, prepares=not server.has_pooler),
             paramstyle="format",  # as prepared statements give their parameters
             isolation_level="AUTOCOMMIT",  # every BEGIN is ours: it carries the lock
-            pool_size=server.pool or readers,
+            pool_size=server.pool,
             max_overflow=0,
             pool_timeout=busy_timeout_s,
             pool_use_lifo=True,

@@ -181,7 +181,7 @@ def test_a_newer_database_is_used_if_the_code_that_made_it_says_so(postgres: Pos
             connection.execute(f"UPDATE loom_version SET version_num = '{schema.VERSION}'")
 
 
-@pytest.mark.parametrize(("pool", "pooler", "is_warned"), [("0", "0", True), ("5", "0", False), ("0", "1", False)])
+@pytest.mark.parametrize(("pool", "pooler", "is_warned"), [("60", "0", True), ("5", "0", False), ("60", "1", False)])
 def test_doctor_counts_the_connections_of_all_processes(
     postgres: Postgres, tmp_path: Path, pool: str, pooler: str, *, is_warned: bool
 ) -> None:
@@ -210,13 +210,13 @@ def test_what_an_operator_should_mend_is_told(
     assert told in warning
 
 
-@pytest.mark.parametrize(("pool", "most"), [(0, 2), (1, 1)])
+@pytest.mark.parametrize(("pool", "most"), [(2, 2), (1, 1)])
 def test_a_process_keeps_as_many_connections_as_it_may(
     postgres: Postgres, tmp_path: Path, pool: int, most: int
 ) -> None:
     env = {"LOOM_HOME": str(tmp_path), "LOOM_DATABASE_URL": url(postgres), "LOOM_DATABASE_POOL": str(pool)}
     settings = from_env(env)
-    options: dict[str, Any] = {"readers": 2, "busy_timeout_s": 0.05, "server": settings.server}
+    options: dict[str, Any] = {"busy_timeout_s": 0.05, "server": settings.server}
     with closing(Database(settings.database_url, **options)) as limited, limited.read():
         if most == 1:
             with pytest.raises(Unavailable, match="no free connection"), limited.read():

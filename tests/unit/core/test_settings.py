@@ -213,7 +213,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "LOOM_JOURNAL_DAYS": ("-1", "3651"),
     "LOOM_AUDIT_DAYS": ("-1", "3651"),
     "LOOM_CONVERSATION_DAYS": ("-1", "3651"),
-    "LOOM_DATABASE_POOL": ("-1", "1001", "all"),
+    "LOOM_DATABASE_POOL": ("0", "1001", "all"),
     "LOOM_DATABASE_POOLER": ("2", "session"),
     "LOOM_SQLITE_SYNC": ("off",),
     "LOOM_HOST": ("not a host", "256.1.1.1", "127.0.0.1:8000", "[::1]", "http://h", "a..b", "1.2.3"),

@@ -158,7 +158,7 @@ def test_on_postgresql_every_container_of_ours_has_its_address_and_the_first_wai
     password = server["environment"]["POSTGRES_PASSWORD"]
     settings = from_env({"LOOM_DATABASE_URL": told["LOOM_DATABASE_URL"].replace(password, "secret")})
     assert settings.database_url == "postgresql://loom:secret@postgresql/loom?sslmode=disable"
-    assert told["LOOM_DATABASE_POOL"] == "${LOOM_DATABASE_POOL:-20}"
+    assert told["LOOM_DATABASE_POOL"] == "${LOOM_DATABASE_POOL:-15}"
     assert override["services"][ONE_SHOT]["depends_on"] == {"postgresql": {"condition": "service_healthy"}}
     assert [volume.split(":")[0] for volume in server["volumes"]] == list(override["volumes"])
     assert (server["read_only"], server["cap_drop"], "ports" in server) == (True, ["ALL"], False)

@@ -14,10 +14,10 @@ ALTER TEXT SEARCH CONFIGURATION loom ADD MAPPING FOR int, uint, float, sfloat WI
 -- The database's own collation may know nothing but ASCII.
 CREATE FUNCTION loom_folded(said text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN regexp_replace(CASE
-  WHEN octet_length(said) = char_length(said) THEN regexp_replace(said, '[^a-zA-Z0-9]+', ' ', 'g')
+  WHEN octet_length(said) = char_length(said) THEN regexp_replace(said, '[^a-zA-Z0-9 ]+', ' ', 'g')
   ELSE regexp_replace(
     normalize(regexp_replace(normalize(lower(said COLLATE "und-x-icu"), NFD), '[\u0300-\u036f]+', '', 'g'), NFC)
-      COLLATE "und-x-icu", '[^[:alnum:]]+', ' ', 'g')
+      COLLATE "und-x-icu", '[^[:alnum:] ]+', ' ', 'g')
 END, '([0-9])([eE])(?=[0-9])', '\1\2\2', 'g');
 
 -- A query for any of some words, or words in a row, with | between them; with * behind a word it need only begin so.
