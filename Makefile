@@ -20,8 +20,10 @@ THREE_AT_A_TIME := -n 3 --dist loadfile --no-loadscope-reorder
 # The other folders have none but heavy tests, and reading them takes seconds.
 QUICK := -m 'not heavy and not long' $(wildcard tests/test_*.py) tests/unit tests/integration tests/journeys
 
+CORE := answer worker_killed cancel approvals workflows tools webhook agents_together
+
 .DEFAULT_GOAL := up
-.PHONY: help up test test-all learn lint check bench chaos hostile lock
+.PHONY: help up test test-all test-postgresql learn lint check bench chaos hostile lock
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -36,6 +38,10 @@ test: $(VENV)/.installed-dev  ## run the tests but for the slow ones; ARGS="test
 
 test-all: $(VENV)/.installed-dev  ## run all tests, with attacks and faults; those marked "long" are left out
 	@exec $(PYTEST) $(THREE_AT_A_TIME) tests
+
+# Whole systems that keep their store on a server; the others differ from these in what does not touch the store.
+test-postgresql: $(VENV)/.installed-dev  ## run the core journeys on a PostgreSQL server
+	@exec $(PYTEST) $(THREE_AT_A_TIME) --store postgresql $(or $(ARGS),$(patsubst %,tests/journeys/test_%.py,$(CORE)))
 
 learn: $(VENV)/.installed-learn  ## run the tests with DSPy itself, which is installed for them
 	@exec $(PYTEST) tests/integration/learned

@@ -20,6 +20,7 @@ import click
 from tests.chaos import report, scenarios
 from tests.chaos.mutants import MUTANTS
 from tests.chaos.play import Outcome, Scenario, play
+from tests.support.postgres import postgres_folder
 
 TURNS = {"smoke": 0, "short": 500, "long": 10_000}
 
@@ -56,7 +57,10 @@ def main(
     click.echo(f"chaos, {form} form, seed {seed}")
     chosen: list[Scenario] = []
     if mutant in ("all", "none"):
-        every = scenarios.of_form(form, seed=seed, turns=turns or TURNS[form])
+        has_server = postgres_folder() is not None
+        every = scenarios.of_form(form, seed=seed, turns=turns or TURNS[form], has_server=has_server)
+        if not has_server:
+            click.echo("PostgreSQL is not installed: the scenario with a store on a server is left out")
         chosen = [one for one in every if (only or "") in one.name and (without is None or without not in one.name)]
     bugs = [mutant] if mutant in MUTANTS else []
     if mutant == "all" and form != "smoke" and not only:

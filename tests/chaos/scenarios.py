@@ -337,17 +337,19 @@ def smoke_mutant(seed: int, names: str) -> Scenario:
     return with_mutant(Scenario("", world, turns, ("kill",), timeout_s=60, rest_s=1, is_patient=False), names)
 
 
-def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
+def of_form(form: str, *, seed: int, turns: int, has_server: bool) -> list[Scenario]:
     """The scenarios of a form: smoke, short or long.
 
     Args:
         turns: of the storm.
+        has_server: there is a PostgreSQL for a store.
     """
     if form == "smoke":
         return [smoke(seed)]
     others = [race(seed), full_slots(seed), queued_first(seed), cancels(seed)]
     if form == "short":
         deeds: tuple[str, ...] = (*PROCESSES * 3, *BROKER, *TURNS, *HANDS, "stop", "duplicate", "lock", "full", "clock")
+        stored: tuple[str, ...] = (*SERVER * 2, "kill", "kill", "tree", "blackout", "flush")
         lossy: tuple[str, ...] = ("broker", "broker", "flush", "kill", "kill", "tree")
         mixed: tuple[str, ...] = (*PROCESSES, *BROKER, *TURNS[:2], "kill", "kill", "web", "web", "tools", "blackout")
         return [
@@ -355,7 +357,7 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
             storm(seed, turns=turns, deeds=deeds),
             forgetful(seed, turns=150, deeds=lossy),
             two_makers(seed, turns=40, deeds=("kill",) * 4),
-            on_server(seed, turns=60, deeds=SERVER * 2 + ("kill", "kill", "tree", "blackout", "flush")),
+            *([on_server(seed, turns=60, deeds=stored)] if has_server else []),
             workflows(seed, runs=60, deeds=mixed),
             agents(seed, turns=60, deeds=mixed),
             *others,
@@ -381,7 +383,7 @@ def of_form(form: str, *, seed: int, turns: int) -> list[Scenario]:
         storm(seed, turns=turns, deeds=deeds, apart_s=0.2),
         forgetful(seed, turns=500, deeds=lossy),
         two_makers(seed, turns=1_000, deeds=mixed),
-        on_server(seed, turns=1_000, deeds=(*mixed, *SERVER * 12), apart_s=0.8),
+        *([on_server(seed, turns=1_000, deeds=(*mixed, *SERVER * 12), apart_s=0.8)] if has_server else []),
         workflows(seed, runs=500, deeds=mixed, apart_s=0.4),
         agents(seed, turns=500, deeds=mixed, apart_s=0.4),
         *others,

@@ -56,7 +56,7 @@ def held(database: Any, wanted: tuple[Term, ...], *, size: int = 8, session: str
 
 
 @pytest.mark.heavy
-@pytest.mark.takes(20)
+@pytest.mark.takes(30)
 @pytest.mark.skipif(DATA is None, reason="LOOM_TEST_DATA, which names the dialogues, is not set")
 def test_the_first_hits_and_the_recall_are_those_of_sqlite(database: Database, mirrored: Mirrored) -> None:
     dialogues = json.loads(gzip.decompress((Path(str(DATA)) / "dialogues" / "dialogues3.json.gz").read_bytes()))

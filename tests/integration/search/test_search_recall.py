@@ -17,7 +17,7 @@ from loom_worker.store.journal import Journal
 from loom_worker.store.search import Search
 from tests.unit.store.made import WORKSPACE, final, message, running
 
-pytestmark = [pytest.mark.heavy, pytest.mark.takes(12)]
+pytestmark = [pytest.mark.heavy, pytest.mark.takes(40)]
 
 DATA = os.environ.get("LOOM_TEST_DATA")
 LEAST, LEAST_IN_PASSAGES, LEAST_APART = 0.77, 0.80, 0.81

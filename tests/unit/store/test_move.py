@@ -23,6 +23,8 @@ from loom_worker.store.move import TABLES, Differs, move, undo
 from loom_worker.store.prepare import check, prepare
 from tests.unit.store.made import said, submitted
 
+pytestmark = pytest.mark.takes(60)
+
 Url = Callable[[str], str]
 
 TEXTS = ("", "a\tb\\n\r\n\\.", "Zürich 東京 🎉 \u2028", "NaN, Infinity \\u0000", '\'; DROP "user" --', "e\u0301 %s")
