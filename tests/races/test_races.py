@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.integration, pytest.mark.takes(110)
 
 ROUNDS = 200
 UNTIL_WRONG = 5_000
-"""Rounds at most until one goes wrong; mostly it is one of the first, but processors that are busy run acts in turns."""
+"""Rounds at most until one goes wrong; mostly it is one of the first, but busy processors run acts in turns."""
 Make = Callable[[Database], Race]
 LOCKED: tuple[Make, ...] = (
     races.ClaimOfALane,
