@@ -17,6 +17,7 @@ from bench.figures import (
     longsession,
     outage,
     peers,
+    server,
     streams,
     throughput,
     tools,
@@ -42,6 +43,7 @@ FIGURES: dict[str, Callable[[Report, Scale], None]] = {
     "budget": budget.measure,
     "peers": peers.measure,
     "workflows": workflows.measure,
+    "server": server.measure,
 }
 """By the name that ``--only`` takes, in the order of a whole run."""
 

@@ -32,6 +32,8 @@ class Scale:
     """Of a burst, on each system."""
     workflow_runs: int = 40
     """One after the other."""
+    writers_s: float = 20.0
+    """For so long turns are written on a slow disk."""
     flying_runs: int = 1000
     """At once."""
 
@@ -52,6 +54,7 @@ QUICK = Scale(
     budget_turns=100,
     peer_turns=200,
     workflow_runs=10,
+    writers_s=5.0,
     flying_runs=100,
 )
 """A look at the order of magnitude, in a few minutes."""

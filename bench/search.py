@@ -14,7 +14,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
@@ -34,6 +34,8 @@ from loom_worker.store.prepare import prepare
 from loom_worker.store.schema import messages, sessions
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
+from tests.support import store_postgres
+from tests.support.postgres import Postgres, postgres_folder
 
 WORKSPACE = "bench"
 VOCABULARY, WORDS, ASKED = 20_000, 25, 400
@@ -51,7 +53,9 @@ def main() -> None:
     """Latency at --messages, spread over sessions and in one; then recall."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=100_000)
-    count = parser.parse_args().messages
+    parser.add_argument("--store", choices=["sqlite", "postgresql"], default="sqlite")
+    given = parser.parse_args()
+    count, database = given.messages, {"sqlite": file, "postgresql": server}[given.store]
     for per_session in sorted({500, min(10_000, count), count}):
         with database() as store:
             latencies(store, count=count, per_session=per_session)
@@ -64,8 +68,21 @@ def main() -> None:
 
 
 @contextmanager
-def database() -> Iterator[Database]:
-    """A new one in a temporary place."""
+def server() -> Iterator[Database]:
+    """A new PostgreSQL server, with the settings that docs/postgresql.md advises."""
+    programs = postgres_folder()
+    if programs is None:
+        raise SystemExit("PostgreSQL is not installed (Debian: apt install postgresql)")
+    with (
+        Postgres(programs, autovacuum="on", shared_buffers="1GB", jit="off") as running,
+        closing(Database(store_postgres.made(running), sync="normal")) as store,
+    ):
+        yield store
+
+
+@contextmanager
+def file() -> Iterator[Database]:
+    """A new file in a temporary place."""
     with tempfile.TemporaryDirectory() as home:
         settings = from_env({"LOOM_HOME": home, "LOOM_SQLITE_SYNC": "normal"})
         prepare(settings)
@@ -89,6 +106,13 @@ def load(store: Database, name: str, said: Said) -> None:
         tx.execute(update(sessions).where(sessions.c.lane == lane).values(next_seq=len(made) // 2 + 1))
 
 
+def analyze(store: Database) -> None:
+    """Have a server look at what was loaded, as it does by itself within minutes."""
+    if not store.engine.files:
+        with store.write(lock=WHOLE) as tx:
+            tx.exec_driver_sql("ANALYZE")
+
+
 def latencies(store: Database, *, count: int, per_session: int) -> None:
     """Load so many messages, search some sessions, delete one."""
     talk = Talk(random.Random(7))
@@ -97,6 +121,7 @@ def latencies(store: Database, *, count: int, per_session: int) -> None:
     for name in names:
         said = [(f"{name}-{n}", ("user", "assistant")[n % 2], talk.sentence(WORDS), 1) for n in range(per_session)]
         load(store, name, said)
+    analyze(store)
     told = {"messages": count, "messages_in_session": per_session}
     figure("index and insert", (time.perf_counter() - began_s) / count * 1e6, "us a message", **told)
     search, taken_ms = Search(store), []
@@ -118,6 +143,7 @@ def scope_latencies(store: Database, *, count: int, per_session: int = 500) -> N
     names = [f"s{number}" for number in range(count // per_session)]
     for name in names:
         load(store, name, [(f"{name}-{n}", "user", talk.sentence(WORDS), 1) for n in range(per_session)])
+    analyze(store)
     lane, search = Sessions(store).get(WORKSPACE, names[-1]).lane, Search(store)
     for when in ("", " in May 2023"):
         taken_ms = []
@@ -135,8 +161,9 @@ def recalls(store: Database, dialogues: Sequence[Dialogue]) -> None:
     """The share of the evidence among ten hits, and in their passages, asked for at the end of each dialogue."""
     for dialogue in dialogues:
         load(store, dialogue["id"], _said(dialogue))
-    figure("recall@10, FTS5's BM25 alone", 100 * plain(store, dialogues, frozenset()), "%")
-    figure("recall@10, FTS5's BM25, stop words dropped", 100 * plain(store, dialogues, STOP_WORDS), "%")
+    if store.engine.files:
+        figure("recall@10, FTS5's BM25 alone", 100 * plain(store, dialogues, frozenset()), "%")
+        figure("recall@10, FTS5's BM25, stop words dropped", 100 * plain(store, dialogues, STOP_WORDS), "%")
     for name, is_apart in (("", False), (", one hit a passage", True)):
         found, shown = zip(*_shares(store, dialogues, is_apart=is_apart), strict=True)
         figure(f"recall@10{name}", 100 * sum(found) / len(found), "%", nothing_found=found.count(0.0))

@@ -17,9 +17,10 @@ from tests.chaos.collector import MODES
 from tests.chaos.messages import Messages
 from tests.chaos.records import Injection
 from tests.chaos.recovery import Recoveries
-from tests.chaos.store_server import POOLER, SERVER, StoreServer
+from tests.chaos.store_server import POOLER, SERVER
 from tests.chaos.world import LATE, World
 from tests.support import system
+from tests.support.postgres import kill_whole
 from tests.support.until import within
 
 STOPPED_S = 5.0
@@ -188,7 +189,7 @@ class Nemeses:
     def database(self) -> None:
         """SIGKILL to all of the server that keeps the store."""
         at_s = time.time()
-        StoreServer.kill(self._crew.pid(SERVER))
+        kill_whole(self._crew.pid(SERVER))
         within(lambda: self._world.server is not None and self._world.server.answers(), TO_BE_BUSY_S)
         self._note("database", SERVER, at_s)
 

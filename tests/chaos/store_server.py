@@ -1,7 +1,6 @@
 """The server on which a world keeps its store, with a pooler before it, as processes that the keeper starts anew."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 import psycopg
 
 from tests.support import store_postgres
-from tests.support.postgres import Postgres, children, find_program, postgres_folder
+from tests.support.postgres import Postgres, find_program, postgres_folder
 from tests.support.webhook_receiver import unused_port
 
 SERVER, POOLER = "database", "pooler"
@@ -65,7 +64,7 @@ class StoreServer:
     @property
     def url(self) -> str:
         """The database itself, past no pooler."""
-        return f"postgresql://loom@127.0.0.1:{self._server.port}/postgres"
+        return self._server.store_url
 
     def answers(self) -> bool:
         """True once all of it takes a statement."""
@@ -102,13 +101,6 @@ class StoreServer:
     def close(self) -> None:
         """Remove its files, once its processes are gone."""
         self._server.close()
-
-    @staticmethod
-    def kill(pid: int) -> None:
-        """SIGKILL to the whole server: what it had in memory alone is gone."""
-        for each in (pid, *children(pid)):
-            with suppress(ProcessLookupError):
-                os.kill(each, signal.SIGKILL)
 
     @property
     def _as_nobody(self) -> tuple[str, ...]:

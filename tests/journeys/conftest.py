@@ -61,7 +61,7 @@ def _store(request: pytest.FixtureRequest) -> Iterator[None]:
     if folder is None:
         pytest.skip("PostgreSQL is not installed: no journey is made on it (Debian: apt install postgresql)")
     with Postgres(folder) as server:
-        System.server = server.url.replace("+psycopg", "")
+        System.server = server.store_url
         yield
         System.server = None
 

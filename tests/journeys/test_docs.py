@@ -14,7 +14,7 @@ import pytest
 from loom_worker.core.isolation.home_secrets import home_token
 from loom_worker.demo.workflows import shipped_workflows
 from tests.support.files_made import png
-from tests.support.system import PLAIN, TURN_S, System
+from tests.support.system import PLAIN, START_S, System
 from tests.unit.docs.pages import FENCED, ROOT, pages
 
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on the PATH")
@@ -101,7 +101,7 @@ def test_every_command_of_the_pages_succeeds(shell: dict[str, str], tmp_path: Pa
         )
         known = re.sub(r"\b(turn|run)_\w{20,}", lambda found: f"${found[1].upper()}", known)
         known = known.replace("http://127.0.0.1:8000", shell["URL"]).replace(" /backup", f" {tmp_path}/backup")
-        line, how = ["bash", "-c", known], {"env": shell, "cwd": tmp_path, "timeout": TURN_S}
+        line, how = ["bash", "-c", known], {"env": shell, "cwd": tmp_path, "timeout": START_S}
         done = subprocess.run(line, capture_output=True, stdin=subprocess.DEVNULL, check=False, **how)
         failed += [f"{page.name}: {known}: {(done.stdout + done.stderr)[:300]!r}"] * bool(done.returncode)
     assert not failed, "\n".join(failed)

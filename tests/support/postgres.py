@@ -68,9 +68,15 @@ class ServerProcess:
         finally:
             self._signal(signal.SIGCONT)
 
+    def crash(self) -> None:
+        """SIGKILL to every process of the server."""
+        assert self.process is not None
+        kill_whole(self.process.pid)
+        self.process.wait()
+
     def _signal(self, number: int) -> None:
         assert self.process is not None
-        for pid in [self.process.pid, *children(self.process.pid)]:
+        for pid in [self.process.pid, *_children(self.process.pid)]:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
@@ -101,7 +107,14 @@ class ServerProcess:
         self._temporary.cleanup()
 
 
-def children(pid: int) -> list[int]:
+def kill_whole(pid: int) -> None:
+    """SIGKILL to a server with all its processes: what it had in memory alone is gone."""
+    for each in (pid, *_children(pid)):
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+
+
+def _children(pid: int) -> list[int]:
     """The processes that this one has started."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
@@ -114,17 +127,23 @@ def children(pid: int) -> list[int]:
 class Postgres(ServerProcess):
     """PostgreSQL with trust on loopback and a superuser ``loom``."""
 
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs: Path, **options: str) -> None:
+        """Args: options: settings of the server, in place of those for tests, which lose power and nothing else."""
         super().__init__("postgres")
-        self._programs, self._data = programs, self.folder / "data"
+        self._programs, self._data, self._options = programs, self.folder / "data", options
 
     def _listens(self) -> bool:
         ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         return super()._listens() and subprocess.run(ready, check=False).returncode == 0
 
     @property
+    def store_url(self) -> str:
+        """The same, as Loom's own store takes it."""
+        return self.url.replace("+psycopg", "")
+
+    @property
     def url(self) -> str:
-        """For the superuser."""
+        """For the superuser, as SQLAlchemy takes it."""
         return f"postgresql+psycopg://loom@127.0.0.1:{self.port}/postgres"
 
     def prepare(self) -> None:
@@ -142,9 +161,14 @@ class Postgres(ServerProcess):
             "listen_addresses": "127.0.0.1",
             "max_connections": "300",
             "autovacuum": "off",  # it would take away the dead rows of a test that lasts longer than its naps, a minute
+            **self._options,
         }
         given = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         return [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port), *given]
+
+    def restart(self) -> None:
+        """Run it again behind a crash."""
+        self.spawn(self.command)
 
     def __enter__(self) -> "Postgres":
         self.prepare()

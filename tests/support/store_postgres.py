@@ -30,11 +30,10 @@ END $$
 
 def made(postgres: Postgres) -> str:
     """The URL of a database that is prepared."""
-    url = f"postgresql://loom@127.0.0.1:{postgres.port}/postgres"
-    engine = engine_of(url)
+    engine = engine_of(postgres.store_url)
     if engine.version() is None:
         engine.migrate()
-    return url
+    return postgres.store_url
 
 
 def emptied(url: str) -> str:

@@ -13,10 +13,11 @@ from loom_worker.core.values.ids import new_id
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.sessions import Message, NewSession
-from loom_worker.core.values.turns import Claim, Ending, NewTurn, Turn
+from loom_worker.core.values.turns import Claim, Ending, NewTurn, Step, Turn
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Final, Journal
+from loom_worker.store.journal import Entries, Final, Journal
+from loom_worker.store.memory import Memories
 from loom_worker.store.schema import metadata
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
@@ -123,3 +124,16 @@ def counts(database: Database) -> dict[str, int]:
             for name, table in metadata.tables.items()
             if name not in ("audit", "audit_chains", "audit_inbox", "metric_values", "workspace_depths", "depth_deltas")
         }
+
+
+def plain_turn(database: Database, session: str = "s1") -> None:
+    """A question as a client asks it, and an answer without tools: all that the store does for such a turn."""
+    Sessions(database).asked(WORKSPACE, session, "default")
+    new = (WORKSPACE, NewSession(id=session))
+    turn, _ = submit(database, LimitSettings(), new, NewTurn("How many orders are there?"), now_ms=NOW_MS)
+    claim = claimed(database, turn.lane)
+    Memories(database).load(turn.lane, limit=40, claim=claim)
+    texts = (ChatMessage("user", "How many orders are there?"), ChatMessage("assistant", "There are 20,353. " * 8))
+    said = tuple(message(0, claim, id=new_id("msg_"), chat=text) for text in texts)
+    steps = (Step(1, "matched", {"ids": ["a"]}, 1), Step(2, "reply", {"text": "There are 20,353."}, 1))
+    Journal(database).finish(claim, final(said=said, entries=Entries(steps=steps)))

@@ -7,35 +7,13 @@ from statistics import median
 import psycopg
 import pytest
 
-from loom_worker.core.settings import LimitSettings
-from loom_worker.core.values.chat import ChatMessage
-from loom_worker.core.values.ids import new_id
-from loom_worker.core.values.sessions import NewSession
-from loom_worker.core.values.turns import NewTurn, Step
 from loom_worker.store.database import Database
-from loom_worker.store.journal import Entries, Journal
-from loom_worker.store.memory import Memories
-from loom_worker.store.sessions import Sessions
-from loom_worker.store.submit import submit
 from tests.support.counting_proxy import CountingProxy
-from tests.unit.store.made import NOW_MS, WORKSPACE, claimed, final, message
+from tests.unit.store.made import plain_turn
 
 pytestmark = pytest.mark.heavy
 
 MOST_TRIPS, MOST_LOGGED_BYTES, TURNS = 14, 12_000, 50
-
-
-def plain_turn(database: Database) -> None:
-    """A question as a client asks it, and an answer without tools."""
-    Sessions(database).asked(WORKSPACE, "s1", "default")
-    new = (WORKSPACE, NewSession(id="s1"))
-    turn, _ = submit(database, LimitSettings(), new, NewTurn("How many orders are there?"), now_ms=NOW_MS)
-    claim = claimed(database, turn.lane)
-    Memories(database).load(turn.lane, limit=40, claim=claim)
-    texts = (ChatMessage("user", "How many orders are there?"), ChatMessage("assistant", "There are 20,353. " * 8))
-    said = tuple(message(0, claim, id=new_id("msg_"), chat=text) for text in texts)
-    steps = (Step(1, "matched", {"ids": ["a"]}, 1), Step(2, "reply", {"text": "There are 20,353."}, 1))
-    Journal(database).finish(claim, final(said=said, entries=Entries(steps=steps)))
 
 
 @pytest.fixture
