@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from functools import partial
 
 from loom_worker.core.errors import Unavailable
@@ -13,12 +14,14 @@ log = logging.getLogger(__name__)
 
 EVERY_S = 1.0
 """What a killed process has counted for longer than this is not lost."""
+FOLDS_EVERY_S = 5.0
+"""Each of some processes folds so often: together about once a second, which costs what one fold costs."""
 REST_S = 0.002
 """Pause where there is more to fold: the threads that wait to write come first."""
 
 
 class MetricsFlusher:
-    """Adds what was counted, and folds, once a second and when the process ends."""
+    """Adds what was counted, and folds, once a second, folds every few, and does both when the process ends."""
 
     def __init__(self, values: MetricValues, folding: Folding, recorder: Recorder = RECORDER) -> None:
         self._values = values
@@ -42,31 +45,38 @@ class MetricsFlusher:
             self._thread.join(timeout=2)
         self.flush()
 
-    def flush(self) -> bool:
-        """Add what was counted, and fold; while the database does not answer it is kept for the next time.
+    def flush(self, *, folds: bool = True) -> bool:
+        """Add what was counted, and perhaps fold; while the database does not answer it is kept for the next time.
 
         Returns:
             True if there is more to be folded.
         """
+        has_more = False
         with self._flushing:
             cells = self._recorder.take()
             try:
-                has_more = self._folding.fold(partial(self._values.put, cells=cells) if cells else None)
+                if folds:
+                    has_more = self._folding.fold(partial(self._values.put, cells=cells) if cells else None)
+                elif cells:
+                    self._values.add(cells)
             except Unavailable as error:
                 self._recorder.give_back(cells)
                 if not self._is_away:
                     log.warning("what was counted is kept until the database answers: %s", error)
-                self._is_away, has_more = True, False
+                self._is_away = True
             else:
                 self._is_away = False
         return has_more
 
     def _run(self) -> None:
+        folds_at_s = 0.0
         is_behind = has_more = True  # the ledger may have entries of an older Loom, which counted nothing
         while not self._stop.wait(REST_S if is_behind or has_more else EVERY_S):
             try:
                 is_behind = is_behind and self._values.add({})
-                has_more = self.flush()
+                folds = has_more or time.monotonic() >= folds_at_s
+                folds_at_s = time.monotonic() + FOLDS_EVERY_S if folds else folds_at_s
+                has_more = self.flush(folds=folds)
             except Unavailable as error:
                 is_behind = has_more = False  # the next flush that succeeds goes on with them
                 log.warning("what the ledger has is not counted yet: %s", error)

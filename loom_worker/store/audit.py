@@ -1,7 +1,7 @@
 """The audit: rows are noted in the transaction that does what they tell of, chained, listed, verified, pruned with age.
 
 A row is inserted into the inbox, where no transaction waits for another; a place in the chain of its workspace, with a
-hash, it gets within a second (``folding``), and before anybody reads the chain. Triggers (0011_audit.sql,
+hash, it gets within seconds (``folding``), and before anybody reads the chain. Triggers (0011_audit.sql,
 0033_folding.sql) refuse to change rows, and to remove any but those that the chain's row names as pruned, or as taken
 out of the inbox.
 """

@@ -43,12 +43,15 @@ def emptied(url: str) -> str:
     return url
 
 
-def another(url: str) -> str:
-    """The URL of a new database on the same server, with no tables yet."""
+def another(url: str, *, is_made: bool = False) -> str:
+    """The URL of a new database on the same server; with tables if it is to be made."""
     name = f"loom_{uuid.uuid4().hex}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
-    return f"{url.rpartition('/')[0]}/{name}"
+    found = f"{url.rpartition('/')[0]}/{name}"
+    if is_made:
+        engine_of(found).migrate()
+    return found
 
 
 def rows(url: str, query: str, *values: str) -> list[tuple[Any, ...]]:

@@ -61,24 +61,22 @@ def test_a_probe_of_a_worker_that_died_is_taken_over(valkey):
 
 
 def test_many_clients_together_never_exceed_the_rate(valkey_server, valkey):
-    end_s = time.monotonic() + 0.6
+    pairs = []
 
     def client(_number):
-        granted = []
         with valkey_server.client() as own:
             rates = RateLimiter(own)
-            while time.monotonic() < end_s:
+            while len(pairs) < 40:
                 before_s = time.monotonic()
                 if rates.take("x", RATE).wait_s == 0:
-                    granted.append((before_s, time.monotonic()))
-        return granted
+                    pairs.append((before_s, time.monotonic()))
 
-    granted = sorted(chain.from_iterable(at_once(client, range(8))), key=lambda pair: pair[1])
+    at_once(client, range(8))
+    granted = sorted(pairs, key=lambda pair: pair[1])
     # Each was granted between its two times, so six of them span at most from the earliest first to the latest last.
     sixes = [granted[n : n + RATE.calls + 1] for n in range(len(granted) - RATE.calls)]
     spans_s = [max(last_s for _, last_s in six) - min(first_s for first_s, _ in six) for six in sixes]
     assert min(spans_s) >= RATE.per_s
-    assert len(granted) >= 30
 
 
 def test_clients_that_wait_all_get_through(valkey_server, valkey):

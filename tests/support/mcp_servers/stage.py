@@ -24,7 +24,7 @@ CALLER = Caller("lane", "s", "w", "t", "c")
 class Stage:
     """The servers of one process."""
 
-    def __init__(self, *, timeout_s: float = 20.0, limits: Limits | None = None, **secrets: str) -> None:
+    def __init__(self, *, timeout_s: float = 60.0, limits: Limits | None = None, **secrets: str) -> None:
         self.kept: dict[str, str] = {}
         self.servers = McpServers(
             secrets=secrets,
@@ -37,7 +37,7 @@ class Stage:
     def tools(self, server: McpServer) -> dict[str, Tool]:
         """By the server's own names; AssertionError if anything is missing."""
         offer = self.servers.tools([server])
-        assert offer.problems == ()
+        assert offer.problems == (), offer.problems
         return {tool.spec.name.partition("__")[2]: tool for tool in offer.tools}
 
     def problem(self, server: McpServer) -> str:
