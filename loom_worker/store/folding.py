@@ -1,8 +1,8 @@
 """What turns only add to, folded into sums and chains: no transaction of a turn waits for the row of another.
 
 A turn that is accepted, or ends, inserts by how much depths change, how its patterns did, and its row of the audit.
-Each process looks every few seconds whether there are such rows, and folds a batch of them in one transaction: they are in
-the sums then and gone, or as they were. Readers of the sums add what is not folded yet.
+Each process looks every few seconds whether there are such rows, and folds a batch of them in one transaction: they are
+in the sums then and gone, or as they were. Readers of the sums add what is not folded yet.
 """
 
 from collections import Counter

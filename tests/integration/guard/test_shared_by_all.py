@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import time
-from itertools import chain
 
 import pytest
 
