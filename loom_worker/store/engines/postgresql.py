@@ -47,9 +47,9 @@ BASE_SCRIPTS, BASE_VERSION = ("tables.sql", "triggers.sql", "search.sql"), "0033
 BEGIN = "SELECT loom_begin(%s, %s, %s, %s, %s)"
 """Takes the lock; see migrations/postgresql/triggers.sql."""
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
-_SIZES = (
-    "SELECT relname, reltuples::bigint FROM pg_class "
-    "WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+_SIZES = (  # before its first ANALYZE, a table is -1 rows to the planner; behind a crash the other figure is 0
+    "SELECT pg_class.relname, greatest(n_live_tup, reltuples::bigint) FROM pg_class "
+    "JOIN pg_stat_user_tables ON relid = oid WHERE schemaname = current_schema()"
 )
 
 
@@ -151,7 +151,7 @@ class PostgresqlEngine:
             if "loom_version" not in _tables(connection):
                 return None
             size = connection.execute("SELECT pg_database_size(current_database())").fetchone()
-            rows = {name: max(0, rows) for name, rows in connection.execute(_SIZES) if name in schema.metadata.tables}
+            rows = {name: rows for name, rows in connection.execute(_SIZES) if name in schema.metadata.tables}
         return DatabaseSize(0 if size is None else int(size[0]), None, None, can_shrink=True, rows=rows)
 
     def defects(self, *, is_full: bool) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 Failures are known by their SQLSTATE alone: the driver's own text may hold the row that a statement was about.
 """
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,9 @@ except ImportError as missing:
         "LOOM_DATABASE_URL names a PostgreSQL server, and its driver is not installed: "
         "pip install 'psycopg[binary]>=3.2,<4' (the extra `postgresql` of Loom's package)"
     ) from missing
+
+# It logs errors that come behind another one, with the row that a statement was about.
+logging.getLogger("psycopg").setLevel(logging.CRITICAL)
 
 CONNECT_S = 5
 """How long to wait for a connection; a host that is gone does not refuse it."""

@@ -27,7 +27,9 @@ def alone(postgres_url: str) -> Iterator[Database]:
     database.close()
 
 
-def test_a_connection_whose_statements_were_refused_serves_on(alone: Database) -> None:
+def test_a_connection_whose_statements_were_refused_serves_on(
+    alone: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     add = PreparedStatement(insert(pairings), columns=pairings.c.keys())
     # Each is another statement: some are to be prepared just when the transaction fails before them.
     looks = [
@@ -52,3 +54,4 @@ def test_a_connection_whose_statements_were_refused_serves_on(alone: Database) -
         write(number)
     with alone.read() as tx:
         assert len(tx.execute(select(pairings.c.id)).all()) == 60
+    assert not [each for each in caplog.records if each.name.startswith("psycopg")], "they tell of rows"
