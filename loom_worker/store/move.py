@@ -66,8 +66,8 @@ def move(old_url: str, new_url: str, *, say: Callable[[str], None]) -> tuple[Com
             for table in TABLES:
                 first, *others = old.parts(table, new.writers)
                 apart = [beside.submit(_copy_apart, old_url, new_url, table, part) for part in others]
-                if copied := _copy(old, new, table, first) + sum(each.result() for each in apart):
-                    say(f"{table.name}: {copied:,} rows copied")
+                copied = _copy(old, new, table, first) + sum(each.result() for each in apart)
+                _tell(say, table, copied)
             sums = beside.submit(lambda: [_sum(counted, new, table) for table in TABLES])
             new.bring_back()
             say("indexes, constraints and triggers made")
@@ -134,6 +134,11 @@ def _begin(url: str, mark: MoveMark) -> None:
     with opened(url) as end, end.transaction():
         end.put_aside()
         end.mark(str(mark))
+
+
+def _tell(say: Callable[[str], None], table: Table, copied: int) -> None:
+    if copied:
+        say(f"{table.name}: {copied:,} rows copied")
 
 
 def _copy(old: MoveEnd, new: MoveEnd, table: Table, part: KeyRange) -> int:

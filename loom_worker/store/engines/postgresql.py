@@ -140,10 +140,7 @@ class PostgresqlEngine:
             with connected(self._url) as connection, connection.transaction():
                 connection.execute(MIGRATING)
                 if not _tables(connection):
-                    for script in BASE_SCRIPTS:
-                        connection.execute((FOLDER / script).read_bytes())
-                    connection.execute("CREATE TABLE loom_version (version_num VARCHAR(32) PRIMARY KEY)")
-                    connection.execute("INSERT INTO loom_version VALUES (%s)", (BASE_VERSION,))
+                    _make(connection)
             _migrate(self._url)
 
     def size(self) -> DatabaseSize | None:
@@ -184,9 +181,7 @@ class PostgresqlEngine:
             tx, pool = self._pool.connect(), self._pool.pool
             raw: Any = tx.connection.dbapi_connection
             try:
-                with raw.sending():
-                    for statement, values in begin:
-                        raw.execute(statement, values)
+                with raw.sending(*begin):
                     yield tx
                     ended = raw.execute("COMMIT")
                 if ended.statusmessage != "COMMIT":  # an error of a statement was caught on the way
@@ -238,6 +233,13 @@ def _require_version(connection: "psycopg.Connection[Any]") -> None:
 
 def _tables(connection: "psycopg.Connection[Any]") -> frozenset[str]:
     return frozenset(str(row[0]) for row in connection.execute(_TABLES))
+
+
+def _make(connection: "psycopg.Connection[Any]") -> None:
+    for script in BASE_SCRIPTS:
+        connection.execute((FOLDER / script).read_bytes())
+    connection.execute("CREATE TABLE loom_version (version_num VARCHAR(32) PRIMARY KEY)")
+    connection.execute("INSERT INTO loom_version VALUES (%s)", (BASE_VERSION,))
 
 
 def _migrate(url: str) -> None:

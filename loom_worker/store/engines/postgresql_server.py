@@ -152,9 +152,15 @@ class ServerConnection(psycopg.Connection[Any]):
     sent: psycopg.Pipeline
 
     @contextmanager
-    def sending(self) -> Iterator[None]:
-        """Until the end of the block, where all that was sent is waited for, ``execute`` does not wait."""
+    def sending(self, *first: tuple[str, tuple[object, ...]]) -> Iterator[None]:
+        """Until the end of the block, where all that was sent is waited for, ``execute`` does not wait.
+
+        Args:
+            first: statements to begin with, and their values.
+        """
         with self.pipeline() as self.sent:
+            for statement, values in first:
+                self.execute(statement, values)
             yield
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
