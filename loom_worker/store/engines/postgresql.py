@@ -201,9 +201,10 @@ class PostgresqlEngine:
         is_sound = raw.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
         with suppress(psycopg.Error):
             raw.execute("ROLLBACK")
+        is_gone = raw.closed or raw.broken
         if not is_sound:
             tx.invalidate()
-        if raw.closed or raw.broken:
+        if is_gone:
             # Statements past SQLAlchemy do not tell its pool that the server died, whose other connections died, too.
             self._pool.dispose()
 
