@@ -354,7 +354,7 @@ class ServerSettings:
     """Connections to the server of LOOM_DATABASE_URL; a file has none."""
 
     pool: int = setting("LOOM_DATABASE_POOL", Whole(1, 1000), 15)
-    """Most connections of a process. Six processes of `loom up` then need fewer than the 100 of a server's default."""
+    """Most connections of a process. Five processes of `loom up` then need fewer than the 100 of a server's default."""
     has_pooler: bool = setting("LOOM_DATABASE_POOLER", OneZero(), False)
     """Transactions of one connection may run in several sessions of the server: no statement is prepared in them."""
 

@@ -15,13 +15,13 @@ log = logging.getLogger(__name__)
 EVERY_S = 1.0
 """What a killed process has counted for longer than this is not lost."""
 FOLDS_EVERY_S = 5.0
-"""Each of some processes folds so often: together about once a second, which costs what one fold costs."""
+"""The five processes of `loom up` that fold do so about once a second together."""
 REST_S = 0.002
 """Pause where there is more to fold: the threads that wait to write come first."""
 
 
 class MetricsFlusher:
-    """Adds what was counted, and folds, once a second, folds every few, and does both when the process ends."""
+    """Adds what was counted once a second, folds every few seconds, and does both when the process ends."""
 
     def __init__(self, values: MetricValues, folding: Folding, recorder: Recorder = RECORDER) -> None:
         self._values = values

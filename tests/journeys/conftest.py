@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.agents import written
 from tests.support.messages_server import MessagesServer
-from tests.support.postgres import Postgres, postgres_folder
+from tests.support.postgres import started
 from tests.support.system import Json, System
 
 WEBHOOK_SECRET = "whsec_" + base64.b64encode(b"the default secret of this home.").decode()
@@ -57,10 +57,7 @@ def _store(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.config.getoption("store") == "sqlite":
         yield
         return
-    folder = postgres_folder()
-    if folder is None:
-        pytest.skip("PostgreSQL is not installed: no journey is made on it (Debian: apt install postgresql)")
-    with Postgres(folder) as server:
+    with started("no journey is made on it") as server:
         System.server = server.store_url
         yield
         System.server = None

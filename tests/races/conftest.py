@@ -6,15 +6,12 @@ import pytest
 
 from tests.races.crew import Crew
 from tests.support import store_postgres
-from tests.support.postgres import Postgres, postgres_folder
+from tests.support.postgres import started
 
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    folder = postgres_folder()
-    if folder is None:
-        pytest.skip("PostgreSQL is not installed: nothing races (Debian: apt install postgresql)")
-    with Postgres(folder) as server:
+    with started("nothing races") as server:
         yield store_postgres.made(server)
 
 

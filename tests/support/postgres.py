@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
+import pytest
+
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 
@@ -105,6 +107,16 @@ class ServerProcess:
     def close(self) -> None:
         """Remove its folder."""
         self._temporary.cleanup()
+
+
+@contextmanager
+def started(without: str) -> Iterator["Postgres"]:
+    """A server; what needs it is skipped where none is installed, and says what does not happen then."""
+    folder = postgres_folder()
+    if folder is None:
+        pytest.skip(f"PostgreSQL is not installed: {without} (Debian: apt install postgresql)")
+    with Postgres(folder) as server:
+        yield server
 
 
 def kill_whole(pid: int) -> None:

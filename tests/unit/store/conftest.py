@@ -10,7 +10,7 @@ from loom_worker.core.settings import Settings, from_env
 from loom_worker.store.database import Database
 from loom_worker.store.prepare import prepare
 from tests.support import store_postgres
-from tests.support.postgres import Postgres, postgres_folder
+from tests.support.postgres import started
 
 ON_A_FILE = frozenset(
     "test_backup test_database test_file test_migrations test_prepare test_retention_of_space test_usable_keys".split()
@@ -38,10 +38,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    folder = postgres_folder()
-    if folder is None:
-        pytest.skip("PostgreSQL is not installed: the store is tested on SQLite alone (Debian: apt install postgresql)")
-    with Postgres(folder) as server:
+    with started("the store is tested on SQLite alone") as server:
         yield store_postgres.made(server)
 
 
