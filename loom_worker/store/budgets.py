@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, Select, Text, bindparam, delete, func, insert, or_, select, tuple_, update
@@ -349,10 +350,13 @@ def _add(tx: Connection, changes: Mapping[Account, Amount], *, now_ms: int) -> N
     by_amount: dict[Amount, list[tuple[str, str, str]]] = {}
     for account, amount in changes.items():
         by_amount.setdefault(amount, []).append((account.level, account.key, account.window))
+    by_amount.pop(NOTHING, None)
+    if len(by_amount) > 1:  # each statement locks in order, but not all of them together
+        every = list(chain.from_iterable(by_amount.values()))
+        _locking(len(every)).put(tx, _places(every))
     for amount, accounts in by_amount.items():
-        if amount != NOTHING:
-            more = {f"more_{name}": getattr(amount, name) for name in Amount.__slots__}
-            _adding(len(accounts)).put(tx, {"now_ms": now_ms, **more, **_places(accounts)})
+        more = {f"more_{name}": getattr(amount, name) for name in Amount.__slots__}
+        _adding(len(accounts)).put(tx, {"now_ms": now_ms, **more, **_places(accounts)})
 
 
 def _places(accounts: Iterable[tuple[str, str, str]]) -> dict[str, str]:

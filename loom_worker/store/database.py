@@ -31,7 +31,7 @@ class Database:
         """Open lazily: nothing is connected before the first transaction.
 
         Args:
-            sync: "full" makes durable transactions survive power loss, "normal" only the death of processes.
+            sync: "full" makes durable transactions on a file survive power loss, "normal" only the death of processes.
             readers: most transactions that read a file at the same time.
             busy_timeout_s: how long to wait for another writer.
             server: how a server is connected to; a file needs none of it.
@@ -39,7 +39,7 @@ class Database:
         """
         self.process = process
         self.engine = engine_of(url, sync=sync, readers=readers, busy_timeout_s=busy_timeout_s, server=server)
-        self._sync = sync
+        self._syncs = ("full", "full") if is_server(url) else ("normal", sync)
 
     @classmethod
     def of(cls, settings: Settings, *, readers: int = 32, process: str = "") -> Self:
@@ -66,8 +66,8 @@ class Database:
 
         Args:
             lock: what nobody else may write meanwhile: all that is read here to decide what is written.
-            durable: the commit reaches the disk before it returns (unless LOOM_SQLITE_SYNC=normal). Others are
-                carried to the disk by the next durable one.
+            durable: the commit reaches the disk before it returns, in a file unless LOOM_SQLITE_SYNC=normal. Others
+                are carried to the disk by the next durable one; a server keeps them at once, too.
             is_timed: False leaves it out of the metrics. The transaction that stores them would otherwise give reason
                 for the next one, every second, in processes that do nothing.
 
@@ -81,7 +81,7 @@ class Database:
             done_s = time.perf_counter()
         if is_timed:
             metrics.WRITE_WAITS.observe(begun_s - asked_s)
-            metrics.COMMITS.observe(time.perf_counter() - done_s, self._sync if durable else "normal")
+            metrics.COMMITS.observe(time.perf_counter() - done_s, self._syncs[durable])
 
     def probe(self) -> None:
         """Return if turns can be read, and written as far as this process knows.
@@ -112,7 +112,7 @@ def engine_of(
     if is_server(url):
         from loom_worker.store.engines.postgresql import PostgresqlEngine
 
-        return PostgresqlEngine(url, sync=sync, busy_timeout_s=busy_timeout_s, server=server)
+        return PostgresqlEngine(url, busy_timeout_s=busy_timeout_s, server=server)
     from loom_worker.store.engines.sqlite import SqliteEngine
 
     return SqliteEngine(url, sync=sync, readers=readers, busy_timeout_s=busy_timeout_s)

@@ -54,8 +54,7 @@ class StoreServer:
     @property
     def environ(self) -> Mapping[str, str]:
         """The settings of processes of Loom that keep their store there, past a pooler if there is one."""
-        # Unlike a file, a server that dies loses what it has confirmed and not written.
-        found = {"LOOM_DATABASE_URL": self.url, "LOOM_SQLITE_SYNC": "full"}
+        found = {"LOOM_DATABASE_URL": self.url}
         if self._pooler is not None:
             pooled = self.url.replace(f":{self._server.port}/", f":{self._pooler_port}/")
             found |= {"LOOM_DATABASE_URL": pooled, "LOOM_DATABASE_POOLER": "1"}

@@ -40,7 +40,7 @@ class Crew:
     """Threads that run acts; each second one has a pool of connections of its own."""
 
     def __init__(self, url: str) -> None:
-        self.databases = [Database(url, sync="normal"), Database(url, sync="normal")]
+        self.databases = [Database(url), Database(url)]
         self._threads = ThreadPoolExecutor(MOST)
 
     def close(self) -> None:

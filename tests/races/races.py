@@ -1,14 +1,14 @@
 """Races: what each docstring says holds in every round, whoever comes first."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, insert, select
 
 from loom_worker.core.errors import BudgetSpent, Conflict, LoomError, Overruled, QueueFull
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.agent_versions import seen
-from loom_worker.core.values.budgets import Payer, ToolCallCount
+from loom_worker.core.values.budgets import Account, Amount, Grant, Payer, Reservation, Settlement, ToolCallCount
 from loom_worker.core.values.calls import Call
 from loom_worker.core.values.decisions import Decision
 from loom_worker.core.values.learned import LearnedLayer, NewVersion, Signature
@@ -18,11 +18,12 @@ from loom_worker.core.values.turns import Claim, Ending, NewTurn, Retry, Turn
 from loom_worker.store.agent_messages import AgentMessages
 from loom_worker.store.agent_versions import AgentVersions
 from loom_worker.store.approvals import decide
-from loom_worker.store.budgets import Budgets
+from loom_worker.store.budgets import Budgets, settle
 from loom_worker.store.calls import Calls
 from loom_worker.store.cancel import Cancelled, cancel
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
+from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.learned import AgentOf, LearnedLayers
 from loom_worker.store.ledger import Charge, Ledger
@@ -30,6 +31,7 @@ from loom_worker.store.schema import sessions, turns
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.shared_memory import KeyWrite, Namespace, SharedMemory
 from loom_worker.store.submit import retry, submit
+from loom_worker.store.tables import spending
 from loom_worker.store.workspaces import Workspaces
 from tests.races.crew import Act, Round
 from tests.support.agent_messages import message_of
@@ -202,6 +204,36 @@ class BudgetOverSessions:
         acts = [reserving(lane) for lane in self.lanes]
         acts[0](self.database)
         return acts, lambda got: refusals(got, BudgetSpent) == 1
+
+
+class SettlementsOfSeveralAccounts:
+    """Calls of four sessions had set something aside on one of two accounts, and are settled on both."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def round(self, n: int) -> Round:
+        both = (Account("agent", f"agent{n}", ""), Account("workspace", f"w{n}", ""))
+        with self.database.write(lock=WHOLE) as tx:
+            rows = [asdict(each) | asdict(Amount(tokens=18)) | {"changed_ms": 1} for each in both]
+            tx.execute(insert(spending), rows)
+
+        def settling(at: int) -> Act:
+            payer, held = Payer(f"w{n}", f"lane{at}", f"agent{n}"), (both[at % 2],)
+            settlement = Settlement(payer, Amount(tokens=1), (Reservation(held, Grant(Amount(tokens=9)), NOW_MS),))
+
+            def act(database: Database) -> None:
+                with database.write(lock=Lock.lane(payer.lane)) as tx:
+                    settle(tx, settlement, now_ms=NOW_MS)
+
+            return act
+
+        def is_right(got: list[Any]) -> bool:
+            with self.database.read() as tx:
+                left = tx.execute(select(spending.c.tokens).where(spending.c.key.in_([each.key for each in both])))
+                return got == [None] * 4 and left.scalars().all() == [4, 4]
+
+        return [settling(at) for at in range(4)], is_right
 
 
 class DisableBesideAClaim:

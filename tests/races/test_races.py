@@ -34,7 +34,11 @@ LOCKED: tuple[Make, ...] = (
     races.DeleteBesideSubmit,
     races.DisableBesideAClaim,
 )
-SAFE: tuple[Make, ...] = (races.KeyOverTwoSessions, races.BudgetOverSessions)
+SAFE: tuple[Make, ...] = (
+    races.KeyOverTwoSessions,
+    races.BudgetOverSessions,
+    races.SettlementsOfSeveralAccounts,
+)
 """Right by a unique index, and by locks of rows."""
 
 

@@ -148,7 +148,8 @@ class Engine(Protocol):
         """A transaction that commits at the end of the block.
 
         Args:
-            durable: the commit is on disk before it returns. Others reach the disk with the next durable one.
+            durable: the commit is on disk before it returns. Others survive the death of processes, and reach the
+                disk with the next durable one; a server, which may die before its clients, makes them durable, too.
             lock: what nobody else may write meanwhile.
         """
         ...

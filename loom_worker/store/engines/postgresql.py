@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.exc import DBAPIError
@@ -44,7 +44,7 @@ FOLDER = Path(__file__).parents[1] / "migrations/postgresql"
 BASE_SCRIPTS, BASE_VERSION = ("tables.sql", "triggers.sql", "search.sql"), "0033"
 """How a new database is made, and what version it has then; SQLite came to it by the migrations before."""
 
-BEGIN = "SELECT loom_begin(%s, %s, %s, %s, %s)"
+BEGIN = "SELECT loom_begin(%s, %s, %s, true, %s)"
 """Takes the lock; see migrations/postgresql/triggers.sql."""
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
 _SIZES = (  # before its first ANALYZE, a table is -1 rows to the planner; behind a crash the other figure is 0
@@ -63,19 +63,17 @@ class PostgresqlEngine:
         self,
         url: str,
         *,
-        sync: Literal["full", "normal"] = "full",
         busy_timeout_s: float = BUSY_TIMEOUT_S,
         server: ServerSettings,
     ) -> None:
         """Open lazily: nothing is connected before the first transaction.
 
         Args:
-            sync: "full" makes durable transactions wait for the server's disk (and for its synchronous standby).
             busy_timeout_s: how long to wait for another writer, and for a free connection.
             server: how many transactions there may be at the same time.
         """
         self.where = without_password(url)
-        self._url, self._sync, self._busy_timeout_s = url, sync, busy_timeout_s
+        self._url, self._busy_timeout_s = url, busy_timeout_s
         self._failures = FailureLog()
         self._pool = create_engine(
             "postgresql+psycopg://",
@@ -96,8 +94,9 @@ class PostgresqlEngine:
         return self._transaction((READ, ()))
 
     def write(self, *, durable: bool, lock: Lock) -> AbstractContextManager[Connection]:
-        is_durable, wait_ms = durable and self._sync == "full", int(self._busy_timeout_s * 1000)
-        return self._transaction(("BEGIN", ()), (BEGIN, (lock.kind, lock.workspace, lock.subject, is_durable, wait_ms)))
+        # Always durable: whoever goes on when the server has died counts on all that it had committed before.
+        wait_ms = int(self._busy_timeout_s * 1000)
+        return self._transaction(("BEGIN", ()), (BEGIN, (lock.kind, lock.workspace, lock.subject, wait_ms)))
 
     def probe(self) -> None:
         with self.read() as tx:

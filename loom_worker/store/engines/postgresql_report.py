@@ -16,6 +16,10 @@ SELECT current_setting('max_connections')::int - current_setting('superuser_rese
   (SELECT datconnlimit FROM pg_database WHERE datname = current_database()),
   (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> 'loom')
 """
+_OFF = (
+    "SELECT coalesce(string_agg(name, ', ' ORDER BY name), '') FROM pg_settings "
+    "WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'"
+)
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
 
 
@@ -31,6 +35,8 @@ class ServerReport:
     """How many Loom may open, all hosts together."""
     clock_ahead_s: float
     """How far its clock is ahead of this host's."""
+    off: str
+    """The settings, between commas, for whose sake it can lose what it has confirmed."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -41,6 +47,8 @@ class ServerReport:
         if abs(self.clock_ahead_s) > MOST_OFFSET_S:
             side = "ahead of" if self.clock_ahead_s > 0 else "behind"
             told.append(f"its clock is {abs(self.clock_ahead_s):.1f} s {side} this host's: synchronise both (NTP)")
+        if self.off:
+            told.append(f"a crash of it can lose what it has confirmed, and Loom counts on that: set to on: {self.off}")
         return tuple(told)
 
 
@@ -56,9 +64,10 @@ def report(url: str) -> ServerReport:
         offset_s = clock_s - (asked_s + time.time()) / 2
         most, of_role, of_database, others = _row(connection, _LIMITS)
         limits = (most - others, *(limit for limit in (of_role, of_database) if limit >= 0))
+        (off,) = _row(connection, _OFF)
         version = connection.info.parameter_status("server_version") or "unknown"
         is_open = _is_here(connection.info.hostaddr) or connection.info.get_parameters().get("sslmode") == "disable"
-        return ServerReport(version.split()[0], connection.pgconn.ssl_in_use, is_open, min(limits), offset_s)
+        return ServerReport(version.split()[0], connection.pgconn.ssl_in_use, is_open, min(limits), offset_s, off)
 
 
 def _row(connection: Any, query: str) -> Any:

@@ -45,7 +45,7 @@ def postgres_url() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def _on_server(postgres_url: str) -> Iterator[Database]:
     """One for all tests: it keeps the statements that SQLAlchemy compiled."""
-    opened = Database(postgres_url, sync="normal")
+    opened = Database(postgres_url)
     yield opened
     opened.close()
 

@@ -18,13 +18,13 @@ from loom_worker.core.errors import Unavailable
 from loom_worker.core.settings import from_env
 from loom_worker.core.values.chat import ChatMessage
 from loom_worker.store import schema
+from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
 from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Entries, Journal
 from loom_worker.store.prepare import prepare
 from loom_worker.store.search import Search
 from loom_worker.store.tables import pairings
-from loom_worker.store.turns import Turns
 from tests.support import store_postgres
 from tests.support.postgres import Postgres, started
 from tests.unit.store.made import WORKSPACE, final, message, plain_turn, running
@@ -116,15 +116,15 @@ def test_texts_of_any_length_are_kept_and_searched(database: Database) -> None:
         assert tx.execute(select(schema.messages.c.content)).scalar_one() == words
 
 
-def test_what_was_durable_outlives_a_server_that_is_killed_and_the_same_process_goes_on(
+def test_what_was_committed_outlives_a_server_that_is_killed_and_the_same_process_goes_on(
     server: Postgres, database: Database
 ) -> None:
-    turn = running(database).turn
+    claims = [running(database, f"s{n}") for n in range(100, 200)]
     server.crash()
     with pytest.raises(Unavailable, match="does not answer"):
         running(database, "s2")
     server.restart()
-    assert Turns(database).get(WORKSPACE, turn.id).status in ("queued", "in_progress")  # a claim is not durable
+    assert all(Claims(database).is_ours(claim) for claim in claims)
     running(database, "s2")
 
 
