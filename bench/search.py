@@ -11,10 +11,8 @@ import json
 import os
 import random
 import re
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
@@ -23,19 +21,16 @@ from typing import Any
 from sqlalchemy import insert, select, update
 
 from bench.stats import percentile
-from loom_worker.core.settings import from_env
+from bench.stores import STORES, analyze, figure
 from loom_worker.core.values.chat import ChatMessage
 from loom_worker.core.values.sessions import Message, NewSession
 from loom_worker.core.words import STOP_WORDS
 from loom_worker.store import rows
 from loom_worker.store.database import Database
 from loom_worker.store.engines.engine import WHOLE
-from loom_worker.store.prepare import prepare
 from loom_worker.store.schema import messages, sessions
 from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
-from tests.support import store_postgres
-from tests.support.postgres import Postgres, postgres_folder
 
 WORKSPACE = "bench"
 VOCABULARY, WORDS, ASKED = 20_000, 25, 400
@@ -53,9 +48,9 @@ def main() -> None:
     """Latency at --messages, spread over sessions and in one; then recall."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=100_000)
-    parser.add_argument("--store", choices=["sqlite", "postgresql"], default="sqlite")
+    parser.add_argument("--store", choices=STORES, default="sqlite")
     given = parser.parse_args()
-    count, database = given.messages, {"sqlite": file, "postgresql": server}[given.store]
+    count, database = given.messages, STORES[given.store]
     for per_session in sorted({500, min(10_000, count), count}):
         with database() as store:
             latencies(store, count=count, per_session=per_session)
@@ -65,30 +60,6 @@ def main() -> None:
     if data:
         with database() as store:
             recalls(store, json.loads(gzip.decompress((Path(data) / "dialogues" / "dialogues3.json.gz").read_bytes())))
-
-
-@contextmanager
-def server() -> Iterator[Database]:
-    """A new PostgreSQL server, with the settings that docs/postgresql.md advises."""
-    programs = postgres_folder()
-    if programs is None:
-        raise SystemExit("PostgreSQL is not installed (Debian: apt install postgresql)")
-    with (
-        Postgres(programs, autovacuum="on", shared_buffers="1GB", jit="off") as running,
-        closing(Database(store_postgres.made(running), sync="normal")) as store,
-    ):
-        yield store
-
-
-@contextmanager
-def file() -> Iterator[Database]:
-    """A new file in a temporary place."""
-    with tempfile.TemporaryDirectory() as home:
-        settings = from_env({"LOOM_HOME": home, "LOOM_SQLITE_SYNC": "normal"})
-        prepare(settings)
-        store = Database(settings.database_url, sync="normal")
-        yield store
-        store.close()
 
 
 def load(store: Database, name: str, said: Said) -> None:
@@ -104,13 +75,6 @@ def load(store: Database, name: str, said: Said) -> None:
             tx.execute(insert(messages), columns)
     with store.write(lock=WHOLE) as tx:
         tx.execute(update(sessions).where(sessions.c.lane == lane).values(next_seq=len(made) // 2 + 1))
-
-
-def analyze(store: Database) -> None:
-    """Have a server look at what was loaded, as it does by itself within minutes."""
-    if not store.engine.files:
-        with store.write(lock=WHOLE) as tx:
-            tx.exec_driver_sql("ANALYZE")
 
 
 def latencies(store: Database, *, count: int, per_session: int) -> None:
@@ -209,11 +173,6 @@ def plain(store: Database, dialogues: Sequence[Dialogue], dropped: frozenset[str
                 ids = {at.removeprefix(f"{dialogue['id']}/") for at in found}
                 shares.append(len(ids & set(asked["evidence"])) / len(asked["evidence"]))
     return sum(shares) / len(shares)
-
-
-def figure(name: str, value: float, unit: str, **more: object) -> None:
-    """Print one."""
-    print(json.dumps({"figure": name, "value": round(value, 2), "unit": unit, **more}), flush=True)
 
 
 class Talk:

@@ -4,10 +4,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from bench.load import burst, latencies, make_steady, warm_up
+from bench.load import HELLO, burst, latencies, make_steady, until_idle, warm_up
 from bench.report import Report
 from bench.scale import Scale
 from bench.stats import percentile
@@ -16,10 +17,13 @@ from loom_worker.core.settings import from_env
 from loom_worker.store.prepare import prepare
 from tests.support import store_postgres
 from tests.support.postgres import Postgres, postgres_folder
+from tests.support.until import until
 
 SESSIONS, ROUNDS = 50, 5
 PROCESSES = 2
 SLOW_MS = (5, 20)
+AWAY_S = 5.0
+"""For so long the server is dead."""
 DURABLE = {"fsync": "on", "full_page_writes": "on", "autovacuum": "on"}
 
 
@@ -52,6 +56,7 @@ def _whole(report: Report, scale: Scale, server: Postgres) -> None:
             for name, loom in both.items():
                 rates[name].append(burst(loom, scale.burst_turns, sessions=SESSIONS, prefix="s").per_s)
                 ended[name] += latencies(loom, scale.latency_turns // ROUNDS, sessions=SESSIONS, prefix="s")[1]
+        back_s = [_back(on_server, server) for _ in range(ROUNDS)]
     ratio = statistics.median(b / a for a, b in zip(*rates.values(), strict=True))
     for name in both:
         report.add(
@@ -60,6 +65,23 @@ def _whole(report: Report, scale: Scale, server: Postgres) -> None:
         for share in (50, 95):
             report.add(f"submit to end seen, p{share}, {name}", percentile(ended[name], share), "ms")
     report.add("turns/s on PostgreSQL to those on SQLite, median of rounds", ratio, "")
+    report.add("a killed server is back, to the first turn's end, median", statistics.median(back_s), "s")
+    report.add("the same, longest", max(back_s), "s")
+
+
+def _back(loom: System, server: Postgres) -> float:
+    """Seconds from the return of a server that was killed among many turns to the first one's end."""
+    for n in range(SESSIONS):
+        loom.client().submit(f"s-{n}", HELLO)
+    server.crash()
+    time.sleep(AWAY_S)
+    server.restart()
+    began_s = time.time()
+    query = "SELECT 1 FROM turns WHERE completed_ms >= ? LIMIT 1"
+    until(lambda: loom.rows(query, str(int(began_s * 1000))), 60, "a turn ends")
+    taken_s = time.time() - began_s
+    until_idle(loom)
+    return taken_s
 
 
 def _slow(report: Report, scale: Scale, slow_ms: int) -> None:
