@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from loom_worker.core import metrics
-from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed
+from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed, Unavailable
 from loom_worker.core.text import clean
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.facts import SPEAKER, Fact, LearnedFacts
@@ -88,6 +88,7 @@ def note(messages: Sequence[Message], rules: CompressionRules, known: Sequence[F
 
     Raises:
         Interrupted: this worker must stop.
+        Unavailable: the database did not answer.
     """
     tiers = rules.tiers or MemoryTiers()
     subject = person(session, tiers)
@@ -135,8 +136,8 @@ def _answered(
         if is_no_summary(answer.summary, request):
             answer = replace(answer, summary="")
         return answer, reply.model, spent, paid
-    except Interrupted:
-        raise
+    except (Interrupted, Unavailable):
+        raise  # the database is away: a summary without the model would stay
     except LoomError as error:
         log.warning("summary by date without the model: %s", error)
         return None, HEURISTIC, spent, paid

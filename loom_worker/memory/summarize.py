@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed
+from loom_worker.core.errors import Interrupted, LoomError, ProviderFailed, Unavailable
 from loom_worker.core.text import clean, without_middle
 from loom_worker.core.values.chat import ChatMessage, Reply, Request, Usage
 from loom_worker.core.values.json import Json
@@ -61,6 +61,7 @@ def of_part(messages: Sequence[Message], rules: CompressionRules, *, tokens: int
 
     Raises:
         Interrupted: this worker must stop.
+        Unavailable: the database did not answer.
     """
     most_tokens = min(max(tokens // PART, LEAST_TOKENS), MOST_TOKENS, max(rules.l2_tokens // 2, 1))
     return _written(
@@ -77,6 +78,7 @@ def of_notes(notes: str, rules: CompressionRules) -> Summary:
 
     Raises:
         Interrupted: this worker must stop.
+        Unavailable: the database did not answer.
     """
     most_tokens = max(rules.l2_tokens // DIGEST_PART, 1)
     return _written(
@@ -101,8 +103,8 @@ def _written(
         if is_no_summary(text, request):
             raise ProviderFailed("The compressor gave its instructions or a call of a tool for a summary.")
         return Summary(text, reply.model, spent, paid)
-    except Interrupted:
-        raise
+    except (Interrupted, Unavailable):
+        raise  # the database is away: a summary without the model would stay
     except LoomError as error:
         log.warning("summary without the model: %s", error)
         return Summary(alone(), HEURISTIC, spent, paid)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from loom_worker.agents.known import AgentSource
 from loom_worker.agents.load import Agents
-from loom_worker.core.errors import BadFile, Flaw, Invalid, LoomError, NotFound
+from loom_worker.core.errors import BadFile, Flaw, Invalid, LoomError, NotFound, Unavailable
 from loom_worker.core.values.agents import Agent
 from loom_worker.core.values.pages import Hit
 from loom_worker.core.values.sessions import Session, SessionPatch
@@ -95,6 +95,8 @@ class SessionChanges:
         """The names of an agent's tools; raises Invalid if it cannot work."""
         try:
             return tuple(tool.spec.name for tool in self.runtimes.tools(agent, version))
+        except Unavailable:
+            raise
         except LoomError as error:
             raise _broken(agent, error) from error
 

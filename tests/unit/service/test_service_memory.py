@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from loom_worker.agents.load import Agents
-from loom_worker.core.errors import BadSettings, Invalid, NotFound
+from loom_worker.core.errors import BadSettings, Invalid, NotFound, Unavailable
 from loom_worker.core.values.agents import Agent, Backend
 from loom_worker.core.values.sessions import NewSession, SessionPatch
 from loom_worker.core.values.turns import NewTurn
@@ -60,12 +60,16 @@ def test_the_choice_of_an_agent_that_is_gone_is_refused_and_the_rest_is_not(stag
 
 
 def test_an_agent_that_cannot_work_has_no_tools_to_choose_from(service: Service, out: Out) -> None:
-    out.refusal = BadSettings("the URL cannot be read")
-    for ask in (
+    asks = (
         lambda: service.tools("default", "default"),
         lambda: service.patch_session(WORKSPACE, "s1", SessionPatch(tools=("add",))),
-    ):
+    )
+    for ask in asks:
+        out.refusal = BadSettings("the URL cannot be read")
         with pytest.raises(Invalid, match="'default' cannot work: the URL cannot be read"):
+            ask()
+        out.refusal = Unavailable("The database does not answer.")  # which says nothing about the agent
+        with pytest.raises(Unavailable):
             ask()
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
-from loom_worker.core.errors import BudgetSpent, Interrupted, ProviderFailed
+from loom_worker.core.errors import BudgetSpent, Interrupted, LoomError, ProviderFailed, Unavailable
 from loom_worker.core.settings import Settings
 from loom_worker.core.stopping import Stopping
 from loom_worker.core.values.chat import ChatMessage, Request
@@ -271,9 +272,11 @@ def test_in_a_workspace_facts_about_whoever_writes_carry_the_users_name(room: Ro
     assert sorted(fact.text for fact in found) == ["maria lives in Berlin", "user of s2 lives in Rome"]
 
 
-def test_a_worker_that_must_stop_leaves_the_batch_to_the_next(room: Room) -> None:
+@pytest.mark.parametrize("failure", [Interrupted("stopping"), Unavailable("The database does not answer.")])
+def test_a_worker_that_stops_or_has_no_database_leaves_the_batch_to_the_next(room: Room, failure: LoomError) -> None:
     session = room.session(turns=8)
-    room.compress(session, by_kind(lambda _: Interrupted("stopping")))
+    with suppress(Unavailable):
+        room.compress(session, by_kind(lambda _: failure))
     assert (room.summaries(), room.facts()) == ([], [])
     room.compress(session, by_kind(answer(BERLIN)))
     assert (len(room.summaries()), len(room.facts())) == (1, 1)

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from loom_worker.core.errors import Interrupted, LoomError, Overloaded, ProviderFailed, StreamBroken
+from loom_worker.core.errors import Interrupted, LoomError, Overloaded, ProviderFailed, StreamBroken, Unavailable
 from loom_worker.core.values.chat import ChatMessage, StopReason
 from loom_worker.memory.summarize import MOST_TOKENS, of_notes, of_part
 from tests.unit.memory.summary.conversation import Says, count, means, message, talk
@@ -60,9 +60,10 @@ def test_a_reply_that_is_far_too_long_is_shortened() -> None:
     assert count(of_part(PART, means(Says(lambda _: long)), tokens=TOKENS).text) <= MOST_TOKENS
 
 
-def test_a_worker_that_stops_writes_no_summary_of_its_own() -> None:
-    with pytest.raises(Interrupted):
-        of_part(PART, means(Says(lambda _: Interrupted("stopping"))), tokens=TOKENS)
+@pytest.mark.parametrize("failure", [Interrupted("stopping"), Unavailable("The database does not answer.")])
+def test_a_worker_that_stops_or_has_no_database_writes_no_summary_of_its_own(failure: LoomError) -> None:
+    with pytest.raises(type(failure)):
+        of_part(PART, means(Says(lambda _: failure)), tokens=TOKENS)
 
 
 def test_summaries_are_a_fraction_of_what_they_are_about() -> None:
