@@ -46,6 +46,15 @@ class Burst:
 
 def burst(loom: Running, turns: int, *, sessions: int, prefix: str = "burst", ask: Ask = hello) -> Burst:
     """Submit as fast as CLIENTS connections can, and wait until nothing is left unfinished."""
+    began_s = time.perf_counter()
+    submit_all(loom, turns, sessions=sessions, prefix=prefix, ask=ask)
+    submitted_s = time.perf_counter() - began_s
+    until_idle(loom)
+    return Burst(turns, submitted_s, time.perf_counter() - began_s)
+
+
+def submit_all(loom: Running, turns: int, *, sessions: int, prefix: str, ask: Ask = hello) -> None:
+    """Submit as fast as CLIENTS connections can."""
 
     def submit(part: int) -> None:
         client = loom.client()
@@ -53,14 +62,10 @@ def burst(loom: Running, turns: int, *, sessions: int, prefix: str = "burst", as
             client.submit(f"{prefix}-{n % sessions}", ask(n))
 
     threads = [threading.Thread(target=submit, args=(part,)) for part in range(CLIENTS)]
-    began_s = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    submitted_s = time.perf_counter() - began_s
-    until_idle(loom)
-    return Burst(turns, submitted_s, time.perf_counter() - began_s)
 
 
 def until_idle(loom: Running) -> None:

@@ -69,10 +69,9 @@ def prepare(settings: Settings) -> bool:
         found = engine.version()
         _refuse_unfit(found, engine)
         engine.require_writable()
-        if found is not None and found >= schema.VERSION:
-            return False
-        engine.migrate()
-        return True
+        if is_older := found is None or found < schema.VERSION:
+            engine.migrate()
+        return engine.extend() or is_older
 
 
 def check(settings: Settings) -> None:

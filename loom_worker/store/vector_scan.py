@@ -1,4 +1,4 @@
-"""Vectors as they are stored, and the comparison of one with many: in SQLite by sqlite-vec, elsewhere with numpy.
+"""Vectors as they are stored, and how one is compared with many: by sqlite-vec, by pgvector, else with numpy.
 
 A vector is kept as one signed byte for each dimension, its largest number as 127. Cosine similarity does not depend on
 a vector's length, so no factor is kept; rounding moves it by less than 0.01, and a vector takes a quarter of the room.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Float, Select, func
+from sqlalchemy import ColumnElement, Connection, Float, Select, column, func, select, table
 
 from loom_worker.store.dialect import is_postgresql
 
@@ -24,6 +24,9 @@ LARGEST = 127
 
 CHUNK = 4_096
 """Vectors that numpy compares at a time."""
+
+_embeddings = table("message_embeddings", column("n"), column("embedding"))
+_EMBEDDINGS = select(func.to_regclass(_embeddings.name).is_not(None))
 
 Near = tuple[int, float]
 """Number of a message, and how near it is: the cosine of the angle, -1 to 1."""
@@ -49,11 +52,28 @@ class SqliteVec:
     name = "sqlite-vec"
 
     def nearest(self, tx: Connection, found: Select[Any], query: bytes, *, k: int) -> list[Near]:
-        n, vector = found.selected_columns
-        angle = func.vec_distance_cosine(func.vec_int8(vector), func.vec_int8(query), type_=Float).label("distance")
-        rows = tx.execute(found.with_only_columns(n, angle).order_by(angle, n.desc()).limit(k)).all()
-        # Two vectors of zeros alone have no angle.
-        return [(row[0], 1.0 - row[1]) for row in rows if row[1] is not None]
+        _, vector = found.selected_columns
+        distance = func.vec_distance_cosine(func.vec_int8(vector), func.vec_int8(query), type_=Float)
+        return _nearest(tx, found, distance, k)
+
+
+class Pgvector:
+    """Compares inside PostgreSQL, with pgvector, as ``migrations/postgresql/vectors.sql`` prepares it."""
+
+    name = "pgvector"
+
+    def nearest(self, tx: Connection, found: Select[Any], query: bytes, *, k: int) -> list[Near]:
+        n, _ = found.selected_columns
+        wanted = select(func.loom_vector(query)).scalar_subquery()  # made once, not for each row
+        distance = func.cosine_distance(_embeddings.c.embedding, wanted, type_=Float)
+        return _nearest(tx, found.where(_embeddings.c.n == n), distance, k)
+
+
+def _nearest(tx: Connection, found: Select[Any], distance: ColumnElement[float], k: int) -> list[Near]:
+    n, _ = found.selected_columns
+    rows = tx.execute(found.with_only_columns(n, distance).order_by(distance, n.desc()).limit(k)).all()
+    # A vector of zeros has no angle to any other: NULL to sqlite-vec, NaN to pgvector.
+    return [(row[0], 1.0 - row[1]) for row in rows if row[1] is not None and row[1] == row[1]]
 
 
 class NumpyScan:
@@ -80,8 +100,10 @@ class NumpyScan:
 
 
 def scan_of(tx: Connection) -> VectorScan:
-    """What compares vectors on this connection; the extension is loaded into it if it can be."""
-    return SqliteVec() if not is_postgresql(tx) and _is_loaded(tx) else NumpyScan()
+    """What compares vectors on this connection; sqlite-vec is loaded into it if it can be."""
+    if is_postgresql(tx):
+        return Pgvector() if tx.execute(_EMBEDDINGS).scalar() else NumpyScan()
+    return SqliteVec() if _is_loaded(tx) else NumpyScan()
 
 
 def packed(vector: Vector) -> bytes:

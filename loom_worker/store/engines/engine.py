@@ -182,6 +182,10 @@ class Engine(Protocol):
         """Bring its schema to this code's version, all or nothing."""
         ...
 
+    def extend(self) -> bool:
+        """Make what needs an extension, if the database has that; True if something was made."""
+        ...
+
     def size(self) -> DatabaseSize | None:
         """Measure it; None if there is none yet."""
         ...

@@ -238,6 +238,8 @@ class PostgresqlEnd(MoveEnd):
         for table, column in self.all(_COUNTING):
             sequence = f"pg_get_serial_sequence('{table}', '{column}')"
             self.run(f'SELECT setval({sequence}, max("{column}")) FROM "{table}" HAVING count(*) > 0')
+        if self.all("SELECT to_regproc('loom_embed_rest')") != [(None,)]:
+            self.run("SELECT loom_embed_rest()")
         self.run("ANALYZE")
 
     def _belongings(self) -> list[tuple[str, str]]:

@@ -44,6 +44,8 @@ FOLDER = Path(__file__).parents[1] / "migrations/postgresql"
 BASE_SCRIPTS, BASE_VERSION = ("tables.sql", "triggers.sql", "search.sql"), "0033"
 """How a new database is made, and what version it has then; SQLite came to it by the migrations before."""
 
+VECTORS_SCRIPT = "vectors.sql"
+_LACKS_VECTORS = "SELECT to_regtype('vector') IS NOT NULL AND to_regclass('message_embeddings') IS NULL"
 BEGIN = "SELECT loom_begin(%s, %s, %s, true, %s)"
 """Takes the lock; see migrations/postgresql/triggers.sql."""
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
@@ -141,6 +143,14 @@ class PostgresqlEngine:
                 if not _tables(connection):
                     _make(connection)
             _migrate(self._url)
+
+    def extend(self) -> bool:
+        with connected(self._url) as connection, connection.transaction():
+            connection.execute(MIGRATING)
+            row = connection.execute(_LACKS_VECTORS).fetchone()
+            if is_missing := row == (True,):
+                connection.execute((FOLDER / VECTORS_SCRIPT).read_bytes())
+        return is_missing
 
     def size(self) -> DatabaseSize | None:
         with connected(self._url) as connection:

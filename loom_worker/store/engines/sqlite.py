@@ -198,6 +198,10 @@ class SqliteEngine:
                 raise
             raise Unavailable(f"{self._file} {failure.text}; {failure.fix}", failure.slug) from error
 
+    def extend(self) -> bool:
+        """Extensions are loaded into connections, and keep nothing in the file."""
+        return False
+
     def size(self) -> DatabaseSize | None:
         return sqlite_space.sizes(self._file) if self._file.exists() else None
 

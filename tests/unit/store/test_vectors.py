@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import count as numbers
 
 import pytest
@@ -12,12 +13,15 @@ from loom_worker.core.values.chat import ChatMessage, Usage
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.store.database import Database
 from loom_worker.store.engines.engine import WHOLE
+from loom_worker.store.engines.move_ends import opened
 from loom_worker.store.journal import Journal
 from loom_worker.store.ledger import Charge, Ledger
+from loom_worker.store.move import TABLES
 from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions
-from loom_worker.store.vector_scan import NumpyScan, SqliteVec, VectorScan, packed, scan_of
+from loom_worker.store.vector_scan import NumpyScan, Pgvector, VectorScan, packed, scan_of
 from loom_worker.store.vectors import MessageVectors, Reach, Unembedded
+from tests.support import store_postgres
 from tests.unit.store.made import NOW_MS, WORKSPACE, final, message, running
 
 MODEL = "scripted/hash"
@@ -46,19 +50,20 @@ def embed(database: Database, lane: str, found: Sequence[Sequence[float]], *, mo
     return list(due.texts)
 
 
-def test_here_the_extension_can_be_loaded(database: Database) -> None:
+OWN = {"sqlite": "sqlite-vec", "postgresql": "numpy", "pgvector": "pgvector"}
+
+
+@pytest.fixture(params=["own", "numpy"])
+def scan(request: pytest.FixtureRequest, database: Database, engine: str) -> VectorScan:
+    """What the database has, and what is there in any case."""
     with database.read() as tx:
-        assert scan_of(tx).name == {"SQLite": "sqlite-vec", "PostgreSQL": "numpy"}[database.engine.name]
+        own = scan_of(tx)  # loads sqlite-vec into the connection
+    assert own.name == OWN[engine]
+    return own if request.param == "own" else NumpyScan()
 
 
-@pytest.mark.parametrize("scan", [SqliteVec(), NumpyScan()], ids=lambda scan: scan.name)
 class TestBothScans:
     def nearest(self, database: Database, lane: str, query: Sequence[float], scan: VectorScan, k: int = 9) -> list[int]:
-        if isinstance(scan, SqliteVec):
-            if database.engine.name != "SQLite":
-                pytest.skip("sqlite-vec is an extension of SQLite")
-            with database.read() as tx:
-                assert scan_of(tx).name == scan.name  # loads it
         return [n for n, _ in MessageVectors(database, scan=scan).nearest(Reach(lane), MODEL, query, k=k)]
 
     def test_the_nearest_comes_first(self, database: Database, scan: VectorScan) -> None:
@@ -87,6 +92,22 @@ class TestBothScans:
         lane = told(database, "a", "b")
         [_, east] = embed(database, lane, [(0.0, 0.0), EAST])
         assert self.nearest(database, lane, EAST, scan) == [east]
+
+
+@pytest.mark.heavy
+def test_vectors_that_no_trigger_has_seen_are_compared_byte_for_byte(pgvector_url: str) -> None:
+    """Those that a move brought, and those that were there before the extension."""
+    every_byte = [n / 127 for n in range(-127, 128)]
+    with closing(Database(store_postgres.emptied(pgvector_url))) as database:
+        lane = told(database, "a")
+        [n] = embed(database, lane, [every_byte])
+        with database.write(lock=WHOLE) as tx:
+            tx.exec_driver_sql("DELETE FROM message_embeddings")
+        nearest = MessageVectors(database, scan=Pgvector()).nearest
+        assert nearest(Reach(lane), MODEL, every_byte, k=1) == ()
+        with opened(pgvector_url) as end, end.transaction():
+            end.finish(TABLES)
+        assert nearest(Reach(lane), MODEL, every_byte, k=1) == ((n, pytest.approx(1.0)),)
 
 
 @pytest.mark.cases("wrong", [[], [float("nan"), 1.0], [1.0, float("nan")], [float("inf")], [0.1] * 8_193])
