@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from loom_worker.core.values.cutting import entries, fit
+from loom_worker.core.values.ids import lasted_ms
 from loom_worker.core.values.json import Json, rfc3339
 
 CallStatus = Literal["pending", "running", "completed", "failed", "timeout", "denied", "cancelled", "unknown"]
@@ -78,9 +79,7 @@ class Call:
     @property
     def duration_ms(self) -> int | None:
         """Milliseconds from claim to result, None while it runs."""
-        if self.started_ms is None or self.finished_ms is None:
-            return None
-        return self.finished_ms - self.started_ms
+        return lasted_ms(self.started_ms, self.finished_ms)
 
     def brief(self) -> "Call":
         """As lists hold it: little of its arguments and its result."""

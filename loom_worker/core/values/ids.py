@@ -58,6 +58,14 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def lasted_ms(began_ms: int | None, ended_ms: int | None) -> int | None:
+    """Milliseconds between two moments of the store, None while one of them is missing.
+
+    0 where the second is the earlier one: another process may have looked at its clock for it, and then waited.
+    """
+    return None if began_ms is None or ended_ms is None else max(0, ended_ms - began_ms)
+
+
 def now_us() -> int:
     """Microseconds since 1970, the unit of the times of spans."""
     return time.time_ns() // 1_000

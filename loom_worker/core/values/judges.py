@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import dump, items, size_bytes
+from loom_worker.core.values.ids import lasted_ms
 from loom_worker.core.values.json import Json
 
 JudgeType = Literal["llm", "contains", "regex", "json_schema", "grounded", "python"]
@@ -123,9 +124,7 @@ class Verdict:
     @property
     def duration_ms(self) -> int | None:
         """Milliseconds from claim to result; None where it never ran, or has not ended."""
-        if self.started_ms is None or self.finished_ms is None:
-            return None
-        return self.finished_ms - self.started_ms
+        return lasted_ms(self.started_ms, self.finished_ms)
 
     def as_json(self, threshold: float) -> Json:
         """An entry of a Turn's ``judge.verdicts``; ``threshold``: the score from which on it is passed."""

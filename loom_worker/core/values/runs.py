@@ -6,6 +6,7 @@ from typing import Literal
 
 from loom_worker.core.values.chat import Usage
 from loom_worker.core.values.cutting import FIELD_BYTES, cut_mark, entries, fit, text
+from loom_worker.core.values.ids import lasted_ms
 from loom_worker.core.values.json import Json, rfc3339
 from loom_worker.core.values.schedules import Firing
 from loom_worker.core.values.traces import NO_TRACE, TurnTrace
@@ -107,7 +108,7 @@ class RunStage:
             "output_ref": None if self.output_ref is None else self.output_ref["ref"],
             "error": self.error,
             "usage": self.usage.as_json(),
-            "duration_ms": None if self.completed_ms is None else self.completed_ms - self.created_ms,
+            "duration_ms": lasted_ms(self.created_ms, self.completed_ms),
             "created_at": rfc3339(self.created_ms),
             "completed_at": rfc3339(self.completed_ms),
         }
@@ -176,7 +177,7 @@ class Run:
     @property
     def duration_ms(self) -> int | None:
         """From its acceptance to its end."""
-        return None if self.completed_ms is None else self.completed_ms - self.created_ms
+        return lasted_ms(self.created_ms, self.completed_ms)
 
     def brief(self) -> "Run":
         stages = tuple(stage.brief() for stage in self.stages[:LISTED_STAGES])
@@ -227,7 +228,7 @@ def agent_results(stages: Sequence[RunStage]) -> list[Json]:
             "stage": stage.key,
             "output_text": stage.output_text,
             "cost_usd": 0.0 if stage.is_reused else _usd(stage.usage),
-            "duration_ms": None if stage.completed_ms is None else stage.completed_ms - stage.created_ms,
+            "duration_ms": lasted_ms(stage.created_ms, stage.completed_ms),
         }
         for stage in stages
         if stage.status == "completed" and stage.role not in ("approval", "validation")

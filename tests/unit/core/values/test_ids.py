@@ -1,9 +1,10 @@
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_worker.core.values.ids import new_id, now_ms, sortable_id
+from loom_worker.core.values.ids import lasted_ms, new_id, now_ms, sortable_id
 
 MS = st.integers(0, 2**48 - 1)
 CHANCE = st.integers(0, 2**80 - 1)
@@ -31,3 +32,10 @@ def test_an_id_of_now_lies_between_those_of_the_moments_around_it() -> None:
 def test_ids_of_one_millisecond_sort_as_they_were_made() -> None:
     made = [new_id("turn_") for _ in range(1000)]
     assert made == sorted(set(made))
+
+
+@pytest.mark.parametrize(
+    ("began_ms", "ended_ms", "lasted"), [(10, 14, 4), (14, 14, 0), (14, 10, 0), (None, 10, None), (10, None, None)]
+)
+def test_nothing_lasts_less_than_no_time(began_ms: int | None, ended_ms: int | None, lasted: int | None) -> None:
+    assert lasted_ms(began_ms, ended_ms) == lasted
