@@ -55,22 +55,21 @@ def _fill(store: Database, count: int, busy: int, each: int) -> None:
     """So many sessions, the first of which wait for their turns."""
     kind = f"c{count}"
     turn = made.submitted(store, kind, input="How many orders are there?")
-    at = _upto(count)
-    name = literal(f"{kind}-").concat(cast(at.c.n, String))
+    at, name = _named(kind, count)
     _copy(store, sessions, sessions.c.lane == turn.lane, at, lane=name, id=name, queue_depth=literal(0))
-    at, place = _upto(busy), _upto(each)
-    name = literal(f"{kind}-").concat(cast(at.c.n, String))
-    own = literal("turn_").concat(name).concat("-").concat(cast(place.c.n, String))
+    (at, name), (place, own) = _named(kind, busy), _named("turn", each)
+    own = own.concat("-").concat(name)
     _copy(store, turns, turns.c.id == turn.id, at, place, id=own, lane=name, session_id=name, seq=place.c.n)
     while Folding(store).fold():
         pass
     analyze(store)
 
 
-def _upto(count: int) -> Any:
-    """The numbers from 1 to count."""
+def _named(kind: str, count: int) -> tuple[Any, Any]:
+    """The numbers from 1 to count, and a name for each."""
     first = select(literal(1, Integer).label("n")).cte(recursive=True)
-    return first.union_all(select(first.c.n + 1).where(first.c.n < count))
+    numbers = first.union_all(select(first.c.n + 1).where(first.c.n < count))
+    return numbers, literal(f"{kind}-").concat(cast(numbers.c.n, String))
 
 
 def _copy(store: Database, table: Table, is_copied: Any, *places: Any, **changed: Any) -> None:

@@ -10,7 +10,7 @@ from loom_worker.core.log_context import turn_ids
 from loom_worker.core.values.audit import NOT_RUN
 from loom_worker.core.values.calls import CANCELLED, Call
 from loom_worker.core.values.children import OutputRef
-from loom_worker.core.values.ids import new_id, now_us
+from loom_worker.core.values.ids import lasted_ms, new_id, now_us
 from loom_worker.core.values.json import Json
 from loom_worker.core.values.notifications import Delivery
 from loom_worker.core.values.patterns import PatternUse
@@ -308,11 +308,10 @@ def measure(turn: Turn, state: TurnState) -> None:
     Args:
         turn: as every reader finds it, with all of its calls.
     """
-    ended_ms = turn.completed_ms or turn.created_ms
-    metrics.TURN_DURATION.observe((ended_ms - turn.created_ms) / 1000, turn.status)
+    metrics.TURN_DURATION.observe((lasted_ms(turn.created_ms, turn.completed_ms) or 0) / 1000, turn.status)
     metrics.TURN_RUN.observe(turn.run_ms / 1000, turn.status)
-    if turn.started_ms is not None:
-        metrics.TURN_QUEUE_WAIT.observe((turn.started_ms - turn.created_ms) / 1000)
+    if (waited_ms := lasted_ms(turn.created_ms, turn.started_ms)) is not None:
+        metrics.TURN_QUEUE_WAIT.observe(waited_ms / 1000)
     if turn.first_token_ms is not None:
         metrics.TURN_FIRST_TOKEN.observe(turn.first_token_ms / 1000)
     for call in turn.calls:
