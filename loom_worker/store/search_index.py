@@ -19,9 +19,6 @@ LONG = 2_000
 MOST_ROWS = 900
 """Messages that are taken for all terms together, the newest for each, in a session of more than LONG messages. A term
 that so many hold says little, and this bounds the cost of a search, whatever the session's length."""
-DENSE = 4
-"""A session is dense if, between its first message and its last, at most this many times its own messages were written
-in all sessions."""
 MOST_DATED, DATED_LANES = 2_000, 20
 """The newest messages of a range of time that are looked at in a session, and the sessions in which it is done."""
 MOST_WRITTEN = 200
@@ -80,12 +77,12 @@ class TermIndex(Protocol):
         """For each term the numbers of the messages that hold it, in any order."""
 
     def newest(
-        self, tx: Connection, lanes: Sequence[str], wanted: Sequence[Term], *, most: int, dense: tuple[int, int] | None
+        self, tx: Connection, lanes: Sequence[str], wanted: Sequence[Term], *, most: int, size: int
     ) -> list[list[int]]:
         """For each term the newest messages that hold it, the newest first.
 
         Args:
-            dense: first and last message of the session, if it is one alone and most messages between are its own.
+            size: messages of the sessions, or about as many.
         """
 
 
@@ -97,9 +94,7 @@ def holding(tx: Connection, lanes: SearchedLanes, wanted: Sequence[Term]) -> lis
     index: TermIndex = TsvectorIndex() if is_postgresql(tx) else Fts5Index()
     if lanes.size <= LONG:
         return index.all(tx, lanes.keys, wanted)
-    ends = _ends(tx, lanes.keys[0]) if len(lanes.keys) == 1 else None
-    dense = ends if ends and ends[1] - ends[0] < DENSE * lanes.size else None
-    return index.newest(tx, lanes.keys, wanted, most=MOST_ROWS // len(wanted), dense=dense)
+    return index.newest(tx, lanes.keys, wanted, most=MOST_ROWS // len(wanted), size=lanes.size)
 
 
 def dated(tx: Connection, lanes: SearchedLanes, between: tuple[int, int]) -> tuple[list[int], int]:

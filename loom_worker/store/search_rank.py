@@ -54,9 +54,8 @@ LONGEST = 100_000
 WORD = 6
 """Characters of a word and the space behind it."""
 _WHEN = re.compile(
-    r"\d|\b(?:ago|yesterday|today|tonight|tomorrow|last|next|weeks?|weekend|months?|years?|recently|since|just)\b",
-    re.IGNORECASE,
-)
+    r"\d|\b(?:ago|yesterday|today|tonight|tomorrow|last|next|weeks?|weekend|months?|years?|recently|since|just)\b"
+)  # in lower case, which takes half the time of ignoring case
 _NAMED = re.compile(r"(?<=[a-zß-ÿ,'’] )[A-ZÀ-Þ][^\W\d_]+")  # inside a sentence
 
 
@@ -219,7 +218,7 @@ def worth(text: str, *, is_by_subject: bool = False, people: Collection[str] = (
     """
     asks = text.rstrip().endswith(QUESTION_MARKS)
     names = any(name.lower() not in people for name in _NAMED.findall(text[:NEAR]))
-    told = 1 + SPECIFIC * (names + bool(_WHEN.search(text[:NEAR])))
+    told = 1 + SPECIFIC * (names + bool(_WHEN.search(text[:NEAR].lower())))
     return (QUESTION if asks else 1.0) * (1 + AUTHOR if is_by_subject else 1.0) * told
 
 

@@ -7,9 +7,14 @@ from sqlalchemy import Connection
 from loom_worker.store.search_words import Term
 
 WINDOWS = (("block", 12), ("part", 15))
-"""What the index holds of a message beside its words: which 2**12 and which 2**15 numbers it is among. The newest two
-blocks, then the newest two parts, are asked before all: the index knows no order, and of a word that one message in
-ten holds it would give 30,000 out of 300,000, each of which is read."""
+"""What the index holds of a message beside its words: which 2**12 and which 2**15 numbers it is among. In more than
+SHORT messages the newest two blocks, then the newest two parts, are asked before all: the index knows no order, and of
+a word that one message in ten holds it would give 30,000 out of 300,000, each of which is read."""
+SHORT = 1 << 14
+"""Up to so many messages a statement that gives all is no slower, even for a word that one message in ten holds."""
+SPARSE = 16
+"""Sessions that hold fewer than one in so many of the messages around them are asked for as a whole, so that others'
+messages, however many there are, do not make a search slow."""
 LIKELY = 16
 """Two parts are asked if for each message that two blocks gave they would have to give no more than this."""
 FEW = 4
@@ -28,7 +33,10 @@ _HELD_OF_MANY = (
     "JOIN (SELECT number, loom_query(forms) AS query FROM unnest(CAST(%s AS text[])) WITH ORDINALITY "
     "AS given (forms, number) OFFSET 0) AS asked ON search @@ query"
 )
-_LAST = "SELECT max((SELECT max(n) FROM messages WHERE lane = key)) FROM unnest(CAST(%s AS text[])) AS key"
+_ENDS = (
+    "SELECT coalesce(min((SELECT min(n) FROM messages WHERE lane = key)), 0), "
+    "coalesce(max((SELECT max(n) FROM messages WHERE lane = key)), 0) FROM unnest(CAST(%s AS text[])) AS key"
+)
 
 
 class TsvectorIndex:
@@ -41,12 +49,18 @@ class TsvectorIndex:
         return _held(tx, _HELD_OF_MANY, wanted, (list(lanes), _forms(wanted)))
 
     def newest(
-        self, tx: Connection, lanes: Sequence[str], wanted: Sequence[Term], *, most: int, dense: tuple[int, int] | None
+        self, tx: Connection, lanes: Sequence[str], wanted: Sequence[Term], *, most: int, size: int
     ) -> list[list[int]]:
         """As ``TermIndex`` has it."""
-        last = dense[1] if dense else tx.exec_driver_sql(_LAST, (list(lanes),)).scalar_one() or 0
-        within = {kind: _any_of(kind, (last >> bits, (last >> bits) - 1)) for kind, bits in WINDOWS}
-        within["all"] = _any_of("lane", lanes) if len(lanes) <= FEW else ""
+        are_few = len(lanes) <= FEW
+        within = {"all": _any_of("lane", lanes) if are_few else ""}
+        if size > SHORT or not are_few:
+            first, last = tx.exec_driver_sql(_ENDS, (list(lanes),)).one()
+            if last - first < SPARSE * size:
+                near = {kind: _any_of(kind, (last >> bits, (last >> bits) - 1)) for kind, bits in WINDOWS}
+                within = near | within
+            elif not are_few:
+                return [sorted(each, reverse=True)[:most] for each in self.all(tx, lanes, wanted)]
         found: list[list[int]] = [[] for _ in wanted]
         for kind, words in within.items():
             left = [number for number, held in enumerate(found) if len(held) < most]
@@ -55,7 +69,7 @@ class TsvectorIndex:
             if left:
                 terms = [wanted[number] for number in left]
                 held = _held(tx, _HELD, terms, (_forms(terms), words, list(lanes), most))
-                found = [held[left.index(number)] if number in left else ours for number, ours in enumerate(found)]
+                found = [held[left.index(number)] if number in left else known for number, known in enumerate(found)]
         return found
 
 

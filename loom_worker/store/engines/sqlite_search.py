@@ -6,10 +6,18 @@ from sqlalchemy import Connection
 
 from loom_worker.store.search_words import Term
 
+DENSE = 4
+"""A session is dense if, between its first message and its last, at most this many times its own messages were written
+in all sessions."""
+
 # FTS5's own bm25() counts each word over all sessions first: 5 ms at 100,000 messages, and other people's words would
 # move the scores.
 _HOLDING = "SELECT {number}, rowid FROM messages_fts5 WHERE messages_fts5 MATCH ?"
 _NEWEST = f"SELECT * FROM ({_HOLDING} ORDER BY rowid DESC LIMIT {{most}})"
+_ENDS = (
+    "SELECT coalesce((SELECT min(n) FROM messages WHERE lane = ?), 0), "
+    "coalesce((SELECT max(n) FROM messages WHERE lane = ?), 0)"
+)
 # With the lane as a term, FTS5 walks all of the lane for each word. Where most messages around are the lane's anyway,
 # it is cheaper to look each up in the lane's index.
 _NEWEST_DENSE = (
@@ -28,12 +36,13 @@ class Fts5Index:
         return _held(tx, _HOLDING, [(_of(lanes, term),) for term in wanted], most=0)
 
     def newest(
-        self, tx: Connection, lanes: Sequence[str], wanted: Sequence[Term], *, most: int, dense: tuple[int, int] | None
+        self, tx: Connection, lanes: Sequence[str], wanted: Sequence[Term], *, most: int, size: int
     ) -> list[list[int]]:
         """As ``TermIndex`` has it."""
-        if dense is None:
+        first, last = tx.exec_driver_sql(_ENDS, (lanes[0], lanes[0])).one()
+        if len(lanes) > 1 or last - first >= DENSE * size:
             return _held(tx, _NEWEST, [(_of(lanes, term),) for term in wanted], most=most)
-        each = [(_SEARCHED.format(match(term)), *dense, lanes[0]) for term in wanted]
+        each = [(_SEARCHED.format(match(term)), first, last, lanes[0]) for term in wanted]
         return _held(tx, _NEWEST_DENSE, each, most=most)
 
 

@@ -155,12 +155,11 @@ def test_in_a_long_session_the_newest_are_found_however_far_back(
     say(database, *(f"{'rare ' * (n < 3)}{'often' * (n % 2)}" for n in range(40)))
     say(database, *("often rare" for _ in range(40)), session="s2")
     monkeypatch.setattr(search_index, "MOST_ROWS", 8)
-    mirror, wanted, size = mirrored(database), terms("often rare"), search_index.LONG + 1
+    mirror, wanted, size = mirrored(database), terms("often rare"), postgresql_search.SHORT + 1
     expected = held(database, wanted, size=size)
     assert [len(each) for each in expected] == [4, 3]
-    for dense in (0, 1_000_000):
-        monkeypatch.setattr(search_index, "DENSE", dense)
-        assert held(mirror, wanted, size=size) == expected
+    for long in (search_index.LONG + 1, size):
+        assert held(mirror, wanted, size=long) == expected
     with mirror.write() as tx:
         for n in (10, 20):  # some of ours far behind the rest
             later = messages.c.session_id == "s1", messages.c.content == "often", messages.c.n > n
@@ -168,6 +167,24 @@ def test_in_a_long_session_the_newest_are_found_however_far_back(
     for windows in ((("block", 12), ("part", 15)), (("block", 12),), ()):
         monkeypatch.setattr(postgresql_search, "WINDOWS", windows)
         assert [len(each) for each in held(mirror, wanted, size=size)] == [4, 3]
+
+
+@pytest.mark.parametrize("sparse", [0, 16])
+@pytest.mark.parametrize("few", [0, 4], ids=["as one of many", "as one of few"])
+def test_the_newest_are_found_whatever_stands_around_them(
+    database: Database, mirrored: Mirrored, monkeypatch: pytest.MonkeyPatch, few: int, sparse: int
+) -> None:
+    for n in range(4):
+        say(database, f"often {n}", "rare" if n < 2 else "often")
+        say(database, *("often rare" for _ in range(9)), session="s2")
+    monkeypatch.setattr(search_index, "MOST_ROWS", 8)
+    monkeypatch.setattr(postgresql_search, "FEW", few)
+    monkeypatch.setattr(postgresql_search, "SPARSE", sparse)
+    wanted, mirror = terms("often rare"), mirrored(database)
+    for size in (search_index.LONG + 1, postgresql_search.SHORT + 1):
+        expected = held(database, wanted, size=size)
+        assert [len(each) for each in expected] == [4, 2]
+        assert held(mirror, wanted, size=size) == expected
 
 
 def test_vectors_are_compared(database: Database, mirrored: Mirrored) -> None:

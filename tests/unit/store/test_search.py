@@ -13,6 +13,7 @@ from loom_worker.core.values.pages import Hit
 from loom_worker.store import search_index, search_passages
 from loom_worker.store.database import Database
 from loom_worker.store.dialect import is_postgresql
+from loom_worker.store.engines import postgresql_search, sqlite_search
 from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.journal import Journal
 from loom_worker.store.schema import messages
@@ -227,10 +228,11 @@ def test_however_a_long_session_is_searched_only_its_own_messages_are_found(
         say(database, f"common ours {n}", "ours common", session="s1")
         say(database, f"common theirs {n}", "theirs common", session="s2")
     whole = held(database, "common", size=10)
-    monkeypatch.setattr(search_index, "DENSE", dense)
+    monkeypatch.setattr(sqlite_search, "DENSE", dense)
     assert len(whole) == 10
-    assert held(database, "common", size=search_index.LONG + 1) == sorted(whole, reverse=True)
-    assert held(database, "theirs", size=search_index.LONG + 1) == []
+    for size in (search_index.LONG, postgresql_search.SHORT):
+        assert held(database, "common", size=size + 1) == sorted(whole, reverse=True)
+        assert held(database, "theirs", size=size + 1) == []
 
 
 def passages(database: Database, question: str) -> list[list[str]]:
