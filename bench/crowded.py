@@ -8,11 +8,12 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
-from sqlalchemy import Integer, String, Table, cast, insert, literal, select
+from sqlalchemy import FromClause, Integer, String, Table, cast, insert, literal, select, true
 
-from bench.stores import STORES, analyze, figure
+from bench.stores import STORES, figure, vacuum
 from loom_worker.core.settings import LimitSettings
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.turns import NewTurn
@@ -62,7 +63,7 @@ def _fill(store: Database, count: int, busy: int, each: int) -> None:
     _copy(store, turns, turns.c.id == turn.id, at, place, id=own, lane=name, session_id=name, seq=place.c.n)
     while Folding(store).fold():
         pass
-    analyze(store)
+    vacuum(store)
 
 
 def _named(kind: str, count: int) -> tuple[Any, Any]:
@@ -75,7 +76,8 @@ def _named(kind: str, count: int) -> tuple[Any, Any]:
 def _copy(store: Database, table: Table, is_copied: Any, *places: Any, **changed: Any) -> None:
     """A row once for each place, with other values."""
     values = [changed.get(column.name, column) for column in table.c]
-    query = select(*values).select_from(table, *places).where(is_copied)
+    source: FromClause = reduce(lambda joined, place: joined.join(place, true()), places, table)
+    query = select(*values).select_from(source).where(is_copied)
     with store.write(lock=WHOLE) as tx:
         tx.execute(insert(table).from_select([column.name for column in table.c], query))
 

@@ -21,7 +21,7 @@ from typing import Any
 from sqlalchemy import insert, select, update
 
 from bench.stats import percentile
-from bench.stores import STORES, analyze, figure
+from bench.stores import STORES, figure, vacuum
 from loom_worker.core.values.chat import ChatMessage
 from loom_worker.core.values.sessions import Message, NewSession
 from loom_worker.core.words import STOP_WORDS
@@ -85,7 +85,7 @@ def latencies(store: Database, *, count: int, per_session: int) -> None:
     for name in names:
         said = [(f"{name}-{n}", ("user", "assistant")[n % 2], talk.sentence(WORDS), 1) for n in range(per_session)]
         load(store, name, said)
-    analyze(store)
+    vacuum(store)
     told = {"messages": count, "messages_in_session": per_session}
     figure("index and insert", (time.perf_counter() - began_s) / count * 1e6, "us a message", **told)
     search, taken_ms = Search(store), []
@@ -107,7 +107,7 @@ def scope_latencies(store: Database, *, count: int, per_session: int = 500) -> N
     names = [f"s{number}" for number in range(count // per_session)]
     for name in names:
         load(store, name, [(f"{name}-{n}", "user", talk.sentence(WORDS), 1) for n in range(per_session)])
-    analyze(store)
+    vacuum(store)
     lane, search = Sessions(store).get(WORKSPACE, names[-1]).lane, Search(store)
     for when in ("", " in May 2023"):
         taken_ms = []

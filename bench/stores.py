@@ -5,9 +5,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+import psycopg
+
 from loom_worker.core.settings import from_env
 from loom_worker.store.database import Database
-from loom_worker.store.engines.engine import WHOLE
 from loom_worker.store.prepare import prepare
 from tests.support import store_postgres
 from tests.support.postgres import Postgres, postgres_folder
@@ -40,11 +41,11 @@ def file() -> Iterator[Database]:
 STORES = {"sqlite": file, "postgresql": server}
 
 
-def analyze(store: Database) -> None:
-    """Have a server look at what was loaded, as it does by itself within minutes."""
+def vacuum(store: Database) -> None:
+    """Have a server look at what was loaded, and drop what was replaced, as it does by itself within minutes."""
     if not store.engine.files:
-        with store.write(lock=WHOLE) as tx:
-            tx.exec_driver_sql("ANALYZE")
+        with psycopg.connect(store.engine.where, autocommit=True) as server:
+            server.execute("VACUUM (ANALYZE)")
 
 
 def figure(name: str, value: float, unit: str, **more: object) -> None:
