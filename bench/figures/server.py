@@ -21,7 +21,7 @@ from tests.support.until import until
 
 SESSIONS, ROUNDS = 50, 5
 PROCESSES = 2
-SLOW_MS = (5, 20)
+SLOW_MS = (5, 20, 50)
 IN_HAND = 300
 """Turns submitted before the server dies; they come faster than they end."""
 AWAY_S = 5.0
