@@ -15,8 +15,8 @@ in all sessions."""
 _HOLDING = "SELECT {number}, rowid FROM messages_fts5 WHERE messages_fts5 MATCH ?"
 _NEWEST = f"SELECT * FROM ({_HOLDING} ORDER BY rowid DESC LIMIT {{most}})"
 _ENDS = (
-    "SELECT coalesce((SELECT min(n) FROM messages WHERE lane = ?), 0), "
-    "coalesce((SELECT max(n) FROM messages WHERE lane = ?), 0)"
+    "SELECT coalesce((SELECT min(n) FROM messages WHERE lane = ?1), 0), "
+    "coalesce((SELECT max(n) FROM messages WHERE lane = ?1), 0)"
 )
 # With the lane as a term, FTS5 walks all of the lane for each word. Where most messages around are the lane's anyway,
 # it is cheaper to look each up in the lane's index.
@@ -39,11 +39,12 @@ class Fts5Index:
         self, tx: Connection, lanes: Sequence[str], wanted: Sequence[Term], *, most: int, size: int
     ) -> list[list[int]]:
         """As ``TermIndex`` has it."""
-        first, last = tx.exec_driver_sql(_ENDS, (lanes[0], lanes[0])).one()
-        if len(lanes) > 1 or last - first >= DENSE * size:
-            return _held(tx, _NEWEST, [(_of(lanes, term),) for term in wanted], most=most)
-        each = [(_SEARCHED.format(match(term)), first, last, lanes[0]) for term in wanted]
-        return _held(tx, _NEWEST_DENSE, each, most=most)
+        if len(lanes) == 1:
+            first, last = tx.exec_driver_sql(_ENDS, (lanes[0],)).one()
+            if last - first < DENSE * size:
+                each = [(_SEARCHED.format(match(term)), first, last, lanes[0]) for term in wanted]
+                return _held(tx, _NEWEST_DENSE, each, most=most)
+        return _held(tx, _NEWEST, [(_of(lanes, term),) for term in wanted], most=most)
 
 
 def match(term: Term) -> str:
