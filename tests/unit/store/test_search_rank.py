@@ -173,7 +173,13 @@ def test_a_question_counts_less_than_what_is_told() -> None:
 
 @pytest.mark.parametrize(
     "telling",
-    ["We went there last week", "We went there 2 times", "We went to Oslo by ship", "We went there yesterday"],
+    [
+        "We went there last week",
+        "We went there 2 times",
+        "We went to Oslo by ship",
+        "We went there yesterday",
+        "YESTERDAY we did",
+    ],
 )
 def test_what_tells_a_time_or_a_name_is_worth_more_than_small_talk(telling: str) -> None:
     assert worth(telling) > worth("We went there by ship") == worth("Great to hear, Ann", people={"ann"})
