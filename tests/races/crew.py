@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import psycopg
 from sqlalchemy.exc import SQLAlchemyError
 
-from loom_worker.core.errors import LoomError
+from loom_worker.core.errors import LoomError, Unavailable
 from loom_worker.store.database import Database
 from loom_worker.store.engines.postgresql_server import StatementRefused
 
@@ -21,7 +21,9 @@ Round = tuple[Sequence[Act], Callable[[list[Any]], bool]]
 """What is done at one moment, and whether its results are right, refusals among them."""
 
 UNKNOWN = (SQLAlchemyError, psycopg.Error, StatementRefused)
-"""Errors that no act may end with."""
+"""What the store lets through only by a mistake of ours."""
+NEVER = (*UNKNOWN, Unavailable)
+"""Errors that no act may end with: the server is there, and a deadlock is one that our locks did not prevent."""
 _EMPTY = """
 CREATE OR REPLACE FUNCTION loom_lock(kind text, space text, subject text)
 RETURNS void LANGUAGE plpgsql AS 'BEGIN END'
@@ -54,7 +56,7 @@ class Crew:
         for n in range(rounds):
             acts, is_right = race.round(n)
             results = self._at_once(acts)
-            if any(isinstance(each, UNKNOWN) for each in results) or not is_right(results):
+            if not _are_right(results, is_right):
                 yield n, results
 
     def _at_once(self, acts: Sequence[Act]) -> list[Any]:
@@ -69,6 +71,15 @@ class Crew:
 
         begun = [self._threads.submit(run, act, self.databases[at % 2]) for at, act in enumerate(acts)]
         return [each.result(WAIT_S) for each in begun]
+
+
+def _are_right(results: list[Any], is_right: Callable[[list[Any]], bool]) -> bool:
+    try:
+        return not any(isinstance(each, NEVER) for each in results) and is_right(results)
+    except (AttributeError, TypeError):  # an error stands where the race looks at a result
+        if any(isinstance(each, LoomError) for each in results):
+            return False
+        raise
 
 
 @contextmanager
