@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.messages_server import Hang, MessagesServer
 from tests.support.messages_wire import answer, sse
+from tests.support.processes import stop
 from tests.support.system import System, plain_agent, spoken
 from tests.support.until import until
 
@@ -24,7 +25,7 @@ FROZEN_S = 6.0
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
     """Stop a process for FROZEN_S, or longer if the block takes longer."""
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     thaws_s = time.monotonic() + FROZEN_S
     try:
         yield

@@ -14,6 +14,7 @@ from types import TracebackType
 
 import pytest
 
+from tests.support.processes import stop
 from tests.support.until import until
 from tests.support.webhook_receiver import unused_port
 
@@ -65,23 +66,24 @@ class ServerProcess:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Every process of the server stands still meanwhile."""
-        self._signal(signal.SIGSTOP)
+        assert self.process is not None
+        stop(self.process.pid)  # it starts no more of them
+        children = _children(self.process.pid)
+        for pid in children:
+            with suppress(ProcessLookupError):
+                stop(pid)
         try:
             yield
         finally:
-            self._signal(signal.SIGCONT)
+            for pid in (self.process.pid, *children):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def crash(self) -> None:
         """SIGKILL to every process of the server."""
         assert self.process is not None
         kill_whole(self.process.pid)
         self.process.wait()
-
-    def _signal(self, number: int) -> None:
-        assert self.process is not None
-        for pid in [self.process.pid, *_children(self.process.pid)]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
 
     def _listens(self) -> bool:
         assert self.process is not None

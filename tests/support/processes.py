@@ -7,14 +7,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.support.until import until
+
 
 def is_alive(pid: int) -> bool:
     """True for a process that runs; a zombie that nobody reaped is dead."""
+    return _state(Path(f"/proc/{pid}")) not in ("Z", "")
+
+
+def _state(process: Path) -> str:
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return (process / "stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):  # gone before the file was opened, or while it was read
-        return False
-    return state != "Z"
+        return ""
+
+
+def stop(pid: int) -> None:
+    """Send SIGSTOP, and wait until each thread stands still: until then a busy machine lets some of them go on."""
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: _runs_no_thread(pid), 10, f"process {pid} stands still")
+
+
+def _runs_no_thread(pid: int) -> bool:
+    return {_state(thread) for thread in Path(f"/proc/{pid}/task").glob("*")} <= {"T", "Z", ""}
 
 
 def looping(setup: str = "", *, says: str = "up") -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """The one place that builds objects: cheap to import, and whole when built."""
 
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from loom_worker.lanes import keys
 from loom_worker.runtime import build
 from loom_worker.service.service import Service
 from loom_worker.tasks import worker
+from tests.support.processes import stop
 from tests.support.until import until
 from tests.support.valkey import Valkey
 
@@ -122,7 +122,7 @@ def test_a_redis_that_stands_still_is_told_in_time_and_hides_nothing_else(settin
     with Valkey() as server, closing(build.service(replace(settings, redis_url=server.url))) as service:
         assert all(service.figures.all()["known"].values())
         assert server.process is not None
-        server.process.send_signal(signal.SIGSTOP)
+        stop(server.process.pid)
         began_s = time.monotonic()
         assert any(problem.startswith("redis") for problem in service.health.problems())
         assert time.monotonic() - began_s < 2
