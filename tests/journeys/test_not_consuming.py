@@ -61,11 +61,21 @@ def test_workers_that_take_no_turns_are_named_and_replaced_and_the_turn_is_answe
     before = system.children
     control = app_at(embedded_url(system.home), system.home).control
 
-    def deaf() -> set[str]:
+    def deaf() -> list[str]:
         replies = control.cancel_consumer("turn", reply=True, timeout=5.0, limit=len(TAKERS) + 1)
-        return {name.partition("@")[0] for reply in replies for name, said in reply.items() if "ok" in said}
+        told = [name for reply in replies for name, said in reply.items() if "ok" in said]
+        takers = [name for name in told if name.partition("@")[0] in TAKERS]
+        return takers if len(takers) == len(TAKERS) else []
 
-    until(lambda: deaf() >= set(TAKERS), 30, "both workers have stopped consuming")
+    takers = until(deaf, 30, "both workers have stopped consuming")
+    inspect = control.inspect(takers, timeout=5.0, limit=len(TAKERS))
+
+    def at_rest() -> bool:
+        # What they took before may wait for their threads, and a thread that has run it looks for another lane itself.
+        told = inspect.reserved() or {}, inspect.active() or {}  # a task goes from the first to the second
+        return all(len(each) == len(TAKERS) and not any(each.values()) for each in told)
+
+    until(at_rest, 30, "they have nothing left to run")
     turn_id = system.submit("unheard", "Does anybody listen?")
 
     def refusal() -> str:
