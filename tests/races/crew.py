@@ -20,9 +20,7 @@ Act = Callable[[Database], Any]
 Round = tuple[Sequence[Act], Callable[[list[Any]], bool]]
 """What is done at one moment, and whether its results are right, refusals among them."""
 
-UNKNOWN = (SQLAlchemyError, psycopg.Error, StatementRefused)
-"""What the store lets through only by a mistake of ours."""
-NEVER = (*UNKNOWN, Unavailable)
+NEVER = (SQLAlchemyError, psycopg.Error, StatementRefused, Unavailable)
 """Errors that no act may end with: the server is there, and a deadlock is one that our locks did not prevent."""
 _EMPTY = """
 CREATE OR REPLACE FUNCTION loom_lock(kind text, space text, subject text)
@@ -66,7 +64,7 @@ class Crew:
             barrier.wait(WAIT_S)
             try:
                 return act(database)
-            except (LoomError, *UNKNOWN) as error:
+            except (LoomError, *NEVER) as error:
                 return error
 
         begun = [self._threads.submit(run, act, self.databases[at % 2]) for at, act in enumerate(acts)]

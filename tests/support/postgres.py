@@ -67,17 +67,14 @@ class ServerProcess:
     def frozen(self) -> Iterator[None]:
         """Every process of the server stands still meanwhile."""
         assert self.process is not None
-        stop(self.process.pid)  # it starts no more of them
-        children = _children(self.process.pid)
-        for pid in children:
-            with suppress(ProcessLookupError):
-                stop(pid)
         try:
+            stop(self.process.pid)  # it starts no more of them
+            for child in _children(self.process.pid):
+                with suppress(ProcessLookupError):
+                    stop(child)
             yield
         finally:
-            for pid in (self.process.pid, *children):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
+            _signal_whole(self.process.pid, signal.SIGCONT)
 
     def crash(self) -> None:
         """SIGKILL to every process of the server."""
@@ -149,9 +146,13 @@ def _copied(package: Path, home: str) -> Path:
 
 def kill_whole(pid: int) -> None:
     """SIGKILL to a server with all its processes: what it had in memory alone is gone."""
+    _signal_whole(pid, signal.SIGKILL)
+
+
+def _signal_whole(pid: int, number: int) -> None:
     for each in (pid, *_children(pid)):
         with suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
+            os.kill(each, number)
 
 
 def _children(pid: int) -> list[int]:
