@@ -14,8 +14,8 @@ KILLS = frozenset({"kill", "tree", "crash", "term"})
 """They end processes."""
 DISTURBS = frozenset({"broker", "flush", "swallow", "stop", "lock", "full", "database", "starved"})
 """They take turns from workers that go on living. Repeated messages, queues and clocks must cost nothing."""
-JUST_BEFORE_S = 2.0
-"""What ended so short before its process' death may not have been saved: a commit on a busy machine."""
+JUST_BEFORE_S = 5.0
+"""What ended so short before its process' death may not have been saved: a busy machine took 2 s for two commits."""
 TO_NOTICE_S = 2.0
 """Until what was under way when a process died has come to rest."""
 TO_SEE_S = 5.0
