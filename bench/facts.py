@@ -174,7 +174,7 @@ def _told(database: Database, user: str, said: Any) -> str:
     with database.write(lock=WHOLE) as tx:
         tx.execute(insert(messages), [rows.message_columns(each, lane=session.lane) for each in made])
         last_n = tx.exec_driver_sql("SELECT max(n) FROM messages").scalar_one()
-        tx.execute(insert(memory), {"lane": session.lane, "first_n": last_n + 1})
+        tx.execute(insert(memory), {"lane": session.lane, "first_n": last_n + 1, "due_ms": 1})
     compress(database, session.lane, Scripted(said), batch_size=2)
     return session.lane
 

@@ -32,7 +32,6 @@ from loom_worker.store import ledger, rows
 from loom_worker.store import turn_statements as statements
 from loom_worker.store.database import Database
 from loom_worker.store.dated_summaries import add_dated
-from loom_worker.store.dialect import upsert
 from loom_worker.store.engines.engine import WHOLE, Lock
 from loom_worker.store.fact_changes import learn
 from loom_worker.store.fence import check_fence
@@ -53,12 +52,8 @@ AHEAD_MS = 60_000
 
 _OURS = memory.c.lane == bindparam("our_lane")
 
-_held = upsert(memory).values({name: bindparam(name) for name in ("lane", "held_by", "held_ms")})
-_HOLD = _held.on_conflict_do_update(
-    index_elements=["lane"], set_={"held_by": _held.excluded.held_by, "held_ms": _held.excluded.held_ms}
-)
-_seen = bindparam("seen_due_ms", type_=BigInteger)
-_is_over = bindparam("is_done") & (func.coalesce(memory.c.due_ms, 0) == func.coalesce(_seen, 0))
+_HOLD = update(memory).where(_OURS).values(held_by=bindparam("holder"), held_ms=bindparam("since_ms"))
+_is_over = bindparam("is_done") & (memory.c.due_ms == bindparam("seen_due_ms", type_=BigInteger))
 _LET_GO = (
     update(memory)
     .where(_OURS, memory.c.held_by == bindparam("holder"))
@@ -98,7 +93,7 @@ class MemoryClaim:
 
     session: Session
     state: MemoryState
-    due_ms: int | None
+    due_ms: int
     turn: TracedTurn | None = None
     """The turn with whose end it became due, whose trace tells of it."""
 
@@ -183,23 +178,21 @@ class Memories:
             alive: living workers. The claim of any other worker, or of this one itself, is taken over.
 
         Returns:
-            None if another living worker has the claim, or the session is deleted.
+            None if it is not due, another living worker has the claim, or the session is deleted. A claim on a memory
+            that is not due would outlive its worker's death, for nobody looks at it again.
         """
         with self._database.write(lock=Lock.lane(lane)) as tx:
             owner = find_lane(tx, lane)
             row = statements.MEMORY.first(tx, {"our_lane": lane})
-            if owner is None:
+            if owner is None or row is None or row["due_ms"] is None:
                 return None
-            if row is not None and row["held_by"] != worker and row["held_by"] in alive:
+            if row["held_by"] != worker and row["held_by"] in alive:
                 return None
-            tx.execute(_HOLD, {"lane": lane, "held_by": worker, "held_ms": now_ms})
-            state, due_ms = (rows.memory_state(row), row["due_ms"]) if row is not None else (MemoryState(), None)
-            turn = last_ended(tx, lane, until_ms=due_ms or now_ms)
-        return MemoryClaim(rows.session(owner), state, due_ms, turn)
+            tx.execute(_HOLD, {"our_lane": lane, "holder": worker, "since_ms": now_ms})
+            turn = last_ended(tx, lane, until_ms=row["due_ms"])
+        return MemoryClaim(rows.session(owner), rows.memory_state(row), row["due_ms"], turn)
 
-    def release(
-        self, lane: str, worker: str, *, is_done: bool, seen_due_ms: int | None, again_ms: int | None = None
-    ) -> bool:
+    def release(self, lane: str, worker: str, *, is_done: bool, seen_due_ms: int, again_ms: int | None = None) -> bool:
         """Give the right to compress back, if this worker still has it.
 
         Args:

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import select
 
 from loom_worker.core.errors import Fenced, Invalid, NotFound
 from loom_worker.core.values.budgets import usd
@@ -20,7 +21,19 @@ from tests.support.at_once import at_once
 from tests.support.refused import REFUSED
 from tests.support.sql_heard import heard
 from tests.support.work_counted import counted
-from tests.unit.store.made import NOW_MS, SPENT, WORKSPACE, claimed, counts, final, message, running, said, submitted
+from tests.unit.store.made import (
+    NOW_MS,
+    SPENT,
+    WORKSPACE,
+    claimed,
+    counts,
+    final,
+    mark_due,
+    message,
+    running,
+    said,
+    submitted,
+)
 
 NOBODY: frozenset[str] = frozenset()
 CHARGE = Charge(WORKSPACE, "s1", "default", "small", Usage(input_tokens=100, cost_usd=usd(0.5), llm_calls=1))
@@ -31,7 +44,11 @@ def stored(database: Database, session: str = "s1", workspace: str = WORKSPACE) 
 
 
 def held(database: Database, lane: str, worker: str = "w1") -> MemoryClaim:
-    claim = Memories(database).claim(lane, worker=worker, alive=NOBODY, now_ms=NOW_MS)
+    """The claim of a worker on a memory that was due before, or is now."""
+    memories = Memories(database)
+    if lane not in memories.due(due_before_ms=NOW_MS + AHEAD_MS, limit=99):
+        mark_due(database, lane)
+    claim = memories.claim(lane, worker=worker, alive=NOBODY, now_ms=NOW_MS)
     assert claim is not None
     return claim
 
@@ -155,16 +172,28 @@ def test_the_oldest_messages_begin_where_l1_does(database: Database) -> None:
 
 
 def test_a_memory_that_a_living_worker_holds_is_not_claimed_by_another(database: Database) -> None:
-    lane, memories = said(database, turns=1), Memories(database)
+    lane, memories = due(database), Memories(database)
     both = frozenset({"w1", "w2"})
     assert memories.claim(lane, worker="w1", alive=both, now_ms=NOW_MS) is not None
     assert memories.claim(lane, worker="w2", alive=both, now_ms=NOW_MS) is None
-    memories.release(lane, "w1", is_done=True, seen_due_ms=None)
+    memories.release(lane, "w1", is_done=False, seen_due_ms=NOW_MS)
     assert memories.claim(lane, worker="w2", alive=both, now_ms=NOW_MS) is not None
 
 
-def test_what_a_dead_worker_holds_is_free_and_so_is_a_hold_of_ones_own(database: Database) -> None:
+def test_a_memory_that_is_not_due_is_not_claimed_for_nobody_would_free_what_a_dead_worker_holds(
+    database: Database,
+) -> None:
     lane, memories = said(database, turns=1), Memories(database)
+    assert memories.claim(lane, worker="w1", alive=NOBODY, now_ms=NOW_MS) is None
+    assert due(database) == lane
+    memories.release(lane, "w1", is_done=True, seen_due_ms=held(database, lane).due_ms)
+    assert memories.claim(lane, worker="w1", alive=NOBODY, now_ms=NOW_MS) is None
+    with database.read() as tx:
+        assert tx.execute(select(memory.c.held_by, memory.c.held_ms)).all() == [(None, None)]
+
+
+def test_what_a_dead_worker_holds_is_free_and_so_is_a_hold_of_ones_own(database: Database) -> None:
+    lane, memories = due(database), Memories(database)
     for worker, alive in (("w1", {"w1"}), ("w2", {"w2"}), ("w2", {"w2"})):
         assert memories.claim(lane, worker=worker, alive=frozenset(alive), now_ms=NOW_MS) is not None
 
@@ -282,11 +311,10 @@ def test_a_memory_that_was_given_up_stays_due(database: Database) -> None:
     assert memories.claim(lane, worker="w2", alive=frozenset({"w1"}), now_ms=NOW_MS) is not None
 
 
-@pytest.mark.parametrize("was_due", [True, False])
-def test_a_mark_that_is_set_while_somebody_compresses_is_not_lost(database: Database, was_due: bool) -> None:
-    lane, memories = due(database) if was_due else said(database, turns=1), Memories(database)
+def test_a_mark_that_is_set_while_somebody_compresses_is_not_lost(database: Database) -> None:
+    lane, memories = due(database), Memories(database)
     claim = held(database, lane)
-    assert claim.due_ms == (NOW_MS if was_due else None)
+    assert claim.due_ms == NOW_MS
     due(database, at_ms=NOW_MS)
     assert memories.apply(lane, claim.state, NewMemory(claim.state), now_ms=NOW_MS)
     assert memories.release(lane, "w1", is_done=True, seen_due_ms=claim.due_ms)

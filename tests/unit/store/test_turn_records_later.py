@@ -56,7 +56,7 @@ def test_an_attempt_at_a_webhook_is_stored_with_the_delivery(database: Database)
 @pytest.mark.parametrize("is_applied", [True, False])
 def test_a_compression_is_told_also_if_it_came_too_late(database: Database, is_applied: bool) -> None:
     claim = running(database)
-    Journal(database).finish(claim, final())
+    Journal(database).finish(claim, final(memory_due=True))
     memories, before = Memories(database), MemoryState()
     assert memories.claim(claim.turn.lane, worker="w1", alive=frozenset(), now_ms=NOW_MS)
     if not is_applied:

@@ -30,6 +30,7 @@ from tests.support.notes import Notes
 from tests.unit.memory.summary.conversation import BY_NUMBER, Says, count, means, talk
 from tests.unit.memory.vectors import NOW_MS as VECTORS_NOW_MS
 from tests.unit.memory.vectors import Told, embedding
+from tests.unit.store.made import mark_due
 
 NOW_MS = 1_760_000_000_000
 
@@ -62,7 +63,7 @@ class Room:
     compressor: Compressor
 
     def session(self, name: str, *, turns: int, words: int = 30) -> Session:
-        """A session with so many turns in it."""
+        """A session with so many turns in it, whose memory is due."""
         session = Sessions(self.database).create("default", NewSession(name), now_ms=NOW_MS)
         said = [
             {**rows.message_columns(replace(each, id=f"{name}-{each.id}"), lane=session.lane), "session_id": name}
@@ -70,6 +71,7 @@ class Room:
         ]
         with self.database.write(lock=WHOLE) as tx:
             tx.execute(insert(messages), said)
+        self.mark_due(session)
         return session
 
     def with_rules(self, of: Callable[[Session], CompressionRules]) -> Compressor:
@@ -90,11 +92,7 @@ class Room:
 
     def mark_due(self, session: Session, *, due_ms: int = NOW_MS) -> None:
         """As the end of a turn does."""
-        with self.database.write(lock=WHOLE) as tx:
-            tx.exec_driver_sql(
-                "INSERT INTO memory (lane, due_ms) VALUES (?, ?) ON CONFLICT (lane) DO UPDATE SET due_ms = ?",
-                (session.lane, due_ms, due_ms),
-            )
+        mark_due(self.database, session.lane, due_ms=due_ms)
 
 
 @pytest.fixture
@@ -125,7 +123,6 @@ def test_the_oldest_turns_of_a_full_l1_become_a_summary(room: Room) -> None:
 
 def test_a_session_at_ease_is_left_as_it_is(room: Room) -> None:
     session = room.session("s1", turns=5)
-    room.mark_due(session)
     room.compressor.compress(session.lane)
     assert len(room.l1(session)) == 10
     assert room.compressor.memories.due(due_before_ms=NOW_MS, limit=10) == ()
@@ -178,7 +175,6 @@ def test_a_model_that_fails_holds_nothing_up(room: Room) -> None:
 
 def test_a_worker_that_dies_before_it_applies_leaves_the_session_to_the_next(room: Room) -> None:
     session = room.session("s1", turns=7)
-    room.mark_due(session)
     dead = room.compressor.memories.claim(session.lane, worker="worker-9", alive=frozenset(), now_ms=NOW_MS)
     assert dead is not None
     room.compressor.compress(session.lane)
@@ -194,7 +190,6 @@ def test_a_worker_that_dies_before_it_applies_leaves_the_session_to_the_next(roo
 
 def test_a_session_that_a_living_worker_holds_is_left_to_it(room: Room) -> None:
     session = room.session("s1", turns=7)
-    room.mark_due(session)
     room.compressor.memories.claim(session.lane, worker="worker-2", alive=frozenset(), now_ms=NOW_MS)
     room.compressor.compress(session.lane)
     assert len(room.l1(session)) == 14
@@ -203,7 +198,6 @@ def test_a_session_that_a_living_worker_holds_is_left_to_it(room: Room) -> None:
 
 def test_a_worker_that_stops_leaves_the_session_due(room: Room) -> None:
     session = room.session("s1", turns=7)
-    room.mark_due(session)
     room.with_rules(lambda _: means(Says(lambda _: Interrupted("stopping")))).compress(session.lane)
     assert len(room.l1(session)) == 14
     assert room.compressor.memories.due(due_before_ms=NOW_MS, limit=10) == (session.lane,)
@@ -213,7 +207,6 @@ def test_a_worker_that_stops_leaves_the_session_due(room: Room) -> None:
 
 def test_what_is_said_while_a_summary_is_written_is_looked_at_before_the_worker_leaves(room: Room) -> None:
     session = room.session("s1", turns=7)
-    room.mark_due(session)
     woken: list[bool] = []
 
     def meanwhile(_: object) -> str:
@@ -263,7 +256,6 @@ def test_a_place_is_given_back_when_the_database_fails(room: Room) -> None:
 
 def test_each_compression_is_reported_with_what_was_made_of_it(room: Room) -> None:
     session, notes = room.session("s1", turns=7), Notes()
-    room.mark_due(session)
 
     def fail(_: Session) -> CompressionRules:
         raise Unavailable("what a user wrote")
@@ -271,6 +263,7 @@ def test_each_compression_is_reported_with_what_was_made_of_it(room: Room) -> No
     for error in (Interrupted("stopping"), ProviderFailed("no key")):
         rules = room.with_rules(lambda _, error=error: means(Says(lambda _: error)))
         replace(rules, monitor=notes).compress(session.lane)
+    room.mark_due(session)
     with pytest.raises(Unavailable):
         replace(room.with_rules(fail), monitor=notes).compress(session.lane)
     assert [(how, words) for how, _, words in notes.of("summary")] == [
@@ -340,7 +333,6 @@ def test_a_session_of_many_steps_lets_others_go_first(room: Room) -> None:
 
 def test_a_hold_that_could_not_be_given_back_is_taken_up_again(room: Room) -> None:
     session = room.session("s1", turns=7)
-    room.mark_due(session)
     room.compressor.memories.claim(session.lane, worker="worker-1", alive=frozenset(), now_ms=NOW_MS)
     room.compressor.compress(session.lane)
     assert len(room.l1(session)) == 10
@@ -377,7 +369,6 @@ def test_nothing_of_a_session_that_is_deleted_meanwhile_reaches_the_compressor(r
 
 def test_a_session_at_ease_gets_its_vectors(room: Room) -> None:
     session = room.session("s1", turns=3)
-    room.mark_due(session)
     work = replace(room.compressor, embedding=embedding(room.database, Told()))
     assert not work.compress(session.lane)
     assert MessageVectors(room.database).embedded(session.lane, "scripted/hash") == 6
@@ -386,7 +377,6 @@ def test_a_session_at_ease_gets_its_vectors(room: Room) -> None:
 
 def test_a_session_whose_embedding_provider_is_down_is_due_again_later(room: Room) -> None:
     session = room.session("s1", turns=3)
-    room.mark_due(session)
     work = replace(room.compressor, embedding=embedding(room.database, Told(fails=lambda _: Overloaded("busy", None))))
     assert not work.compress(session.lane)
     again_ms = VECTORS_NOW_MS + AGAIN_MS
@@ -396,6 +386,5 @@ def test_a_session_whose_embedding_provider_is_down_is_due_again_later(room: Roo
 
 def test_a_session_that_becomes_due_while_it_is_embedded_is_taken_again(room: Room) -> None:
     session = room.session("s1", turns=3)
-    room.mark_due(session)
     told = Told(before=lambda: room.mark_due(session, due_ms=NOW_MS + 1))
     assert replace(room.compressor, embedding=embedding(room.database, told)).compress(session.lane)

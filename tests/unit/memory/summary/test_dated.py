@@ -36,6 +36,7 @@ from loom_worker.store.schema import messages
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.tables import dated_summaries
 from tests.unit.memory.summary.conversation import Says, means, message, talk
+from tests.unit.store.made import mark_due
 
 MARIA = WorkspaceUser("default", "maria")
 TIERS = MemoryTiers(batch_size=6)
@@ -100,7 +101,8 @@ class Room:
         )
 
     def compress(self, session: Session, say: Callable[[Request], str | Exception] | None, **tiers: Any) -> Says | None:
-        """As often as there is more to do."""
+        """As often as there is more to do in a memory that is due."""
+        mark_due(self.database, session.lane)
         model = None if say is None else Says(say)
         worker = self.compressor(model, **tiers)
         while worker.compress(session.lane):
@@ -344,7 +346,7 @@ def test_a_worker_that_is_killed_neither_loses_nor_doubles_a_summary_or_a_fact(
 ) -> None:
     session = room.session(turns=4)
     with room.database.write(lock=WHOLE) as tx:
-        tx.exec_driver_sql("INSERT INTO memory (lane, first_n) VALUES (?, 7)", (session.lane,))
+        tx.exec_driver_sql("INSERT INTO memory (lane, first_n, due_ms) VALUES (?, 7, 1)", (session.lane,))
     command = [sys.executable, "-m", "tests.support.compressing_process", session.lane, answer(BERLIN, TEA)]
     env = {**os.environ, "LOOM_HOME": str(settings.home), "LOOM_CRASHPOINTS": point}
     ends = [subprocess.run(command, env=env, cwd=ROOT, timeout=60).returncode for _ in range(2)]
