@@ -23,7 +23,8 @@ def check_verdict_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]
 
     Requests of one judge on one answer ask for the same verdict. Only answers that the journal has are judged. A
     verdict that is stored is not asked for again, but by a worker that slept meanwhile; one that was sent whole and is
-    asked for again was lost with its worker, or the worker may have lost it while living (see excuses). None is paid
+    asked for again was lost with its worker, or the worker may have lost it while living (see excuses). A worker that
+    lives and was given up goes on with what it was sent, however late: each sending may be paid for once. None is paid
     for more than five times.
     """
     excuses = Excuses(evidence)
@@ -34,15 +35,23 @@ def check_verdict_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]
         if row is None:
             yield _i8(f"{name} was asked for, and the database has none")
             continue
-        stored_s = row["finished_ms"] / 1000 if row["status"] in ("scored", "dead") else float("inf")
-        for call in calls:
-            if call.began_s > stored_s and not excuses.disturbed(call):
-                yield _i8(f"{name} is stored and was asked for again, request {call.number}")
-        for call in repeated(calls):
-            if not excuses.lost(call):
-                yield _i8(f"{name} was whole (request {call.number}), unused, and asked for again")
-        if (paid := sum(call.is_complete for call in calls)) > MOST_VERDICTS:
+        most = MOST_VERDICTS
+        if row["sends"] > 1 and excuses.given_up(row["sent_ms"] / 1000):
+            most = min(most, row["sends"])
+        else:
+            yield from _asked_again(name, calls, row, excuses)
+        if (paid := sum(call.is_complete for call in calls)) > most:
             yield _i8(f"{name} was paid for {paid} times")
+
+
+def _asked_again(name: str, calls: Sequence[ModelCall], row: Row, excuses: Excuses) -> Iterator[Violation]:
+    stored_s = row["finished_ms"] / 1000 if row["status"] in ("scored", "dead") else float("inf")
+    for call in calls:
+        if call.began_s > stored_s and not excuses.disturbed(call):
+            yield _i8(f"{name} is stored and was asked for again, request {call.number}")
+    for call in repeated(calls):
+        if not excuses.lost(call):
+            yield _i8(f"{name} was whole (request {call.number}), unused, and asked for again")
 
 
 def verdict_stages(evidence: Evidence) -> Mapping[Key, Sequence[ModelCall]]:

@@ -70,6 +70,10 @@ class Excuses:
         """True if a worker that lives may have lost its turn during the call, or made it without knowing that."""
         return self._is_disturbed(call.began_s, call.ended_s)
 
+    def given_up(self, sent_s: float) -> bool:
+        """True if a worker that lives may have been given up when something was sent again, in seconds since 1970."""
+        return self._is_disturbed(sent_s, sent_s)
+
     def undone(self, effect: Effect) -> bool:
         """True if the worker may have died before it stored that the tool had run."""
         is_killed = any(kill.at_s - JUST_BEFORE_S <= effect.at_s <= _end(kill) + TO_NOTICE_S for kill in self._kills)

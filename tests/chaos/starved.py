@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.chaos.records import Injection
 
-TOLD = ('"lease lost"', '"tool calls sent again"')
+TOLD = ('"lease lost"', '"tool calls sent again"', '"judges asked again"')
 """A worker lost a turn, or a turn gave a worker up whose heartbeat was not heard."""
 
 
