@@ -155,7 +155,7 @@ class Compressor:
             return False
 
     def compress(self, lane: str) -> bool:
-        """Take step after step until the session's memory is at ease; nothing if another worker is at it.
+        """Take step after step until a memory that is due is at ease; nothing if another worker is at it.
 
         Returns:
             True if there is more to do: the session took STEPS steps, or has become due again meanwhile.

@@ -56,7 +56,7 @@ _CANCEL_VERDICTS = (
 _due = upsert(memory).values(lane=bindparam("our_lane"), due_ms=bindparam("now_ms"))
 # A due mark keeps its age. While a worker compresses the memory it becomes another mark, a millisecond younger: what
 # the worker has read does not hold this turn's messages, so it must not clear the mark.
-_MARK_DUE = _due.on_conflict_do_update(
+MARK_DUE = _due.on_conflict_do_update(
     index_elements=["lane"],
     set_={"due_ms": func.coalesce(memory.c.due_ms + number_of(memory.c.held_by.is_not(None)), _due.excluded.due_ms)},
 )
@@ -187,7 +187,7 @@ class Journal:
                 statements.INSERT_MESSAGES.run_each(tx, said)
             _charge(tx, claim, final, used_before, now_ms=now_ms)
             if final.memory_due:
-                tx.execute(_MARK_DUE, {"our_lane": claim.turn.lane, "now_ms": now_ms})
+                tx.execute(MARK_DUE, {"our_lane": claim.turn.lane, "now_ms": now_ms})
             if final.uses:
                 spent, is_success = Usage.from_json(final.progress["usage"]), final.has_succeeded
                 enter_uses(tx, claim.turn.workspace, final.uses, is_success=is_success, spent=spent, now_ms=now_ms)

@@ -16,14 +16,12 @@ from loom_worker.core.values.sessions import Message, NewSession
 from loom_worker.core.values.turns import Claim, Ending, NewTurn, Step, Turn
 from loom_worker.store.claims import Claims
 from loom_worker.store.database import Database
-from loom_worker.store.dialect import upsert
 from loom_worker.store.engines.engine import WHOLE
-from loom_worker.store.journal import Entries, Final, Journal
-from loom_worker.store.memory import Memories
+from loom_worker.store.journal import MARK_DUE, Entries, Final, Journal
+from loom_worker.store.memory import Memories, MemoryClaim
 from loom_worker.store.schema import metadata
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.submit import submit
-from loom_worker.store.tables import memory
 
 NOW_MS = 1_800_000_000_000
 WORKSPACE = "acme"
@@ -109,8 +107,15 @@ def said(database: Database, session: str = "s1", *, turns: int, workspace: str 
 def mark_due(database: Database, lane: str, *, due_ms: int = NOW_MS) -> None:
     """Make the memory of a lane due, as the end of a turn does."""
     with database.write(lock=WHOLE) as tx:
-        marked = upsert(memory).values(lane=lane, due_ms=due_ms)
-        tx.execute(marked.on_conflict_do_update(index_elements=["lane"], set_={"due_ms": due_ms}))
+        tx.execute(MARK_DUE, {"our_lane": lane, "now_ms": due_ms})
+
+
+def held(database: Database, lane: str, worker: str = "w1") -> MemoryClaim:
+    """The claim of a worker on a memory that was due before, or is now; no other worker is alive."""
+    mark_due(database, lane)
+    claim = Memories(database).claim(lane, worker=worker, alive=frozenset(), now_ms=NOW_MS)
+    assert claim is not None
+    return claim
 
 
 def purged(database: Database, *, limit: int = 200) -> int:

@@ -28,7 +28,7 @@ from tests.unit.store.made import (
     claimed,
     counts,
     final,
-    mark_due,
+    held,
     message,
     running,
     said,
@@ -41,16 +41,6 @@ CHARGE = Charge(WORKSPACE, "s1", "default", "small", Usage(input_tokens=100, cos
 
 def stored(database: Database, session: str = "s1", workspace: str = WORKSPACE) -> tuple[Message, ...]:
     return Messages(database).page(workspace, session, limit=500, after=None).items
-
-
-def held(database: Database, lane: str, worker: str = "w1") -> MemoryClaim:
-    """The claim of a worker on a memory that was due before, or is now."""
-    memories = Memories(database)
-    if lane not in memories.due(due_before_ms=NOW_MS + AHEAD_MS, limit=99):
-        mark_due(database, lane)
-    claim = memories.claim(lane, worker=worker, alive=NOBODY, now_ms=NOW_MS)
-    assert claim is not None
-    return claim
 
 
 def change(version: int) -> Change:

@@ -22,7 +22,7 @@ from loom_worker.store.search import Search
 from loom_worker.store.sessions import Sessions
 from loom_worker.store.turns import Turns
 from tests.support.query_plans import plans
-from tests.unit.store.made import NOW_MS, WORKSPACE, final, mark_due, message, purged, running, said, submitted
+from tests.unit.store.made import NOW_MS, WORKSPACE, final, held, message, purged, running, said, submitted
 
 
 def said_and_searched(database: Database) -> None:
@@ -41,12 +41,10 @@ def recalled_and_loaded(database: Database) -> None:
 
 def compressed(database: Database) -> None:
     lane, memories = said(database, turns=1), Memories(database)
-    mark_due(database, lane)
-    held = memories.claim(lane, worker="w", alive=frozenset(), now_ms=NOW_MS)
-    assert held is not None
+    claim = held(database, lane)
     new = NewSnapshot("snap_1", "notes", 1, 1, 1)
-    assert memories.apply(lane, held.state, NewMemory(held.state, snapshot=new), now_ms=NOW_MS)
-    memories.release(lane, "w", is_done=True, seen_due_ms=held.due_ms)
+    assert memories.apply(lane, claim.state, NewMemory(claim.state, snapshot=new), now_ms=NOW_MS)
+    memories.release(lane, "w1", is_done=True, seen_due_ms=claim.due_ms)
     assert memories.snapshots(WORKSPACE, "s1", limit=9, after="snap_2").items
 
 

@@ -13,12 +13,12 @@ from loom_worker.core.values.memory import Change, MemoryPolicy
 from loom_worker.core.values.sessions import NewSession
 from loom_worker.core.values.tools import Tool
 from loom_worker.core.values.turns import Turn
-from loom_worker.store.memory import MemoryClaim, NewMemory
+from loom_worker.store.memory import NewMemory
 from loom_worker.store.tables import memory
 from loom_worker.tools.registry import Registry
 from tests.support.models import says, wants
 from tests.support.stage import WORKSPACE, Stage, spec
-from tests.unit.store.made import mark_due
+from tests.unit.store.made import held
 
 TEN = MemoryPolicy(max_l1_messages=10)
 
@@ -46,23 +46,15 @@ def test_a_turn_after_which_l1_is_full_marks_its_session_and_sends_it(stage: Sta
     assert len(stage.book.summarized) == 1
 
 
-def claimed(stage: Stage, lane: str) -> MemoryClaim:
-    """The right to compress a memory that was made due for it."""
-    mark_due(stage.database, lane)
-    held = stage.memories.claim(lane, worker="w", alive=frozenset(), now_ms=1)
-    assert held is not None
-    return held
-
-
 def test_a_turn_is_sent_the_summary_and_the_messages_behind_it_and_readers_are_told_once(stage: Stage) -> None:
     talk(stage, 3)
     fourth = stage.submit("Fourth?")
     lane = fourth.lane
-    held = claimed(stage, lane)
+    before = held(stage.database, lane).state
     change = Change(1, "compressed", "normal", 2, 100, 10, "heuristic")
     begin = stage.memories.load(lane, limit=10).history[2].n
-    after = replace(held.state, version=1, first_n=begin, l2_text="They spoke of tea.", changes=(change,))
-    assert stage.memories.apply(lane, held.state, NewMemory(after), now_ms=1)
+    after = replace(before, version=1, first_n=begin, l2_text="They spoke of tea.", changes=(change,))
+    assert stage.memories.apply(lane, before, NewMemory(after), now_ms=1)
 
     stage.model.scenes = [says("Fourth."), says("Fifth.")]
     told = [stage.serve(fourth, stage.worker("w9"))]
@@ -156,9 +148,9 @@ def test_an_agent_without_swap_is_not_told_to_search(stage: Stage) -> None:
         stage.agent = replace(stage.agent, memory=policy)
         stage.sessions.create(WORKSPACE, NewSession(id=session), now_ms=1)
         lane = stage.sessions.get(WORKSPACE, session).lane
-        held = claimed(stage, lane)
-        after = replace(held.state, version=1, l2_text="Tea.")
-        stage.memories.apply(lane, held.state, NewMemory(after), now_ms=1)
+        before = held(stage.database, lane).state
+        after = replace(before, version=1, l2_text="Tea.")
+        stage.memories.apply(lane, before, NewMemory(after), now_ms=1)
         stage.model.scenes = [says("Yes.")]
         stage.serve(stage.submit(session=session), stage.worker(session))
         hints.append("search_conversation" in stage.model.asked[-1].memory)
@@ -209,9 +201,9 @@ def remember(stage: Stage, session: str, l2_text: str) -> None:
     """Let a new session have this L2."""
     stage.sessions.create(WORKSPACE, NewSession(id=session), now_ms=1)
     lane = stage.sessions.get(WORKSPACE, session).lane
-    held = claimed(stage, lane)
-    after = replace(held.state, version=held.state.version + 1, l2_text=l2_text)
-    assert stage.memories.apply(lane, held.state, NewMemory(after), now_ms=1)
+    before = held(stage.database, lane).state
+    after = replace(before, version=before.version + 1, l2_text=l2_text)
+    assert stage.memories.apply(lane, before, NewMemory(after), now_ms=1)
 
 
 @pytest.mark.parametrize("has_tools", [True, False])

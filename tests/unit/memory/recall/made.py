@@ -25,7 +25,7 @@ from loom_worker.store.sessions import Sessions
 from loom_worker.tools.execution import call_tool
 from loom_worker.tools.registry import Registry
 from tests.support.models import Unpaid
-from tests.unit.store.made import NOW_MS, WORKSPACE, final, mark_due, message, running
+from tests.unit.store.made import NOW_MS, WORKSPACE, final, held, message, running
 
 _ids = numbers()
 
@@ -67,9 +67,7 @@ class Talk:
         """The oldest messages leave L1, all of them if no number is given."""
         page, _ = self.memories.page_from(self.lane, offset=0, limit=1000)
         kept = () if most is None else page[most:]
-        mark_due(self.database, self.lane)
-        self.memories.claim(self.lane, worker="w9", alive=frozenset(), now_ms=NOW_MS)
-        before = self.memories.load(self.lane, limit=0).state
+        before = held(self.database, self.lane).state
         after = replace(before, version=before.version + 1, first_n=kept[0].n if kept else page[-1].n + 1)
         assert self.memories.apply(self.lane, before, NewMemory(after), now_ms=NOW_MS)
 

@@ -90,9 +90,9 @@ class Room:
             if session.lane in self.compressor.in_progress
         ]
 
-    def mark_due(self, session: Session, *, due_ms: int = NOW_MS) -> None:
+    def mark_due(self, session: Session) -> None:
         """As the end of a turn does."""
-        mark_due(self.database, session.lane, due_ms=due_ms)
+        mark_due(self.database, session.lane, due_ms=NOW_MS)
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_what_is_said_while_a_summary_is_written_is_looked_at_before_the_worker_
     def meanwhile(_: object) -> str:
         if not woken:
             woken.append(True)
-            room.mark_due(session, due_ms=NOW_MS + 1)
+            room.mark_due(session)
         return "Ada sends the orders."
 
     compress_all(session.lane, room.with_rules(lambda _: means(Says(meanwhile))))
@@ -386,5 +386,5 @@ def test_a_session_whose_embedding_provider_is_down_is_due_again_later(room: Roo
 
 def test_a_session_that_becomes_due_while_it_is_embedded_is_taken_again(room: Room) -> None:
     session = room.session("s1", turns=3)
-    told = Told(before=lambda: room.mark_due(session, due_ms=NOW_MS + 1))
+    told = Told(before=lambda: room.mark_due(session))
     assert replace(room.compressor, embedding=embedding(room.database, told)).compress(session.lane)
