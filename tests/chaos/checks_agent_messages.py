@@ -15,7 +15,7 @@ from tests.chaos.records import Evidence
 from tests.chaos.verdict import Violation
 
 NONE = "No messages."
-TO_TAKE_MS = 3_000
+TO_TAKE_MS = 1_000
 """Between the look at the clock and the commit that takes messages."""
 
 

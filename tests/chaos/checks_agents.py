@@ -18,7 +18,7 @@ MOST_DEPTH = 3
 """Turns that wait for one, each for the next."""
 UNASKED = ("failed", "denied", "cancelled", "timeout")
 """Ends of a call that asked nobody: it was refused, or its turn ended first."""
-TO_STOP_S = 3.0
+TO_STOP_S = 2.0
 """Between the moment that a turn has as its end, or a call, and the commit that asks the turn below to end."""
 
 

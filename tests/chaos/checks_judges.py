@@ -23,9 +23,8 @@ def check_verdict_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]
 
     Requests of one judge on one answer ask for the same verdict. Only answers that the journal has are judged. A
     verdict that is stored is not asked for again, but by a worker that slept meanwhile; one that was sent whole and is
-    asked for again was lost with its worker, or the worker may have lost it while living (see excuses). A worker that
-    lives and was given up goes on with what it was sent, however late: each sending may be paid for once. None is paid
-    for more than five times.
+    asked for again was lost with its worker, or the worker may have lost it while living (see excuses). Where a
+    worker that lives was given up, each sending may be paid for once. None is paid for more than five times.
     """
     excuses = Excuses(evidence)
     stored = _stored(facts)
@@ -35,11 +34,10 @@ def check_verdict_calls(evidence: Evidence, facts: Facts) -> Iterator[Violation]
         if row is None:
             yield _i8(f"{name} was asked for, and the database has none")
             continue
-        most = MOST_VERDICTS
-        if row["sends"] > 1 and excuses.given_up(row["sent_ms"] / 1000):
-            most = min(most, row["sends"])
-        else:
+        most = min(MOST_VERDICTS, excuses.most_times(row["sends"], row["sent_ms"]))
+        if most == 1:
             yield from _asked_again(name, calls, row, excuses)
+            most = MOST_VERDICTS
         if (paid := sum(call.is_complete for call in calls)) > most:
             yield _i8(f"{name} was paid for {paid} times")
 

@@ -61,7 +61,7 @@ def repeated(calls: Sequence[ModelCall], kept: frozenset[tuple[str, int]] = froz
 def check_tools(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     """I8: a tool that is not idempotent never does its thing twice; others only where a process died over it.
 
-    A process that lives and was given up goes on with what it was sent, however late: once for each sending is right.
+    Where a worker that lives was given up, once for each sending is right.
     Every effect belongs to a call of the database, for a reply is journaled before its calls run; every call that is
     stored as completed had its effect.
     """
@@ -71,10 +71,10 @@ def check_tools(evidence: Evidence, facts: Facts) -> Iterator[Violation]:
     for nonce, same in effects.items():
         *before, last = sorted(same, key=lambda effect: effect.at_s)
         call = calls.get(nonce)
-        sends = call.sends if call and call.sent_ms and excuses.given_up(call.sent_ms / 1000) else 1
+        most = excuses.most_times(call.sends, call.sent_ms) if call else 1
         if before and last.tool in evidence.single_effect_tools:
             yield _i8(f"{last.tool} {nonce} ran {len(same)} times and must not run twice")
-        elif len(same) > sends and not all(excuses.undone(effect) for effect in before):
+        elif len(same) > most and not all(excuses.undone(effect) for effect in before):
             yield _i8(f"{last.tool} {nonce} ran {len(same)} times, and no process died over it")
     yield from _calls_and_effects(facts.turns, effects)
 

@@ -70,9 +70,15 @@ class Excuses:
         """True if a worker that lives may have lost its turn during the call, or made it without knowing that."""
         return self._is_disturbed(call.began_s, call.ended_s)
 
-    def given_up(self, sent_s: float) -> bool:
-        """True if a worker that lives may have been given up when something was sent again, in seconds since 1970."""
-        return self._is_disturbed(sent_s, sent_s)
+    def most_times(self, sends: int, sent_ms: int | None) -> int:
+        """How often what was sent so often may be done without a death: once for each sending, or once at all.
+
+        A worker that lives and was given up goes on with what it was sent, however late.
+
+        Args:
+            sent_ms: when it was sent last, in milliseconds since 1970.
+        """
+        return sends if sends > 1 and sent_ms and self._is_disturbed(sent_ms / 1000, sent_ms / 1000) else 1
 
     def undone(self, effect: Effect) -> bool:
         """True if the worker may have died before it stored that the tool had run."""
